@@ -1,4 +1,4 @@
-"""What tests need to know about the installed driver, cassandra-driver or scylla-driver."""
+"""Differences between the drivers that tests must know, cassandra-driver and scylla-driver."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ else:
     _features = (ProtocolFeatures(),)
 
 IS_SCYLLA = bool(_features)
-"""True if it is scylla-driver."""
+"""True if the installed driver is scylla-driver."""
 
 
 def read_result(body: bytes, described: Any = None, kind: Any = ResultMessage) -> Any:
-    """Decode a RESULT's body with the driver; `described` is metadata that the body lacks."""
+    """Decode the body of a result with the driver; `described` is the metadata if the body has
+    none.
+    """
     return kind.recv_body(io.BytesIO(body), 4, *_features, {}, described, None)

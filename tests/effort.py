@@ -9,7 +9,7 @@ from typing import Any
 
 
 def calls(work: Callable[[], object]) -> int:
-    """Count the functions, of Python and of C, that `work` calls in this thread."""
+    """Return the number of functions, in Python and C, that `work` calls in this thread."""
     count = 0
 
     def see(_frame: FrameType, event: str, _argument: Any) -> None:
@@ -21,4 +21,4 @@ def calls(work: Callable[[], object]) -> int:
         work()
     finally:
         sys.setprofile(None)
-    return count - 1  # excludes the call that ends the count
+    return count - 1  # excludes the call that stops counting

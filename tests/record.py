@@ -1,13 +1,13 @@
 """Record what a real server answers, as data for the tests: `python -m tests.record HOST:PORT`.
 
-Runs the statements of the newest recordings on the server and writes its answers to
-tests/data/scylla-VERSION-KIND.json.gz. The tests take all they find there. Keyspaces have
-random names and are dropped; nothing else is touched. The server must take connections without
-login. A real server needs about a minute, and ten for `tablets`, whose table splits and merges.
+Runs the statements of the newest recordings on the server, and writes its responses to
+tests/data/scylla-VERSION-KIND.json.gz. The tests use all files in that directory. Keyspaces have
+random names and are dropped at the end; nothing else is changed. The server must not require a
+login. A recording takes about a minute, and ten minutes for `tablets`, whose table is resized.
 
 Kinds: scenarios (the log after each of 70 short stories), histories (1,200 random statements each),
-dialect (single statements), responses (raw answers to requests), frames (whole results), and,
-where tables on tablets have CDC, tablets (the streams of a table that splits and merges).
+dialect (single statements), responses (raw responses to requests), frames (whole results), and, on
+servers that support CDC with tablets, tablets (the streams of a table that splits and merges).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _ON_VNODES_OR_TABLETS = (
 
 @frozen
 class Server:
-    """The server to record: sessions with rows as lists and as tuples, and what it is.
+    """The server to record: a session, its address, its version, and its layouts.
 
-    `layouts` are the properties of keyspaces, by the label that file names carry.
+    `layouts` has the options of keyspaces, by the label used in file names.
     """
 
     session: Session
@@ -60,12 +60,12 @@ class Server:
 
     @property
     def on_vnodes(self) -> str:
-        """The properties of a keyspace on vnodes."""
+        """The options of a keyspace that uses vnodes."""
         return self.layouts.get("vnodes-", self.layouts.get("", MADE))
 
 
 def newest(kind: str) -> Any:
-    """Return the newest recording of a kind, whose statements are run again."""
+    """Return the newest recording of this kind, whose statements are run again."""
     paths = DATA.glob(f"scylla-*-{kind}.json.gz")
     return read_recording(max(paths, key=lambda path: _number(path.name.split("-")[1])))
 
@@ -94,7 +94,7 @@ def _plain(scenario: Any) -> Any:
 
 
 def histories(server: Server) -> Iterator[tuple[str, Any]]:
-    """Record the histories, on vnodes."""
+    """Record the histories, in keyspaces that use vnodes."""
     yield (
         "histories",
         [
@@ -107,7 +107,7 @@ def histories(server: Server) -> Iterator[tuple[str, Any]]:
 
 
 def dialect(server: Server) -> Iterator[tuple[str, Any]]:
-    """Record single statements, on tablets if the server has them."""
+    """Record single statements, with tablets if the server supports CDC with them."""
     properties = next(iter(server.layouts.values()))
     cases = []
     for case in newest("dialect")["cases"]:
@@ -119,7 +119,7 @@ def dialect(server: Server) -> Iterator[tuple[str, Any]]:
 
 
 def responses(server: Server) -> Iterator[tuple[str, Any]]:
-    """Record raw answers and events."""
+    """Record raw responses and events."""
     yield "responses", record_responses(server.session, server.address, newest("responses"))
 
 
@@ -130,7 +130,7 @@ def frames(server: Server) -> Iterator[tuple[str, Any]]:
 
 
 def tablets(server: Server) -> Iterator[tuple[str, Any]]:
-    """Record the streams of tablets, if the server has them."""
+    """Record the streams of tablets, if the server supports CDC with them."""
     if "tablets-" in server.layouts:
         yield "tablets", record_tablets(server.session, server.release)
 
@@ -141,7 +141,7 @@ KINDS: dict[str, Callable[[Server], Iterator[tuple[str, Any]]]] = {
 
 
 def layouts(cluster: Cluster) -> dict[str, str]:
-    """Return properties of keyspaces that can have CDC: tablets, vnodes, or the default."""
+    """Return the options of keyspaces that can have CDC: tablets and vnodes, or the default."""
     keyspaces = cluster.metadata.keyspaces
     described = keyspaces["system_schema"].tables.get("scylla_keyspaces")
     if described is None or "initial_tablets" not in described.columns:
@@ -155,7 +155,7 @@ def layouts(cluster: Cluster) -> dict[str, str]:
 
 
 def record(address: str, into: Path, kinds: Sequence[str] = tuple(KINDS)) -> Iterator[Path]:
-    """Record the kinds; yield each file as it is written."""
+    """Record these kinds; yield the path of each file when it is written."""
     host, _, port = address.rpartition(":")
     timestamps = Timestamps()
     profile = ExecutionProfile(

@@ -1,4 +1,4 @@
-"""Public names can be imported and are documented; the pages use no others."""
+"""Public names can be imported and are documented; the pages use no other names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLOCK = re.compile(r"^```(?:python|py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.parametrize("module", MODULES)
 def test_all_names_what_can_be_imported(module: str) -> None:
-    """`__all__` has each name once, and each exists."""
+    """`__all__` has each name once, and each name exists."""
     public = import_module(module)
     assert len(set(public.__all__)) == len(public.__all__)
     assert all(hasattr(public, name) for name in public.__all__)
@@ -33,18 +33,18 @@ def test_all_names_what_can_be_imported(module: str) -> None:
 
 @pytest.mark.parametrize("package", ["cdc_reader", "cdc_reader.checkpoints", "cdc_reader.testing"])
 def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
-    """Lazy packages behave like any module."""
+    """Packages with lazy imports behave like any other module."""
     with pytest.raises(AttributeError, match="nonesuch"):
-        getattr(import_module(package), "nonesuch")  # noqa: B009 - mypy knows it is not there
+        getattr(import_module(package), "nonesuch")  # noqa: B009 - mypy knows that it is missing
 
 
 def test_the_reference_is_current() -> None:
-    """`make api` writes the reference."""
+    """`make api` writes the reference page."""
     assert PAGE.read_text() == page(), "the docstrings have changed: run make api"
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    """Yield all Python code that users are shown, with its place."""
+    """Yield all Python code of the pages and examples, with its path."""
     for example in EXAMPLES:
         yield str(example.relative_to(ROOT)), example.read_text()
     for shown in SHOWN:
@@ -54,7 +54,7 @@ def sources() -> Iterator[tuple[str, str]]:
 
 
 def names_of_ours(code: str) -> Iterator[tuple[str, str]]:
-    """Return the project's modules that are imported, and the names taken from them."""
+    """Yield each use of a name from this project's modules: the module and the name."""
     nodes = list(ast.walk(ast.parse(code)))
     for node in nodes:
         match node:
@@ -90,7 +90,7 @@ def test_the_docs_import_public_names_only() -> None:
 PUBLIC = {
     name: getattr(module, name) for module in map(import_module, MODULES) for name in module.__all__
 }
-"""The public names and what they name."""
+"""The public objects by name."""
 
 
 def test_public_signatures_name_public_types_only() -> None:
@@ -133,7 +133,7 @@ def annotated(shown: Any) -> Iterator[tuple[str, Mapping[str, Any], str]]:
 
 
 def function_of(member: Any) -> Any:
-    """Return the function of a method or property; None for other members."""
+    """Return the function of a method or property, or None for other members."""
     if isinstance(member, property):
         return member.fget
     if isinstance(member, cached_property):
@@ -143,7 +143,7 @@ def function_of(member: Any) -> Any:
 
 
 def home_of(name: str, module: str) -> str:
-    """Return the module that defines a name used in an annotation of `module`."""
+    """Return the module that defines a name used in an annotation in `module`."""
     if hasattr(builtins, name) or name in sys.stdlib_module_names:
         return "builtins"
     for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):

@@ -19,7 +19,7 @@ MOST = 15
 
 
 def test_modules_of_a_package() -> None:
-    """The embedded server, a product of its own, is exempt."""
+    """The embedded server is exempt, because it is a product in itself."""
     modules = [path for code in (CODE, CONNECTOR) for path in code.rglob("*.py")]
     counts = Counter(
         path.parent
@@ -39,7 +39,7 @@ def test_modules_of_a_package() -> None:
     ids=lambda path: str(path.relative_to(CODE.parent)),
 )
 def test_a_package_says_what_it_may_import_and_where_to_begin(package: Path) -> None:
-    """The docstring of a package names modules that exist."""
+    """The docstring of each package names a module to begin with, which exists."""
     said = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
     said = " ".join(said.split())
     assert re.search(r"\b(may import|May import)\b", said) or package == CODE
@@ -50,7 +50,9 @@ def test_a_package_says_what_it_may_import_and_where_to_begin(package: Path) -> 
 
 
 def test_the_drawing_of_the_packages() -> None:
-    """The design draws each package of the import contracts, above those that it may import."""
+    """The design page lists the packages of the import contracts; each is above those it may
+    import.
+    """
     page = (CODE.parent / "docs" / "explanation" / "design.md").read_text()
     [drawing] = re.findall(r"^```\ncdc_reader/\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     contracts = tomllib.loads((CODE.parent / "pyproject.toml").read_text())

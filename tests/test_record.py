@@ -1,4 +1,4 @@
-"""`python -m tests.record` records a server, here the embedded one, in the form that tests take."""
+"""`python -m tests.record` records a server, here the embedded one, in the form that tests read."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ LEAST_EQUAL = 0.98
 
 @pytest.fixture(scope="module", params=KINDS_OF)
 def version(request: pytest.FixtureRequest) -> str:
-    """The version that the recorded server behaves as."""
+    """The version that the recorded server simulates."""
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
 def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The recordings of a server, by kind; recording leaves the server's keyspaces unchanged.
+    """The recordings of a server, by kind. Recording leaves the server's other keyspaces unchanged.
 
     One keyspace has the name that recorded statements drop.
     """
     folder = tmp_path_factory.mktemp("recorded")
-    began = time.time_ns() // 1000 - 60_000_000  # its generation takes the oldest writes
+    began = time.time_ns() // 1000 - 60_000_000  # before the oldest writes
     with EmbeddedScylla(version=version, ring_delay_ms=0, clock=Since(began)) as server:
-        server.execute(f"CREATE KEYSPACE nonexist WITH {MADE}")  # which statements drop
+        server.execute(f"CREATE KEYSPACE nonexist WITH {MADE}")  # recorded statements drop it
         before = set(server.catalog.keyspaces)
         paths = list(record.record(server.contact_point, folder))
         assert set(server.catalog.keyspaces) == before
@@ -58,7 +58,7 @@ def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 class Since(SystemClock):
-    """The system's clock, shifted so that it began at another time."""
+    """The system's clock, except that the first reading is `start`."""
 
     def __init__(self, start: int) -> None:
         self._start = start
@@ -73,13 +73,13 @@ class Since(SystemClock):
 
 
 def kept(version: str, kind: str) -> Any:
-    """The recording of the real server."""
+    """Return the recording of the real server."""
     return read_recording(record.DATA / f"scylla-{version}-{kind}.json.gz")
 
 
 @pytest.mark.slow
 def test_every_kind_is_recorded(recorded: dict[str, Any], version: str) -> None:
-    """Tablets are recorded if the server has them."""
+    """Tablets are recorded if the server supports CDC with them."""
     assert set(recorded) == KINDS_OF[version]
 
 
@@ -87,7 +87,7 @@ def test_every_kind_is_recorded(recorded: dict[str, Any], version: str) -> None:
 def test_scenarios_recorded_here_are_those_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """The comparison covers log, base table, schema and refusals."""
+    """The comparison covers log, base table, schema and errors."""
     for kind in (each for each in KINDS_OF[version] if each.endswith("scenarios")):
         pairs = zip(kept(version, kind)["scenarios"], recorded[kind]["scenarios"], strict=True)
         for expected, found in pairs:
@@ -98,7 +98,7 @@ def test_scenarios_recorded_here_are_those_of_the_real_server(
 
 @pytest.mark.slow
 def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str, Any]) -> None:
-    """The comparison also covers write times, counted from the last statement's."""
+    """The comparison also covers write times, relative to that of the last statement."""
     for expected, found in zip(record.newest("histories"), recorded["histories"], strict=True):
         assert not list(recorded_history(expected).differences(recorded_history(found)))
 
@@ -107,7 +107,7 @@ def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str
 def test_statements_recorded_here_are_those_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """Nearly all are equal to the letter."""
+    """Nearly all responses are exactly equal."""
     expected = kept(version, "dialect")
     assert recorded["dialect"]["keyspace"].split() == expected["keyspace"].split()
     pairs = [
@@ -122,7 +122,7 @@ def test_statements_recorded_here_are_those_of_the_real_server(
 def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
     recorded: dict[str, Any],
 ) -> None:
-    """Requests, labels and keys are the same; the tests of the recordings compare bytes."""
+    """Requests, labels and keys are equal; the tests of recordings compare bytes."""
     expected = record.newest("responses")
     requests = [each["request"] for each in expected["responses"]]
     assert [each["request"] for each in recorded["responses"]["responses"]] == requests
@@ -139,7 +139,7 @@ def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
 def test_recorded_tablets_go_through_the_phases_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """The statements are the same, too."""
+    """The statements are the same too."""
     if "tablets" not in KINDS_OF[version]:
         assert "tablets" not in recorded
         return

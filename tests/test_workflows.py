@@ -1,4 +1,4 @@
-"""Everything that the public host's workflows run exists here, under the same name."""
+"""All targets and modules that the workflows of CI run exist in this project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
 def commands(value: Any) -> list[str]:
-    """Return the texts of a workflow that may be commands."""
+    """Return all texts in a workflow, any of which may be a command."""
     match value:
         case dict():
             return [text for item in value.values() for text in commands(item)]
@@ -27,7 +27,7 @@ def commands(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_the_targets_and_modules_of_a_workflow_exist(workflow: Path) -> None:
-    """A renamed target would break a workflow unnoticed."""
+    """Without this test, a renamed target would break a workflow unnoticed."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     texts = commands(yaml.safe_load(workflow.read_text()))
     for target in (name for text in texts for name in re.findall(r"\bmake ([a-z-]+)", text)):
@@ -37,7 +37,7 @@ def test_the_targets_and_modules_of_a_workflow_exist(workflow: Path) -> None:
 
 
 def test_a_workflow_may_write_only_where_it_publishes() -> None:
-    """All permissions are named; a workflow that tests a change may only read."""
+    """By default a workflow may only read; only jobs that publish have more permissions."""
     for path in WORKFLOWS:
         workflow = yaml.safe_load(path.read_text())
         assert workflow["permissions"] == {"contents": "read"}

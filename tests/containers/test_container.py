@@ -1,6 +1,6 @@
-"""`ScyllaContainer` with a real Docker engine; the nodes' own tests are in `cdc_reader.test_nodes`.
+"""`ScyllaContainer` with a real Docker engine; the nodes have tests in `cdc_reader.test_nodes`.
 
-They run with `--scylla=docker[:IMAGE]`, for ScyllaDB's image or that of `make embedded-image`.
+They run with `--scylla=docker[:IMAGE]`, on ScyllaDB's image or that of `make embedded-image`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def test_nodes_come_and_go(real_cluster):
 
 @pytest.fixture(scope="module")
 def image(request: pytest.FixtureRequest) -> str:
-    """The image that the run tests on."""
+    """The image to test, as given by `--scylla`."""
     kind, _, image = str(request.config.getoption("--scylla")).partition(":")
     if kind != "docker":
         pytest.skip("needs a Docker engine: --scylla=docker[:IMAGE]")
@@ -37,7 +37,7 @@ def image(request: pytest.FixtureRequest) -> str:
 
 
 def test_one_node_answers_at_a_port_of_this_machine(image: str) -> None:
-    """CQL and the REST API answer; afterwards the container is gone."""
+    """CQL and the REST API respond; afterwards the container is gone."""
     with ScyllaContainer(image) as scylla:
         (node,) = scylla.nodes
         assert scylla.connect().execute("SELECT key FROM system.local").one().key == "local"
@@ -49,7 +49,7 @@ def test_one_node_answers_at_a_port_of_this_machine(image: str) -> None:
 
 
 def test_keyspaces_are_on_tablets_if_asked(image: str) -> None:
-    """Keyspaces need not request tablets."""
+    """With `tablets=True`, keyspaces use tablets by default."""
     with ScyllaContainer(image, tablets=True) as scylla:
         session = scylla.connect()
         session.execute(
@@ -61,7 +61,9 @@ def test_keyspaces_are_on_tablets_if_asked(image: str) -> None:
 
 
 def test_a_login_is_asked_for(image: str) -> None:
-    """The first superuser's name and password are accepted."""
+    """The name and password of the first superuser are accepted, and a wrong password is
+    rejected.
+    """
     with ScyllaContainer(image, login=True) as scylla:
         assert scylla.connect().execute("SELECT key FROM system.local").one().key == "local"
         with pytest.raises(NoHostAvailable) as refused:
@@ -70,7 +72,9 @@ def test_a_login_is_asked_for(image: str) -> None:
 
 
 def test_a_server_that_ends_is_told_with_its_last_words(image: str) -> None:
-    """A server ends at an option that it does not know; the error has its last line."""
+    """The server ends because of an unknown option, and the error has the last line of its
+    output.
+    """
     with pytest.raises(ContainerError) as failed, ScyllaContainer(image, options=["--nonsense"]):
         pass
     assert "the container is exited" in str(failed.value)
@@ -79,7 +83,7 @@ def test_a_server_that_ends_is_told_with_its_last_words(image: str) -> None:
 
 
 def test_the_page_shows_a_fixture_that_works(image: str, pytester: pytest.Pytester) -> None:
-    """Three nodes, to which one joins and is killed, comes back and leaves."""
+    """Three nodes run; a fourth joins, is killed, comes back and leaves."""
     page = Path(__file__).parents[2] / "docs" / "howto" / "test-your-pipeline.md"
     (block,) = re.findall(
         r"^```python\n([^`]*ScyllaContainer[^`]*)^```$", page.read_text(), re.MULTILINE
@@ -89,12 +93,12 @@ def test_the_page_shows_a_fixture_that_works(image: str, pytester: pytest.Pytest
 
 
 def test_a_version_is_a_tag_of_scylladb_s_image() -> None:
-    """Anything else names an image."""
+    """Any other name is that of an image."""
     assert ScyllaContainer("5.2").image == "scylladb/scylla:5.2"
     assert ScyllaContainer("mine").image == "mine"
 
 
 def test_no_nodes_are_refused() -> None:
-    """A number of nodes below one is refused before anything starts."""
+    """A number below one raises an error before anything starts."""
     with pytest.raises(ContainerError, match="0 nodes: expected at least 1"):
         ScyllaContainer("5.2", nodes=0)

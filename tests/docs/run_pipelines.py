@@ -1,4 +1,4 @@
-"""Runs a pipeline in a separate Spark: FOLDER SPEC; prints JSON."""
+"""Runs a pipeline in a separate Spark: FOLDER SPEC; prints the result as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectService$"
 
 
 def run(spec: str, remote: str) -> str:
-    """Run the pipeline's command; return its output."""
+    """Run Spark's pipeline command, and return its output."""
     command = [sys.executable, cli.__file__, "run", "--spec", spec]
     env = {**os.environ, "SPARK_REMOTE": remote}
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -24,7 +24,7 @@ def run(spec: str, remote: str) -> str:
 
 
 def main(folder: Path, spec: str) -> None:
-    """Print the run's output, and the rows of the table `orders` if the run created it."""
+    """Print the output of the run, and the rows of the table `orders` if the run created it."""
     spark = local_session(
         "pipelines",
         folder / "spark.log",

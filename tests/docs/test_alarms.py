@@ -1,4 +1,4 @@
-"""The page on alarms has every rule of the examples, and no other."""
+"""The page on alerts has each rule of the examples, and no other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs/operate/alarms.md").read_text()
 
 
 def test_the_alarms_of_the_page_are_those_of_the_rules() -> None:
-    """Each alarm has a line that says what to do."""
+    """Each alert has a row that says what to do."""
     groups = yaml.safe_load((ROOT / "examples/monitoring/alerts.yml").read_text())["groups"]
     rules = {rule["alert"] for group in groups for rule in group["rules"]}
     rows = "".join(line for line in PAGE.splitlines() if line.startswith("| `"))

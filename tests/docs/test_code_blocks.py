@@ -1,4 +1,4 @@
-"""Each Python block of the pages runs, in order, page by page."""
+"""The Python blocks of each page run in order."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ORDERS = (
     "INSERT INTO {ks}.orders (customer, number, status) VALUES (7, 2, 'placed')",
 )
 LEFT = [{"customer": 7, "number": 2, "status": "placed"}]
-"""The rows that these statements leave in the table."""
+"""The rows that the statements leave in the table."""
 
 
 def blocks(page: Path) -> str:
-    """Return the Python code of a page, each line at its line number in the page."""
+    """Return the Python code of a page; each line keeps its line number."""
     text = page.read_text()
     code = [""] * text.count("\n")
     for block in BLOCK.finditer(text):
@@ -60,7 +60,7 @@ def name(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """The quiet session that `getOrCreate` on the pages returns."""
+    """The quiet session that `getOrCreate` returns on the pages."""
     log_file = tmp_path_factory.mktemp("spark") / "spark.log"
     return local_session("docs", log_file, **{"spark.sql.adaptive.enabled": "false"})
 
@@ -78,7 +78,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 def test_the_python_blocks_of_a_page_run(
     page: Path, scylla: Scylla, orders: str, tmp_path: Path
 ) -> None:
-    """The test's cluster replaces the reader's."""
+    """The test's cluster and directory replace the reader's."""
     code = blocks(page)
     if READERS_CLUSTER in code:
         code = code.replace(READERS_CLUSTER, scylla.contact_point)
@@ -103,7 +103,7 @@ def test_no_two_queries_of_the_pages_share_a_path() -> None:
 
 
 def copies(defined: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
-    """Return the rows of the copies that a page made: in files, and in a Delta table."""
+    """Yield the rows of each copy that a page made, in Parquet files and Delta tables."""
     if "states" in defined:
         newest = max(defined["states"].iterdir(), key=lambda folder: int(folder.name))
         yield [row.asDict() for row in defined["spark"].read.parquet(str(newest)).collect()]
@@ -113,7 +113,7 @@ def copies(defined: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("page", TESTS, ids=name)
 def test_the_tests_shown_on_a_page_pass(page: Path, pytester: pytest.Pytester) -> None:
-    """Tests on a page run as a user would run them."""
+    """The tests shown on a page pass when run as a user would run them."""
     pytester.makepyfile(blocks(page))
     result = pytester.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.OK

@@ -1,4 +1,4 @@
-"""Each `scylla-cdc` command of the pages runs, and prints what the page shows."""
+"""Each `scylla-cdc` command on the pages runs, and prints the output shown there."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HOSTS = "scylla.example.com:9042"
 TO_ITS_END = {"tail": ["--until", "now"], "replicate": ["--until", "now"]}
-"""A test must end, so a command without an end gets the present."""
+"""Commands that would not end by themselves get the current time as their end."""
 PICK = "jq -c '[.operation, .key, .deltas]'"
-"""The only other program on the pages, which the test imitates."""
+"""The only other program in the pages' commands; the test does the same in Python."""
 COLUMNS = "(customer int, number int, status text, PRIMARY KEY (customer, number))"
 ORDERS = (
     f"CREATE TABLE {{ks}}.orders {COLUMNS} WITH cdc = {{{{'enabled': true}}}}",
@@ -36,7 +36,7 @@ ORDERS = (
 
 @frozen
 class Example:
-    """A command of a page, and the output that the page shows."""
+    """A command on a page, and the output shown below it."""
 
     line: str
     output: tuple[str, ...]
@@ -58,7 +58,7 @@ PAGES = [
 
 @pytest.fixture
 def orders(scylla: Scylla, keyspace: str) -> str:
-    """The keyspace that stands for the pages' shop."""
+    """The keyspace that replaces the pages' `shop`."""
     for statement in ORDERS:
         scylla.session.execute(statement.format(ks=keyspace))
     return keyspace
@@ -68,7 +68,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 def test_the_commands_of_a_page_print_the_shown_output(
     page: Path, scylla: Scylla, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Times, durations and streams may differ; no command ends with an error."""
+    """Times, durations and numbers of streams may differ; no command fails."""
     monkeypatch.chdir(tmp_path)
     for example in examples(page):
         line = re.sub(r"\bshop\.", f"{orders}.", example.line).replace(HOSTS, scylla.contact_point)
@@ -88,14 +88,14 @@ def test_the_commands_of_a_page_print_the_shown_output(
 
 
 def _picked(text: str) -> str:
-    """Return what jq would make of the output."""
+    """Return what `PICK` would print for this output."""
     objects = [json.loads(line) for line in text.splitlines()]
     parts = [[found[name] for name in ("operation", "key", "deltas")] for found in objects]
     return "\n".join(json.dumps(part, separators=(",", ":")) for part in parts)
 
 
 def _known(text: str) -> list[list[str]]:
-    """Return the words of each line that do not depend on time and place."""
+    """Return the words of each line; times, durations and numbers of streams are replaced."""
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<time>", text)
     text = re.sub(r"\b\d+ (h|min|s)\b", "<duration>", text)
     text = re.sub(r"(vnodes +)\d+ +\d+", r"\1<streams>", text)

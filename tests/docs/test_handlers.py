@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs/howto/follow-in-python.md"
 
 
 class Output:
-    """A stdout that keeps what each call wrote."""
+    """A stdout that records the text of each call."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -23,7 +23,7 @@ class Output:
 
 
 def test_the_handler_writes_each_line_with_a_single_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text written in two calls could be interrupted by another thread's."""
+    """Output from several calls could be interleaved with that of other threads."""
     page = PAGE.read_text()
     start = page.index("def handle(change):")
     namespace: dict[str, Any] = {"sys": sys, "consumer": SimpleNamespace(stop=lambda: None)}

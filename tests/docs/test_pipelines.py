@@ -1,4 +1,4 @@
-"""The declarative pipelines of a page run with Spark's own command."""
+"""The declarative pipelines on a page run with Spark's own command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHANGES = (
 
 
 def blocks(language: str) -> list[str]:
-    """Return the blocks of the page in a language."""
+    """Return the page's code blocks in this language."""
     return re.findall(BLOCK.format(language), PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -49,7 +49,9 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 
 
 def project(folder: Path, spec: str, module: str, scylla: Scylla, keyspace: str) -> str:
-    """Create a pipeline's project that reads the test's log from its beginning; return its spec."""
+    """Create a pipeline project that reads the test's log from its start; return the path of its
+    spec.
+    """
     folder.mkdir()
     module = module.replace("scylla.example.com:9042", scylla.contact_point)
     module = module.replace('"shop"', f'"{keyspace}"')
@@ -91,7 +93,7 @@ def test_a_view_of_the_changes(scylla: Scylla, orders: str, tmp_path: Path) -> N
 @pytest.mark.spark
 @pytest.mark.skipif(not HAS_AUTO_CDC, reason="Spark 4.2 and later apply changes themselves")
 def test_changes_applied_by_spark(scylla: Scylla, orders: str, tmp_path: Path) -> None:
-    """The pipeline runs up to the merge, which Parquet lacks."""
+    """The pipeline runs up to the merge, which Parquet tables do not support."""
     said, _ = run(1, scylla, orders, tmp_path)
     assert "Starting run" in said, said
     assert "[AUTOCDC_TARGET_DOES_NOT_SUPPORT_MERGE]" in said, said

@@ -1,4 +1,4 @@
-"""The figures of the page on sizing are those of the code."""
+"""The numbers on the sizing page are those of the code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VNODES = 256
 
 
 def test_what_a_write_costs(scylla: Scylla) -> None:
-    """The page shows what the script prints."""
+    """The page has the table that the script prints."""
     with log_cost.connected(scylla.contact_point) as connection:
         assert log_cost.table(connection) in PAGE.read_text()
 

@@ -1,4 +1,4 @@
-"""The page on troubleshooting has every error that a user can meet, and no other."""
+"""The page on troubleshooting has each error that a user can get, and no other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ SOURCES = [
     if "testing" not in path.parts
 ]
 SELF_EXPLANATORY = {"ConfigurationError", "DecodeError"}
-"""The page explains the form of their messages, which name an option, or bytes of the protocol."""
+"""The page only explains the form of these messages, which name an option or bytes of the
+protocol.
+"""
 VARIABLE = "…"
 SECTION = re.compile(r"^### `(\w+)`\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 FIRST_CELL = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
@@ -30,7 +32,7 @@ FIRST_CELL = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 
 @cache
 def documented() -> dict[str, list[str]]:
-    """Return the messages of the page by the class of their section."""
+    """Return the messages on the page, by the error class of their section."""
     sections = SECTION.findall(PAGE.read_text() + "\n##")
     return {name: FIRST_CELL.findall(text) for name, text in sections}
 
@@ -43,7 +45,7 @@ def warnings() -> list[str]:
 
 
 def template(node: ast.expr) -> str:
-    """Return a text's fixed parts, joined by `VARIABLE`."""
+    """Return the fixed parts of a text, joined by `VARIABLE`."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -53,19 +55,19 @@ def template(node: ast.expr) -> str:
 
 
 def fixed(text: str) -> list[str]:
-    """Return the fixed parts of a template that are not empty."""
+    """Return the non-empty fixed parts of a template."""
     parts = (part.strip(" ;:,") for part in text.split(VARIABLE))
     return [part for part in parts if part]
 
 
 @cache
 def nodes() -> list[ast.AST]:
-    """Return the syntax of all sources."""
+    """Return all syntax nodes of the sources."""
     return [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
 
 
 def calls() -> Iterator[tuple[str, ast.Call]]:
-    """Yield each call in the sources, by the name of what is called."""
+    """Yield each call in the sources, with the name of the function or class."""
     for node in nodes():
         if isinstance(node, ast.Call):
             match node.func:
@@ -75,7 +77,9 @@ def calls() -> Iterator[tuple[str, ast.Call]]:
 
 @cache
 def raised() -> dict[str, set[str]]:
-    """Return the messages in the sources, by class; those that are only passed on are left out."""
+    """Return the messages in the sources, by error class; messages without fixed text are left
+    out.
+    """
     found = defaultdict(set)
     for name, call in calls():
         if name in errors.__all__ and call.args:
@@ -87,7 +91,7 @@ def raised() -> dict[str, set[str]]:
 
 @cache
 def texts() -> str:
-    """Return all fixed texts of the sources, one a line."""
+    """Return all fixed texts of the sources, one per line."""
     found = (node for node in nodes() if isinstance(node, ast.Constant | ast.JoinedStr))
     return "\n".join(map(template, found))
 
@@ -105,7 +109,7 @@ def test_each_message_of_a_class_is_in_its_section(name: str) -> None:
 
 
 def test_the_messages_of_the_page_are_those_of_the_code() -> None:
-    """A message that is reworded must be reworded on the page, too."""
+    """If a message is reworded in the code, it must be reworded on the page too."""
     shown = {message for messages in documented().values() for message in messages}
     assert shown
     strange = {part for message in shown for part in fixed(message) if part not in texts()}
@@ -125,7 +129,7 @@ def test_each_warning_of_the_log_is_on_the_page_and_no_other() -> None:
 
 
 def test_each_row_of_the_page_has_a_cause_and_a_remedy() -> None:
-    """A row has three cells, none of them empty."""
+    """Each row has three cells, and none is empty."""
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     whole = re.compile(r"\| `[^`]+` \| [^|]+ \| [^|]+ \|")
     assert [row for row in rows if not whole.fullmatch(row)] == []

@@ -20,8 +20,8 @@ ROUNDS = ["at first", "after a node joined", "after a crash"]
 def test_the_delta_table_equals_the_table() -> None:
     """Each round's micro-batch creates a version of the table.
 
-    In the last round the previous micro-batch is repeated, and creates none. Spark 4.2 and later
-    then run another. The number of micro-batches in the first round depends on Spark too.
+    The last round repeats the previous micro-batch, which creates no version; Spark 4.2 and later
+    then run another one. The number of micro-batches in the first round depends on Spark too.
     """
     ran = subprocess.run(
         [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=280

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules: what they show is exported, and Prometheus takes them."""
+"""The dashboard and the alert rules use only exported metrics, and Prometheus accepts them."""
 
 from __future__ import annotations
 
@@ -46,12 +46,14 @@ UNUSED = {
 }
 UNUSED |= {f"scylla_cdc_snapshot_{name}" for name in ("rows_total", "share", "seconds_left")}
 UNUSED |= {f"scylla_cdc_spark_snapshot_{name}" for name in ("share", "seconds_left")}
-"""What a consumer counts only once it happens, and what only a snapshot has."""
+"""Metrics that a consumer exports only after the first such event, and those of a Spark
+snapshot.
+"""
 VARIABLES = {"$__rate_interval": "5m", "$keyspace": ".*", "$table": ".*", "$query": ".*"}
 
 
 def exported() -> set[str]:
-    """The names of all samples that a consumer and a listener export."""
+    """Return the names of all samples that a consumer and a listener export."""
     registry = CollectorRegistry()
     PrometheusMetrics(registry)
     ScyllaCdcListener(registry)
@@ -61,13 +63,13 @@ def exported() -> set[str]:
 
 
 def board() -> dict[str, Any]:
-    """The dashboard."""
+    """Return the dashboard."""
     parsed: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
     return parsed
 
 
 def shown() -> Iterator[str]:
-    """Return the expressions of the dashboard, with values for its variables."""
+    """Yield the expressions of the dashboard, with values for its variables."""
     for panel in board()["panels"]:
         for target in panel.get("targets", ()):
             yield filled(target["expr"])
@@ -81,14 +83,14 @@ def filled(expression: str) -> str:
 
 
 def rules() -> list[dict[str, Any]]:
-    """The alert rules."""
+    """Return the alert rules."""
     groups = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
 @pytest.fixture(scope="module")
 def promtool() -> Path:
-    """Prometheus' tool, from PATH or from `make prometheus`."""
+    """The program promtool of Prometheus, from PATH or from `make prometheus`."""
     found = subprocess.run(
         [ROOT / "scripts" / "prometheus"], capture_output=True, text=True, check=False
     )
@@ -98,19 +100,19 @@ def promtool() -> Path:
 
 
 def run(promtool: Path, *arguments: str | Path) -> str:
-    """Return promtool's output; it must succeed."""
+    """Run promtool, which must succeed; return its output."""
     ran = subprocess.run([promtool, *arguments], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 
 
 def test_the_dashboard_shows_each_metric() -> None:
-    """The dashboard shows exactly the metrics that are exported."""
+    """The dashboard shows exactly the exported metrics."""
     assert {name for expression in shown() for name in NAME.findall(expression)} == exported()
 
 
 def test_the_exported_names() -> None:
-    """There is one name for each metric in the code."""
+    """Each metric in the code has one name."""
     assert len(exported()) == len(METRICS) + len(COUNTERS) + len(GAUGES)
 
 
@@ -130,7 +132,7 @@ def test_each_alert_is_tested() -> None:
 
 
 def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
-    """Each panel has a place of its own on the grid, 24 wide, and a text."""
+    """Each panel has its own place on the grid, which is 24 wide, and a description."""
     taken: set[tuple[int, int]] = set()
     for panel in board()["panels"]:
         place = panel["gridPos"]
@@ -144,7 +146,7 @@ def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
 
 
 def test_promtool_runs_the_tests_of_the_alerts(promtool: Path, tmp_path: Path) -> None:
-    """Each alert fires when it should, and not before; a wrong alert is noticed."""
+    """Each alert fires when it should, and not earlier; if the rules are wrong, the tests fail."""
     run(promtool, "check", "rules", FOLDER / "alerts.yml")
     run(promtool, "test", "rules", FOLDER / "alerts_test.yml")
     shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
@@ -164,7 +166,9 @@ def test_promtool_parses_the_queries_of_the_dashboard(promtool: Path, tmp_path: 
 
 @pytest.fixture
 def registry(scylla: Scylla, keyspace: str, tmp_path: Path) -> Iterator[CollectorRegistry]:
-    """What a consumer and a Spark query export after reading a table; the query still runs."""
+    """The metrics of a consumer and a Spark query that have read a table; the query is still
+    running.
+    """
     table = f"{keyspace}.orders"
     scylla.session.execute(
         f"CREATE TABLE {table} (id int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
@@ -200,7 +204,7 @@ def registry(scylla: Scylla, keyspace: str, tmp_path: Path) -> Iterator[Collecto
 
 
 class Prometheus:
-    """A server that scrapes one exporter, by its HTTP API."""
+    """A Prometheus server that scrapes one exporter, accessed by its HTTP API."""
 
     def __init__(self, program: Path, folder: Path, exporter: int) -> None:
         shutil.copy(FOLDER / "alerts.yml", folder)
@@ -225,12 +229,12 @@ class Prometheus:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def ask(self, path: str, **parameters: str) -> Any:
-        """Return the data of an answer; None if the server does not answer yet."""
+        """Return the data of a response, or None if the server is not ready yet."""
         try:
             with urlopen(f"{self._url}/{path}?{urlencode(parameters)}") as answer:
                 found = json.load(answer)
         except HTTPError as error:
-            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:  # it is still starting
+            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:  # the server is starting
                 return None
             pytest.fail(error.read().decode())
         except URLError:
@@ -239,7 +243,7 @@ class Prometheus:
         return found["data"]
 
     def wait_for(self, find: Callable[[], Any]) -> Any:
-        """Return what `find` finds in the end; fail if the server ends first."""
+        """Call `find` until it returns something; fail if the server ends first."""
         while not (found := find()):
             with suppress(subprocess.TimeoutExpired):
                 raise AssertionError(f"ended with {self.process.wait(0.1)}")
@@ -251,7 +255,9 @@ class Prometheus:
 def test_prometheus_scrapes_the_exported_metrics(
     promtool: Path, registry: CollectorRegistry, tmp_path: Path
 ) -> None:
-    """Prometheus scrapes a run, answers the dashboard's expressions, evaluates the rules."""
+    """Prometheus scrapes the metrics, evaluates the dashboard's expressions, and evaluates the
+    rules.
+    """
     http, thread = start_http_server(0, "127.0.0.1", registry)
     server = Prometheus(promtool.with_name("prometheus"), tmp_path, http.server_port)
 

@@ -1,6 +1,7 @@
 """Builds the kernel for fuzzing: ``python -m tests.fuzzing.build_kernel FOLDER``.
 
-It has clang's address and undefined-behaviour sanitizers, and the counters that guide the fuzzer.
+The build has clang's address and undefined-behaviour sanitizers, and the counters that guide the
+fuzzer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from hatch_build import NotCompiledError, compile_kernel
 
-# The sanitizers' runtime is loaded before Python is, so the extension must not bring its own.
+# The sanitizers' runtime is loaded before Python, so the extension must not have its own copy.
 TOOLS = {
     "CC": "clang",
     "LDSHARED": "clang -shared",
@@ -24,7 +25,7 @@ TOOLS = {
 
 
 def main() -> None:
-    """Build the extension into the folder."""
+    """Build the extension, and copy it to the directory."""
     folder = Path(sys.argv[1])
     if shutil.which("clang") is None:
         sys.exit("clang was not found: install it (Debian: apt-get install clang), and try again")

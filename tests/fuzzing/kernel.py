@@ -1,9 +1,9 @@
 """Coverage-guided fuzzing of the compiled kernel, as ``make fuzz-kernel`` runs it.
 
 ``python -m tests.fuzzing.kernel FOLDER [libFuzzer's options]``. The first byte of an input selects
-the columns; the rest is the body of a page. For every input, the kernel built with sanitizers must
-neither crash nor read out of bounds, and must give the same result as the plain kernel: the same
-rows of valid Arrow, or the same error.
+the columns; the rest is the body of a page. For each input, the kernel built with sanitizers must
+neither crash nor read out of bounds, and must have the same result as the Python kernel: the same
+valid Arrow data, or the same error.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from tests.cdc_reader.decoding.test_twins import ALL_BODIES, outcome
 
 _LARGEST = 8_192
 _GENERATED, _BARE = 200, 40
-"""The numbers of sets of columns; one byte selects one of all sets."""
+"""How many pages of each kind provide columns. One byte selects the columns, so there are at most
+256.
+"""
 _LENGTHS = (-(2**31), -2, -1, 0, 1, 2, 3, 5, 16, 255, 2**16, 2**28, 2**30, 2**31 - 1)
 
 Columns = Sequence[Column] | None
 
 
 def generated() -> list[Table]:
-    """Return tables of random nested types, the same ones in every run."""
+    """Return tables of random nested types, the same in each run."""
     found: list[Table] = []
 
     @settings(
@@ -62,7 +64,9 @@ def recorded() -> list[tuple[Columns, bytes]]:
 
 
 def pages() -> list[tuple[Columns, bytes]]:
-    """Return the pages from which mutation starts; the first page's columns are in its body."""
+    """Return the pages to mutate, with their columns; None if the columns are in the page's
+    body.
+    """
     bare = []
     for _, body in recorded():
         columns = parse_metadata(body).columns or ()
@@ -82,7 +86,7 @@ def prepare(folder: Path, known: list[Columns]) -> None:
 
 
 def instrumented(folder: Path) -> ModuleType:
-    """Import the extension with the sanitizers from the folder."""
+    """Import the extension with sanitizers from this directory."""
     path = folder / f"_native{EXTENSION_SUFFIXES[0]}"
     spec = spec_from_file_location(MODULES["cython"], path)
     assert spec is not None
@@ -93,7 +97,7 @@ def instrumented(folder: Path) -> ModuleType:
 
 
 def main() -> None:
-    """Fuzz until a difference or a crash is found, or as long as libFuzzer's options say."""
+    """Fuzz until a difference or a crash is found, or until libFuzzer's options stop it."""
     folder = Path(sys.argv[1]).resolve()
     known: list[Columns] = []
     for columns, _ in pages():

@@ -1,4 +1,4 @@
-"""Random CQL statements, derived from the embedded server's own grammar."""
+"""Random CQL statements, derived from the embedded server's grammar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lark.grammar import NonTerminal, Rule, Symbol, Terminal
 from cdc_reader.testing.embedded.grammar.parser import build_parser
 
 _DEPTH = 14
-"""From here on, each choice is the one that ends soonest."""
+"""From this depth on, the shortest alternative is chosen."""
 
 _NAMES = (
     "f t c k pk ck st v w m s l u n d a b x y int text bigint list map set frozen tuple counter "
@@ -43,16 +43,16 @@ _TERMINALS: Mapping[str, tuple[str, ...]] = {
 
 @frozen(slots=False)
 class Statements:
-    """Derives statements from the grammar's start, each choice drawn from `source`.
+    """Derives statements from the grammar; `source` makes all choices.
 
-    Names, tables and types are mostly those of a schema, so that many statements are accepted.
+    Names, tables and types are mostly those of one schema, so that many statements are accepted.
     """
 
     source: random.Random
     _parser: Lark = field(factory=build_parser)
 
     def next(self) -> str:
-        """Return one statement."""
+        """Return the next statement."""
         return " ".join(self._derived(NonTerminal("statement"), 0))
 
     def _derived(self, symbol: Symbol, depth: int) -> Iterator[str]:
@@ -94,7 +94,7 @@ class Statements:
 
     @cached_property
     def _heights(self) -> Mapping[str, int]:
-        """Return how deep the shortest derivation of each symbol is."""
+        """The depth of the shortest derivation of each symbol."""
         heights = dict.fromkeys(self._rules, _DEPTH * 100)
         is_changed = True
         while is_changed:

@@ -1,4 +1,4 @@
-"""ScyllaDB's own Rust CDC library reads the log of the server under test."""
+"""ScyllaDB's Rust CDC library reads the log of the server under test."""
 
 import shutil
 import subprocess
@@ -35,7 +35,7 @@ def interop() -> Path:
 def test_the_rust_library_reads_every_row_once(
     scylla: Scylla, keyspace: str, interop: Path
 ) -> None:
-    """Rows of a stream come in order, with the operations written."""
+    """Each row is read once, with the operation that was written."""
     session = scylla.session
     session.execute(
         f"CREATE TABLE {keyspace}.t (pk int, ck int, v text, PRIMARY KEY (pk, ck)) "

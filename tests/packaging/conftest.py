@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
-    """Run a command that must end with this status; return its standard output."""
+    """Run a command, which must end with this status; return its standard output."""
     result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert result.returncode == status, result.stdout + result.stderr
     return result.stdout
@@ -32,10 +32,10 @@ class Environment:
         return self.folder / "bin" / "python"
 
     def borrow(self) -> None:
-        """Use all packages except this project from the environment of the tests.
+        """Add all packages except this project from the environment of the tests.
 
-        A path entry, unlike a site folder, ignores the path files in it, so editable installations
-        of the tests' environment are not visible.
+        A path entry ignores the path files in its directory, unlike a site directory, so editable
+        installations in the environment of the tests are not visible.
         """
         [site_packages] = self.folder.glob("lib/python*/site-packages")
         (site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
@@ -47,12 +47,12 @@ class Environment:
         run(*pip, *what, cwd=self.folder)
 
     def execute(self, code: str, status: int = 0) -> str:
-        """Run the code far from the project's folder; return its output."""
+        """Run the code in a directory outside the project; return its output."""
         return run(self.python, "-c", code, cwd=self.folder, status=status)
 
 
 def make_environment(folder: Path) -> Environment:
-    """Create an environment with nothing in it."""
+    """Create an empty environment."""
     venv.create(folder, with_pip=False)
     return Environment(folder)
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
-    """A wheel has two packages, marked as typed, the licence, and nothing else at the top."""
+    """A wheel has two typed packages and the licence, and nothing else at the top level."""
     names = zipfile.ZipFile(wheel).namelist()
     name, version, _ = wheel.name.split("-", 2)
     information = f"{name}-{version}.dist-info"
@@ -22,7 +22,7 @@ def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
 
 
 def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
-    """Grammars and other data are included."""
+    """Grammars and other data files are included."""
     names = set(zipfile.ZipFile(wheel).namelist())
     for source in (ROOT, ROOT / "connectors"):
         for package in ("cdc_reader", "pyspark_scylla_cdc"):
@@ -34,7 +34,9 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
 
 
 def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
-    """A relative link of the README is one to the repository, at the tag of this version."""
+    """A relative link in the README becomes a link to the repository, at the tag of this
+    version.
+    """
     archive = zipfile.ZipFile(wheel)
     [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
     description = archive.read(metadata).decode()
@@ -45,7 +47,7 @@ def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
 
 
 def test_a_source_distribution_can_be_tested_and_built(sdist: Path) -> None:
-    """Packagers can run what CI runs."""
+    """It has the files that packagers need to run what CI runs."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"pyproject.toml", "README.md", "LICENSE", "Makefile", "constraints.txt"}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-# A known source refuses to load without its options; an unknown one is not found.
+# A source that Spark knows fails without its options; an unknown one is not found.
 DISCOVERY = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -34,7 +34,7 @@ EXTRAS = (
 
 
 def without(packages: list[str]) -> str:
-    """Return code after which these packages cannot be imported."""
+    """Return code that makes these packages impossible to import."""
     return f"import sys; sys.modules.update(dict.fromkeys({packages}))"
 
 
@@ -43,7 +43,7 @@ def without(packages: list[str]) -> str:
 def test_spark_discovers_the_source(
     environment: Environment, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    """A new session finds `scylla_cdc` by itself, and asks for its required options."""
+    """A new session finds `scylla_cdc` by itself, and reports its required options."""
     if kind == "editable":
         environment.install("--editable", ROOT)
         home = ROOT
@@ -70,7 +70,7 @@ def test_the_command_and_the_pytest_plugin_are_installed(
 def test_packages_import_without_any_extra(
     environment: Environment, wheel: Path, package: str
 ) -> None:
-    """Spark and the extras' packages are imported only when they are used."""
+    """Spark and the packages of extras are imported only when they are used."""
     environment.install(wheel)
     environment.execute(f"{without(EXTRAS)}; import {package}")
 

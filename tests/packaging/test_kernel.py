@@ -1,4 +1,4 @@
-"""Distributions contain the compiled kernel where it is wanted and can be compiled."""
+"""Distributions have the compiled kernel if it is wanted and can be compiled."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ RUNNING = "from cdc_reader import decoding; print(decoding.NAME)"
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Build a wheel here; it may fail."""
+    """Try to build a wheel in `folder`; return the result."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without a compiler."""
+    """Simulate a machine without a compiler."""
     monkeypatch.setenv("CC", "no-such-compiler")
 
 
 def test_a_wheel_with_the_kernel_is_platform_specific(
     environment: Environment, wheel: Path
 ) -> None:
-    """The wheel's name has the platform, and the kernel runs from it."""
+    """The wheel's name has the platform, and its compiled kernel runs."""
     compiled = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
     assert bool(compiled) != wheel.name.endswith("-py3-none-any.whl")
     environment.install(wheel)
@@ -43,7 +43,7 @@ def test_a_wheel_with_the_kernel_is_platform_specific(
 def test_a_wheel_made_without_a_compiler_suits_any_platform(
     environment: Environment, tmp_path: Path
 ) -> None:
-    """One line says that the plain kernel will run, and it does."""
+    """One line says that the Python kernel will be used, and it is."""
     built = build(tmp_path / "dist")
     assert built.returncode == 0, built.stderr
     [said] = [line for line in built.stderr.splitlines() if "kernel" in line]
@@ -58,7 +58,7 @@ def test_a_wheel_made_without_a_compiler_suits_any_platform(
 def test_a_deselected_kernel_is_not_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The variable that selects a kernel at run time also applies to the build."""
+    """The variable that selects a kernel at run time applies to the build too."""
     monkeypatch.setenv("CDC_READER_KERNEL", "python")
     assert build(tmp_path).returncode == 0
     assert list(tmp_path.glob("*-py3-none-any.whl"))
@@ -68,7 +68,7 @@ def test_a_deselected_kernel_is_not_compiled(
 def test_a_required_kernel_that_cannot_be_compiled_fails_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some users prefer no wheel to one with the slow kernel."""
+    """Some users prefer a failed build to a wheel with the slow kernel."""
     monkeypatch.setenv("CDC_READER_KERNEL", "cython")
     built = build(tmp_path)
     assert built.returncode != 0

@@ -1,4 +1,4 @@
-"""A PATH of one folder, for scripts that search the machine for programs."""
+"""A PATH with a single directory, for scripts that search the machine for programs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TOOLS = ("sh", "dirname", "sed", "env")
 
 @frozen
 class Machine:
-    """A folder of commands, and the result of scripts that can use only these."""
+    """A directory of commands, and the directory in which scripts look for Java."""
 
     commands: Path
     jvm_directory: Path
 
     def command(self, path: str, *lines: str) -> Path:
-        """Create a shell script at `path`, by default beside the other commands."""
+        """Create a shell script at `path`; a relative path is in the directory of commands."""
         command = self.commands / path
         command.parent.mkdir(parents=True, exist_ok=True)
         command.write_text("\n".join(["#!/bin/sh", *lines, ""]))
@@ -31,7 +31,7 @@ class Machine:
     def run(
         self, script: str, *arguments: str, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of the project's scripts with these commands only."""
+        """Run one of the project's scripts; its PATH has only these commands."""
         return subprocess.run(
             [SCRIPTS / script, *arguments],
             env={

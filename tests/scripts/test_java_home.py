@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def java(machine: Machine, home: Path, version: str) -> Path:
-    """Create a Java at `home` that answers like a real one."""
+    """Create a Java at `home` that prints its properties like a real one."""
     machine.command(
         str(home / "bin" / "java"),
         f"echo '    java.home = {home}' >&2",
@@ -22,7 +22,7 @@ def java(machine: Machine, home: Path, version: str) -> Path:
 
 
 def on_path(machine: Machine, home: Path) -> None:
-    """Make `java` on the PATH the one at `home`."""
+    """Put the `java` of `home` on the PATH."""
     (machine.commands / "java").symlink_to(home / "bin" / "java")
 
 
@@ -37,7 +37,7 @@ def test_java_home_comes_first(machine: Machine, tmp_path: Path) -> None:
 def test_a_java_home_that_is_too_old_is_skipped(
     machine: Machine, tmp_path: Path, version: str
 ) -> None:
-    """The java on PATH is used instead if it is new enough."""
+    """The `java` on the PATH is used instead, if it is new enough."""
     good = java(machine, tmp_path / "path", "17")
     on_path(machine, good)
     old = java(machine, tmp_path / "old", version)
@@ -45,14 +45,14 @@ def test_a_java_home_that_is_too_old_is_skipped(
 
 
 def test_a_java_without_sparks_module_is_skipped(machine: Machine) -> None:
-    """A reduced runtime may be new enough and still not start Spark."""
+    """A reduced runtime may be new enough, but unable to start Spark."""
     good = java(machine, machine.jvm_directory / "java-21", "21")
     machine.command("java", 'case "$1" in *jdk.incubator.vector) exit 1 ;; esac')
     assert machine.run("java-home").stdout == f"{good}\n"
 
 
 def test_without_any_java_one_line_says_so(machine: Machine) -> None:
-    """Nothing is printed as a home, and the line says what to run."""
+    """Nothing is printed to stdout, and the line on stderr says what to run."""
     result = machine.run("java-home")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.count("\n") == 1
@@ -71,7 +71,7 @@ def test_without_root_one_line_says_what_to_install(machine: Machine) -> None:
 
 
 def test_root_with_apt_gets_the_first_java_that_apt_knows(machine: Machine) -> None:
-    """A distribution without Java 17 gets its next version."""
+    """On a distribution without Java 17, its next version is installed."""
     home = machine.jvm_directory / "java-21"
     installer = java(machine, home.parent.with_name("depot"), "21") / "bin" / "java"
     machine.command("id", "echo 0")

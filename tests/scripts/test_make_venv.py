@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def test_a_python_that_is_too_old_is_skipped(machine: Machine, tmp_path: Path) -> None:
-    """The first command that is new enough makes the environment."""
+    """The first command that is new enough creates the environment."""
     machine.command("python3", "exit 1")
     machine.command("python3.12", f'exec "{sys.executable}" "$@"')
     result = machine.run("make-venv", str(tmp_path / "venv"))
@@ -30,7 +30,7 @@ def test_without_a_python_new_enough_one_line_says_so(machine: Machine, tmp_path
 
 
 def test_a_python_without_venv_is_completed_by_apt(machine: Machine, tmp_path: Path) -> None:
-    """Debian packages venv separately; without root, one line names the package."""
+    """Debian packages venv separately. Without root, one line names the package."""
     machine.command(
         "python3",
         'case "$*" in',

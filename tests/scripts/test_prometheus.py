@@ -1,4 +1,4 @@
-"""The script that looks for Prometheus' programs."""
+"""The script that finds the programs of Prometheus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_programs_on_path_are_taken(machine: Machine) -> None:
 
 
 def test_without_apt_one_line_says_so(machine: Machine, tmp_path: Path) -> None:
-    """One program of the two is not enough."""
+    """One of the two programs is not enough."""
     machine.command("promtool")
     ran = machine.run("prometheus", "--install", PROMETHEUS_DIRECTORY=str(tmp_path))
     assert ran.returncode == 1
@@ -27,7 +27,7 @@ def test_without_apt_one_line_says_so(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_what_was_unpacked_before_is_taken(machine: Machine, tmp_path: Path) -> None:
-    """Programs that are there are not downloaded again."""
+    """Programs that are already there are not downloaded again."""
     machine.command(str(tmp_path / "usr" / "bin" / "promtool"))
     ran = machine.run("prometheus", PROMETHEUS_DIRECTORY=str(tmp_path))
     assert (ran.returncode, ran.stdout.strip()) == (0, str(tmp_path / "usr" / "bin"))

@@ -27,7 +27,7 @@ ADDED = "### Added\n\n- A thing."
 def project(
     folder: Path, *, unreleased: str = "", date: str = " - 2027-01-31", text: str = ADDED
 ) -> Path:
-    """A project of version 1.2.0 with this changelog."""
+    """Create a project of version 1.2.0 with this changelog."""
     (folder / "pyproject.toml").write_text('[project]\nversion = "1.2.0"\n')
     changelog = CHANGELOG.format(unreleased=unreleased, date=date, text=text)
     (folder / "CHANGELOG.md").write_text(changelog)
@@ -51,14 +51,14 @@ def test_the_notes_are_the_section_of_the_version(tmp_path: Path) -> None:
 def test_a_changelog_that_is_not_ready_is_refused(
     changed: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
-    """The reason says what to do."""
+    """The error says what to do."""
     with pytest.raises(NotReadyError, match=reason):
         notes(project(tmp_path, **changed), "v1.2.0")
 
 
 @pytest.mark.parametrize("tag", ["v1.2.1", "1.2.0", "v1.1.0", ""])
 def test_a_tag_of_another_version_is_refused(tag: str, tmp_path: Path) -> None:
-    """The tag may be older, newer, or no tag of a release."""
+    """The tag may be older or newer, or not a release tag."""
     with pytest.raises(NotReadyError, match=r"pyproject.toml has version 1\.2\.0"):
         notes(project(tmp_path), tag)
 

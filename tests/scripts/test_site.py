@@ -1,4 +1,4 @@
-"""The hooks of the site: links into the repository, and the corrections of the theme's pages."""
+"""The hooks of the site: links to the repository, and corrections to the theme's pages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PAGE = SimpleNamespace(file=SimpleNamespace(src_uri="howto/monitor-a-stream.md")
 
 
 def links(markdown: str) -> str:
-    """Return the text of a how-to as mkdocs gets it."""
+    """Return the text of a how-to page as MkDocs receives it."""
     return on_page_markdown(markdown, page=PAGE, config=CONFIG)
 
 
 def test_links_out_of_the_pages_lead_to_the_repository() -> None:
-    """Files and folders of the project have addresses of their own there."""
+    """Files and directories of the project have different addresses there."""
     assert (
         links("[a](../../CHANGELOG.md)")
         == "[a](https://example.com/project/blob/main/CHANGELOG.md)"
@@ -28,19 +28,19 @@ def test_links_out_of_the_pages_lead_to_the_repository() -> None:
 
 
 def test_other_links_stay() -> None:
-    """Links between pages, and those that lead nowhere, are for mkdocs to check."""
+    """Links between pages, and links that lead nowhere, are left for MkDocs to check."""
     for link in ("[a](../reference/tls.md#names)", "[a](../../missing.md)", "[a](https://a.b)"):
         assert links(link) == link
 
 
 def test_a_page_asks_no_other_server() -> None:
-    """The theme's script asks GitHub for the facts of a component `source`."""
+    """The theme's script would query GitHub for each component `source`."""
     page = '<a href="x" class="md-source" data-md-component="source">'
     assert on_post_page(page, config=None) == '<a href="x" class="md-source">'
 
 
 def test_blocks_and_the_search_can_be_reached_without_a_mouse() -> None:
-    """Code and tables that scroll can have the focus, and the search dialog has a name."""
+    """Scrollable code and tables can get the focus, and the search dialog has a label."""
     assert on_post_page("<pre><span></span><code>a") == '<pre tabindex="0"><span></span><code>a'
     table = '<div class="scrolled" tabindex="0"><table>a</table></div>'
     assert on_post_page("<table>a</table>") == table
@@ -49,5 +49,5 @@ def test_blocks_and_the_search_can_be_reached_without_a_mouse() -> None:
 
 
 def test_an_empty_cell_is_no_heading() -> None:
-    """A heading without text tells a screen reader nothing."""
+    """An empty heading has no meaning for a screen reader."""
     assert on_post_page('<th style="a"></th><th>b</th>') == "<td></td><th>b</th>"

@@ -46,7 +46,7 @@ CLUSTER = ConnectionConfig(
 
 
 class Printer:
-    """Prints changes, and keeps those that cannot be printed."""
+    """Prints changes, and collects those that cannot be handled."""
 
     def __init__(self) -> None:
         self.letters: list[tuple[Change, Exception]] = []
@@ -71,7 +71,7 @@ class Printer:
 
 
 class OwnStore:
-    """A store of checkpoints as the reference describes it."""
+    """A user-defined checkpoint store, as the reference describes it."""
 
     def __init__(self) -> None:
         self._kept: dict[CheckpointName, Checkpoint] = {}
@@ -87,7 +87,7 @@ class OwnStore:
 
 
 class OwnMetrics:
-    """A recorder that prints."""
+    """A user-defined recorder of metrics that prints them."""
 
     def add(self, metric: Metric, table: TableName, amount: float = 1) -> None:
         print(metric.name, table, amount)

@@ -21,7 +21,7 @@ LINE = re.compile(r"mistakes\.py:(\d+)")
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_mistakes_are_found(checker: str) -> None:
-    """Each mistake is found, and nothing else."""
+    """Each mistake is found, and nothing else is reported."""
     mistakes = HERE / "mistakes.py"
     command = [sys.executable, *CHECKERS[checker], str(mistakes)]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout

@@ -1,4 +1,6 @@
-"""Invalid input is refused at ``load()`` or ``start()``: one line, option, value, remedy."""
+"""Invalid input raises a one-line error at ``load()`` or ``start()``: option, value, what to
+give.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ AT_LOAD = re.compile(
     r"\[PYTHON_DATA_SOURCE_ERROR\] Failed to \w+ Python data source \w+: "
     r"cdc_reader\.errors\.\w+: (.*)\s+SQLSTATE: \w+\s*"
 )
-"""The whole message of Spark: a line of its own words and ours, without Python's frames."""
+"""Spark's whole message: a line with its own words and this project's error, and no Python
+frames.
+"""
 NO_PEM = str(Path(__file__))
 CERTIFICATES = Path(__file__).parents[2] / "data" / "tls"
 FAR = "9" * 30
@@ -155,7 +159,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "fetchsise": [("1", "fetchsise is '1': no such option; did you mean fetchSize?")],
     "xyzzy": [("1", "xyzzy is '1': no such option; the options are hosts, port, keyspace")],
 }
-"""Wrong values of each option, with part of the error line; then unknown options."""
+"""Wrong values of each option, with part of the error; then unknown options."""
 
 
 @pytest.fixture
@@ -171,7 +175,7 @@ def tables(scylla: Scylla, keyspace: str) -> None:
 
 @pytest.fixture(scope="module")
 def in_turn() -> Iterator[str]:
-    """The name of a way to use the source, in turns, because each starts a process of Spark."""
+    """The ways to use the source, in turns, because each use starts a process of Spark."""
     return cycle(("batch", "stream", "view"))
 
 
@@ -193,7 +197,7 @@ def quoted(text: str) -> str:
 
 
 def refusal(way: Callable[..., object], **given: str) -> str:
-    """Return our part of Spark's error for the options."""
+    """Return this project's error, as Spark shows it for these options."""
     with pytest.raises(AnalysisException) as refused:
         way(**given)
     found = AT_LOAD.fullmatch(str(refused.value))
@@ -202,7 +206,7 @@ def refusal(way: Callable[..., object], **given: str) -> str:
 
 
 def test_every_option_is_given_wrongly() -> None:
-    """New options must be added to the cases."""
+    """`WRONG` has a case for each option."""
     assert {option.name for option in OPTIONS} == set(WRONG) - {"fetchsise", "xyzzy"}
 
 
@@ -210,7 +214,7 @@ def test_every_option_is_given_wrongly() -> None:
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("name", list(WRONG))
 def test_refused(ways: Ways, in_turn: Iterator[str], options: dict[str, str], name: str) -> None:
-    """Each wrong value is refused, and Spark shows the first error in a batch, a stream or SQL."""
+    """Each wrong value raises an error, which Spark shows for a batch, a stream or SQL."""
     for value, expected in WRONG[name]:
         with pytest.raises(CdcError) as refused:
             ScyllaCdcDataSource(lower({**options, name: value})).schema()
@@ -225,12 +229,12 @@ def test_refused(ways: Ways, in_turn: Iterator[str], options: dict[str, str], na
     "given", [{"fetchSize": "many"}, {"table": "plain"}, {"format": "changes"}]
 )
 def test_batch_stream_and_sql_raise_the_same_line(ways: Ways, given: dict[str, str]) -> None:
-    """Batch, stream and SQL refuse the same input with the same line."""
+    """They raise the same error for the same input."""
     assert len({refusal(way, **given) for way in ways.values()}) == 1
 
 
 def lower(options: dict[str, str]) -> dict[str, str]:
-    """Return the options as Spark passes them."""
+    """Return the options with lower-case names, as Spark passes them."""
     return {name.lower(): value for name, value in options.items()}
 
 
@@ -254,7 +258,7 @@ def lower(options: dict[str, str]) -> dict[str, str]:
     ],
 )
 def test_contradictions(options: dict[str, str], given: dict[str, str], expected: str) -> None:
-    """Options exclude one another, or require what the table's log lacks."""
+    """Some options exclude each other, or need something that the table's log lacks."""
     with pytest.raises(CdcError) as refused:
         ScyllaCdcDataSource(lower({**options, **given})).schema()
     assert expected in str(refused.value)
@@ -262,14 +266,14 @@ def test_contradictions(options: dict[str, str], given: dict[str, str], expected
 
 
 def test_missing_option(spark: SparkSession) -> None:
-    """The error names the missing option and its purpose."""
+    """The error has the missing option and its purpose."""
     with pytest.raises(AnalysisException, match=r"hosts is .*give hosts, contact points"):
         spark.read.format("scylla_cdc").load()
 
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """A port that accepts connections and never answers."""
+    """A port that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -284,7 +288,9 @@ def closed_port() -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["silent_port", "closed_port"])
 def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str) -> None:
-    """An absent or silent host fails within the connect timeout."""
+    """A host that does not accept connections or does not respond fails within the connect
+    timeout.
+    """
     hosts = f"127.0.0.1:{request.getfixturevalue(kind)}"
     message = refusal(load, hosts=hosts, connectTimeout="2s")
     assert f"hosts is '{hosts}': cannot connect to {hosts}" in message
@@ -293,14 +299,14 @@ def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str)
 
 @pytest.mark.slow
 def test_unknown_host(load: Load) -> None:
-    """An unresolvable name fails within the connect timeout, too."""
+    """A name that cannot be resolved fails within the connect timeout too."""
     message = refusal(load, hosts="no-such-host.invalid", connectTimeout="2s")
     assert "hosts is 'no-such-host.invalid': cannot connect to no-such-host.invalid:9042" in message
     assert "{}" not in message
 
 
 def test_a_certificate_of_another_host() -> None:
-    """The error names the Spark options that help."""
+    """The error names the Spark options to change."""
     from cdc_reader.testing import EmbeddedScylla
 
     given = {"keyspace": "k", "table": "t", "ssl.enabled": "true"}
@@ -319,7 +325,7 @@ def test_a_certificate_of_another_host() -> None:
 
 @pytest.mark.slow
 def test_wrong_password(load: Load) -> None:
-    """The error says that the login was refused, and contains neither password."""
+    """The error says that the login was rejected, and has neither password."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla(credentials=("reader", "right-one")) as server:
@@ -332,7 +338,9 @@ def test_wrong_password(load: Load) -> None:
 
 @pytest.mark.slow
 def test_a_password_is_not_parsed(spark: SparkSession) -> None:
-    """Blanks at its ends and every character count: the login works, the keyspace is missing."""
+    """Each character counts, even spaces at the ends: the login succeeds, and the keyspace is
+    missing.
+    """
     from cdc_reader.testing import EmbeddedScylla
 
     password = " p@ \"ss'ü "
@@ -356,7 +364,7 @@ SCHEMAS = [
 def test_a_schema_that_does_not_fit(
     spark: SparkSession, options: dict[str, str], tmp_path: Path, schema: str, expected: str
 ) -> None:
-    """A schema that is not part of the table's is refused, with the remedy."""
+    """A schema that is not a part of the table's raises an error that says what to give."""
     batch = spark.read.format("scylla_cdc").options(**options).schema(schema).load()
     assert expected in refusal(batch.count)
     stream = spark.readStream.format("scylla_cdc").options(**options).schema(schema).load()
@@ -366,7 +374,7 @@ def test_a_schema_that_does_not_fit(
 @pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> None:
-    """A table dropped before the query begins gives the same error as at load."""
+    """If the table is dropped before the query starts, the error is the same as at `load()`."""
     batch, stream = load(), load(stream=True)
     execute("DROP TABLE {t}")
     assert "t was not found" in refusal(batch.count)
@@ -376,7 +384,9 @@ def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> None:
-    """A table dropped during or after the read ends the query with the error of `load()`."""
+    """If the table is dropped during or after the read, the query ends with the error of
+    `load()`.
+    """
     stream = load(stream=True, confidenceWindow="0s", minAdvance="1ms").writeStream.format("noop")
     query = stream.option("checkpointLocation", str(tmp_path / "c")).start()
     while len(query.recentProgress) < 3:
@@ -390,7 +400,9 @@ def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> 
 def test_failed_while_running(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load, tmp_path: Path
 ) -> None:
-    """A value that Spark cannot hold ends a batch and a stream with one line: column and remedy."""
+    """A value that Spark cannot hold ends a batch or a stream with one line, which names the
+    column.
+    """
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp) WITH cdc = {'enabled': true}")
     insert = scylla.session.prepare(f"INSERT INTO {keyspace}.t (pk, ts) VALUES (1, ?)")
     scylla.session.execute(insert, (2**63 - 1,))
@@ -404,7 +416,7 @@ def test_failed_while_running(
 
 
 def failure(stream: DataFrame, folder: Path) -> str:
-    """Return our line of the error of a failed streaming query."""
+    """Return this project's line in the error of a failed streaming query."""
     writer = stream.writeStream.format("noop").option("checkpointLocation", str(folder / "c"))
     with pytest.raises(StreamingQueryException) as ended:
         writer.trigger(availableNow=True).start().awaitTermination()
@@ -412,7 +424,9 @@ def failure(stream: DataFrame, folder: Path) -> str:
 
 
 def our_line(error: StreamingQueryException) -> str:
-    """Return our line of Spark's error, which must contain no Python frames."""
+    """Return the line of Spark's message that has this project's error; fail if the message has a
+    traceback.
+    """
     told, _, _ = str(error).partition("=== Streaming Query ===")
     assert "Traceback" not in told
     (line,) = [line for line in told.splitlines() if "cdc_reader.errors." in line]

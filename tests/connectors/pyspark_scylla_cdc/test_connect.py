@@ -1,4 +1,6 @@
-"""The source under Spark Connect, where driver and user are different processes."""
+"""The source under Spark Connect, where the driver and the user's program are different
+processes.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ spark.stop()
 
 
 def test_batch_stream_and_fold(execute: Execute, options: dict[str, str], tmp_path: Path) -> None:
-    """A client without a JVM reads at once, follows, and folds."""
+    """A client without a JVM reads a batch, follows a stream, and folds changes."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int) "
         "WITH cdc = {'enabled': true, 'postimage': true}",

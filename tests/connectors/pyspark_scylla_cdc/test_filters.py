@@ -1,7 +1,7 @@
-"""Why filters are options: what Spark does with a Python source that takes filters itself.
+"""Why filters are options: what Spark does with a Python source that supports filter pushdown.
 
-The tests use a source of their own. If one of them fails, Spark may have changed, and our source
-can take filters: see "Filters" in docs/reference/spark-options.md.
+The tests use a separate source. If one of them fails, Spark may have changed, and this project's
+source can support filters: see "Filters" in docs/reference/spark-options.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ENABLED = "spark.sql.python.filterPushdown.enabled"
 
 pytestmark = [
-    pytest.mark.slow,  # they meet Spark alone, and not the source
+    pytest.mark.slow,  # they test Spark alone, and not the source
     pytest.mark.spark,
     pytest.mark.skipif(
         not hasattr(DataSourceReader, "pushFilters"),
@@ -29,7 +29,7 @@ pytestmark = [
 
 
 class Numbers(DataSource):
-    """The numbers 0, 1 and 2; of `number = x`, only x."""
+    """The numbers 0, 1 and 2; with the filter `number = x`, only x."""
 
     @classmethod
     def name(cls) -> str:
@@ -44,7 +44,7 @@ class Numbers(DataSource):
 
 
 class NumbersReader(DataSourceReader):
-    """Takes equality filters, and leaves all others to Spark."""
+    """Accepts equality filters, and leaves all others to Spark."""
 
     wanted: tuple[Any, ...] = (0, 1, 2)
 
@@ -65,7 +65,7 @@ class NumbersReader(DataSourceReader):
 
 @pytest.fixture
 def numbers(spark: SparkSession) -> Iterator[DataFrame]:
-    """The DataFrame of a source that takes filters, where Spark passes them."""
+    """A DataFrame of the source, with filter pushdown enabled."""
     spark.dataSource.register(Numbers)
     spark.conf.set(ENABLED, "true")
     yield spark.read.format("numbers").load()
@@ -73,12 +73,14 @@ def numbers(spark: SparkSession) -> Iterator[DataFrame]:
 
 
 def values(frame: DataFrame) -> list[int]:
-    """Return the numbers of a DataFrame."""
+    """Return the numbers in a DataFrame."""
     return sorted(row.number for row in frame.collect())
 
 
 def test_a_filter_loses_rows_of_other_queries(numbers: DataFrame) -> None:
-    """Queries made of one DataFrame share what was planned last, so rows are lost silently."""
+    """Queries made from one DataFrame share the filter that was pushed last, so rows are lost
+    silently.
+    """
     one, two = numbers.where("number = 1"), numbers.where("number = 2")
     assert values(one) == [1]
     assert values(one.union(two)) == [2, 2]  # expected: [1, 2]
@@ -88,7 +90,7 @@ def test_a_filter_loses_rows_of_other_queries(numbers: DataFrame) -> None:
 def test_a_source_that_takes_filters_needs_a_setting(
     spark: SparkSession, numbers: DataFrame
 ) -> None:
-    """Without the setting, which is Spark's default, no query of the source runs."""
+    """Spark's default setting rejects each query of such a source."""
     spark.conf.unset(ENABLED)
     with pytest.raises(AnalysisException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
         numbers.collect()

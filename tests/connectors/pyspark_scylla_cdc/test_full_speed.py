@@ -1,6 +1,6 @@
 """A streaming query that follows a table written as fast as its server accepts.
 
-Server, writer and query share the machine, each in separate processes. The test counts rows, and
+Server, writer and query run in separate processes on one machine. The test counts rows, and
 compares the size of micro-batches and the memory with their first values, so the speed and load of
 the machine do not matter.
 """
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "10"))
-WARM_UP, AT_LEAST = 5, 15  # micro-batches of the warm-up, and the fewest that are measured
+WARM_UP, AT_LEAST = 5, 15  # micro-batches to warm up, and the minimum to measure
 WRITER = Path(__file__).with_name("full_speed_writer.py")
 Sample = dict[str, float]
-"""The figures at the end of a micro-batch: rows, MB of each role, and MB of the JVM's heap."""
+"""Measurements at the end of a micro-batch: rows, MB of each role, and MB of the JVM's heap."""
 LIMITS: dict[str, Callable[[float], float]] = {
     "rows": lambda first: 2 * first + 50_000,
     "driver": lambda first: first + 50,
@@ -41,7 +41,7 @@ LIMITS: dict[str, Callable[[float], float]] = {
     "jvm": lambda first: first + 150,
     "heap": lambda first: first + 100,
 }
-"""The largest allowed last value of each figure, given its first."""
+"""The largest allowed last value of each measurement, given its first value."""
 KEYSPACE = (
     "CREATE KEYSPACE ks WITH replication = "
     "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -65,9 +65,9 @@ def address() -> Iterator[tuple[str, int]]:
 
 @pytest.mark.timeout(300 + 3 * SECONDS)
 def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path) -> None:
-    """Each row arrives once; neither micro-batches nor memory grow with time.
+    """Each row is delivered once; neither micro-batches nor memory grow with time.
 
-    A query that falls behind would have more and more rows to read in a micro-batch.
+    In a query that falls behind, micro-batches have more and more rows.
     """
     host, port = address
     options = {
@@ -76,11 +76,11 @@ def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path)
         "table": "t",
         "consistencyLevel": "ONE",
         "confidenceWindow": "1s",
-        "idleAdvance": "1s",  # so that the position shows when everything is read
+        "idleAdvance": "1s",  # so that the position shows when all rows have been read
         "maxPartitions": "2",
     }
     with FollowedQuery(tmp_path, options) as query:
-        query.next_batch()  # so Spark runs
+        query.next_batch()  # Spark has started
         with writing(host, port) as writer:
             samples = list(sampled(query))
             written = int(writer.communicate()[0])
@@ -101,7 +101,7 @@ def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path)
 
 @contextmanager
 def writing(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
-    """Run the process that writes until its input ends."""
+    """Run the writer process; it writes until its input ends."""
     command = [sys.executable, str(WRITER), host, str(port)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as writer:
@@ -112,7 +112,7 @@ def writing(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def sampled(query: FollowedQuery) -> Iterator[Sample]:
-    """Sample the end of each micro-batch after the warm-up, for the requested time."""
+    """Measure at the end of each micro-batch after the warm-up, for the requested time."""
     clock = SystemClock()
     for _ in range(WARM_UP):
         query.next_batch()
@@ -124,13 +124,13 @@ def sampled(query: FollowedQuery) -> Iterator[Sample]:
 
 
 def sample(query: FollowedQuery, batch: MicroBatch) -> Sample:
-    """Return the current figures, at the end of this micro-batch."""
+    """Return the measurements at the end of this micro-batch."""
     resident = {role.name.lower(): query.resident_mb(role) for role in Role}
     return {"rows": batch.rows, "heap": batch.heap, **resident}
 
 
 def assert_steady(samples: Sequence[Sample]) -> None:
-    """Compare the last third with the first."""
+    """Check that the medians of the last third are within `LIMITS` of those of the first third."""
     third = len(samples) // 3
     first, last = samples[:third], samples[-third:]
     grown = {}

@@ -1,4 +1,4 @@
-"""Importing the package, which Spark does in every session that looks for data sources."""
+"""Importing the package, which each Spark session does that looks for data sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 
 
 def run(code: str) -> None:
-    """Run the code in a separate Python, where nothing is imported yet."""
+    """Run the code in a new Python process."""
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
@@ -36,10 +36,12 @@ def run(code: str) -> None:
 
 @pytest.mark.parametrize("hidden", ["pyspark", "pyspark.sql.datasource"])
 def test_import_never_fails(hidden: str) -> None:
-    """Without Spark, or with one too old for data sources, there is no source to find."""
+    """Without Spark, or with a version too old for data sources, the import succeeds without a
+    source.
+    """
     run(HIDING.format(hidden=hidden))
 
 
 def test_import_is_light() -> None:
-    """Spark's search for data sources loads neither the driver nor the reader."""
+    """It imports neither the driver nor the reader."""
     run(LIGHT)

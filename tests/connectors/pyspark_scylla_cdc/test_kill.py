@@ -1,4 +1,4 @@
-"""A streaming query whose processes are killed repeatedly."""
+"""A streaming query whose processes are killed again and again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = int(os.environ.get("KILLS", "4"))
-LONGEST = 1.5  # seconds from the start of a micro-batch, about the time it takes
+LONGEST = 1.5  # seconds into a micro-batch, about its duration
 KILLED = (Role.SOURCE, Role.TASKS, Role.DRIVER, Role.TASKS)
 TABLE = "ks.t"
 LOG = f"{TABLE}_scylla_cdc_log"
@@ -35,14 +35,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedScylla]:
-    """A separate cluster, whose generations operate at once."""
+    """A separate cluster, whose generations take effect at once."""
     with EmbeddedScylla(vnodes=4, ring_delay_ms=0) as server:
         yield server
 
 
 @pytest.fixture
 def session(cluster: EmbeddedScylla) -> Iterator[Session]:
-    """A session in which the cluster gives writes their timestamps, with the table."""
+    """A session whose writes get their timestamps from the cluster, with the table."""
     session = open_session(cluster.host, cluster.port)
     session.use_client_timestamp = False
     session.execute(
@@ -59,7 +59,7 @@ def session(cluster: EmbeddedScylla) -> Iterator[Session]:
 
 @pytest.fixture
 def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
-    """The query that must survive; it has not been started."""
+    """The query that must survive; the test starts it."""
     options = {
         "hosts": cluster.contact_point,
         "keyspace": "ks",
@@ -67,7 +67,7 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
         "consistencyLevel": "ONE",
         "confidenceWindow": "1s",
         "minAdvance": "200ms",
-        "idleAdvance": "1s",  # so that the position shows when everything is read
+        "idleAdvance": "1s",  # so that the position shows when all rows have been read
         "maxPartitions": "2",
     }
     return FollowedQuery(tmp_path, options)
@@ -79,7 +79,7 @@ def test_killed_and_restarted(
 ) -> None:
     """The query delivers each row exactly once, and fails for no other reason than the kills.
 
-    The driver or its workers are killed at any moment, connections are dropped, and the streams are
+    The driver or workers are killed at random moments, connections are dropped, and the streams are
     replaced meanwhile.
     """
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
@@ -94,7 +94,7 @@ def test_killed_and_restarted(
                 cluster.faults.add(Fault("drop", LOG, times=2, after=chance.randrange(9)))
                 run_and_kill(query, role, chance)
         query.await_position(SystemClock().now())
-    cluster.faults.clear()  # faults that no query has met
+    cluster.faults.clear()  # faults that have not struck
 
     rows = spark.read.parquet(str(query.folder / "rows")).select(*KEY)
     delivered = Counter(
@@ -134,7 +134,7 @@ def writing(session: Session) -> Iterator[None]:
 
 
 def killed(chance: random.Random) -> list[Role]:
-    """Yield what to kill: a share of each role, in random order."""
+    """Return the roles to kill, in random order."""
     roles = [KILLED[number % len(KILLED)] for number in range(KILLS)]
     chance.shuffle(roles)
     return roles

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def fake_java(folder: Path, script: str) -> None:
-    """Create a `java` under `folder` that is this shell script."""
+    """Create a `java` under `folder` that runs this shell script."""
     java = folder / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\n{script}\n")
@@ -28,12 +28,12 @@ def test_session_works(spark: SparkSession) -> None:
 
 
 def test_java_is_found() -> None:
-    """The check passes and returns the program if Spark can run."""
+    """`require_java` returns the path of the program."""
     assert require_java().name == "java"
 
 
 def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without Java one line says what to install."""
+    """The one-line error says what to install."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaError, match="there is none: install Java 17 or newer"):
@@ -56,7 +56,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_unfit_java(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, expected: str
 ) -> None:
-    """The error names an old or broken Java, and what to install."""
+    """The error says that Java is too old or broken, and what to install."""
     fake_java(tmp_path, script)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match=expected) as refused:

@@ -1,4 +1,4 @@
-"""The part of the log that may still have rows."""
+"""The generations whose rows may not have expired yet."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_without_ttl_the_first_generation_counts() -> None:
     [(6 * HOUR, HOUR), (6 * HOUR + 4_999_999, HOUR), (6 * HOUR + 5_000_000, 5 * HOUR)],
 )
 def test_generations_die_with_their_last_row(now: int, expected: int) -> None:
-    """A generation takes writes for 5 s after its end, and these live for the TTL."""
+    """A generation takes writes until 5 s after its end, and each row lives for the TTL."""
     assert oldest((HOUR, 5 * HOUR), ttl=3_600, now=now) == expected
 
 
 def test_the_last_generation_never_dies() -> None:
-    """The last generation takes writes now, regardless of its age."""
+    """The last generation takes writes, whatever its age."""
     assert oldest((HOUR,), ttl=1, now=10**18) == HOUR
 
 

@@ -67,7 +67,7 @@ class History:
 
     @property
     def until(self) -> str:
-        """Return the option that ends a read right after the last row."""
+        """The end of a read that includes the last row and no later ones."""
         return format_timestamp(self.end + 1)
 
 
@@ -79,7 +79,7 @@ def recorded(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def history(scylla: Scylla, keyspace: str, recorded: Any) -> Iterator[History]:
-    """The history in table `t`, with its streams published as the generation of its time."""
+    """The history in table `t`; its streams are published as the generation of that time."""
     log = Result.from_recording(recorded["log"])
     times = [micros(time) for time in column(log, "cdc$time")]
     for statement in [*recorded["types"], recorded["table"]]:
@@ -96,7 +96,7 @@ def history(scylla: Scylla, keyspace: str, recorded: Any) -> Iterator[History]:
 def test_batch_equals_recording(
     load: Callable[..., DataFrame], history: History, partitions: int
 ) -> None:
-    """A batch read returns each recorded row once, with equal cells."""
+    """A batch returns each recorded row once, with equal cells."""
     frame = load(maxPartitions=str(partitions))
     assert frame.rdd.getNumPartitions() == partitions
     rows = frame.collect()
@@ -108,7 +108,7 @@ def test_batch_equals_recording(
 def test_stream_equals_recording(
     spark: SparkSession, load: Callable[..., DataFrame], history: History, tmp_path: Path
 ) -> None:
-    """Many micro-batches into Parquet give each recorded row once, with equal cells."""
+    """Many micro-batches write each recorded row to Parquet once, with equal cells."""
     frame = load(
         stream=True,
         endingTimestamp=history.until,
@@ -118,7 +118,7 @@ def test_stream_equals_recording(
     query = run_to_parquet(frame, tmp_path)
     assert sum(1 for progress in query if progress.numInputRows) >= 6
     for progress in query if TELLS_START else ():
-        # The progress shows the lag: the read position and the latest one.
+        # The progress shows the lag: the position and the latest offset.
         (source,) = progress.sources
         ends, latest = map(json.loads, (source.endOffset, source.latestOffset))
         assert ends["position"] <= latest["position"] == history.end + 1
@@ -129,7 +129,7 @@ def test_stream_equals_recording(
 def test_changes_folded_are_the_recorded_table(
     load: Callable[..., DataFrame], history: History, recorded: Any
 ) -> None:
-    """Changes folded by key are the recorded base table, whatever the images."""
+    """Changes folded by key equal the recorded base table, whatever the images."""
     kept = ("pk", "ck", *(WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES))
     asked = {"format": "changes", "includeDelta": "true", "rangeDeletes": "emit"}
     asked["maxPartitions"] = "2"
@@ -139,7 +139,7 @@ def test_changes_folded_are_the_recorded_table(
         {name: row[name] for name in kept}
         for row in decoded(Result.from_recording(recorded["base"]), UDT)
     ]
-    if recorded["seed"] == 1:  # a row may exist only because of a collection
+    if recorded["seed"] == 1:  # without images, a row with only a collection cannot be known
         base = [row for row in base if (row["a"], row["b"], row["fr"]) != (None, None, None)]
         found = [row for row in found if (row["a"], row["b"], row["fr"]) != (None, None, None)]
     assert in_key_order(found) == in_key_order(base)
@@ -150,7 +150,7 @@ def test_changes_folded_are_the_recorded_table(
 def test_envelopes_of_a_recording(
     load: Callable[..., DataFrame], history: History, recorded: Any
 ) -> None:
-    """Every change of a recording is an envelope that satisfies the package's schema."""
+    """Each change of a recording is an envelope that is valid by the package's schema."""
     kept = WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES
     asked = {"format": "envelope", "rangeDeletes": "skip", "endingTimestamp": history.until}
     frame = load(**asked, columns=",".join(kept))
@@ -198,7 +198,7 @@ def test_python_has_the_same_table(
 
 
 def unordered(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows in a fixed order, without the time at which they were read."""
+    """Return the rows in a fixed order, without the time of the read."""
     rows = table.drop_columns([name for name in ("ts_ms",) if name in table.column_names])
     return sorted(rows.to_pylist(), key=repr)
 
@@ -213,7 +213,9 @@ def test_bounds_are_half_open(load: Callable[..., DataFrame], history: History) 
 
 @pytest.fixture
 def three_generations(scylla: Scylla, keyspace: str) -> Iterator[None]:
-    """The recorded cluster's two tables and three generations, as it published them."""
+    """The two tables and three generations of the recorded cluster, as the cluster published
+    them.
+    """
     for table, statement in TABLES.items():
         scylla.session.execute(statement.format(ks=keyspace))
         log = Result.from_recording(GENERATIONS[f"log_{table}"])
@@ -231,7 +233,7 @@ def three_generations(scylla: Scylla, keyspace: str) -> Iterator[None]:
 def test_three_generations(
     load: Callable[..., DataFrame], table: str, count: int, key: list[str], partitions: int
 ) -> None:
-    """Each row of three generations comes once, in the order of its stream."""
+    """Each row of the three generations is read once, in the order of its stream."""
     rows = load(table=table, maxPartitions=str(partitions)).collect()
     assert len(rows) == count
     assert_recorded(rows, Result.from_recording(GENERATIONS[f"log_{table}"]))
@@ -245,7 +247,7 @@ def test_three_generations(
 def test_three_generations_streamed(
     spark: SparkSession, load: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """Micro-batches that cross the switches lose and repeat nothing."""
+    """Micro-batches that span two generations lose and repeat no row."""
     log = Result.from_recording(GENERATIONS["log_t"])
     times = [micros(time) for time in column(log, "cdc$time")]
     frame = load(
@@ -262,7 +264,7 @@ def test_three_generations_streamed(
 def test_streams_come_from_the_generation_tables(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """Rows in unlisted streams are not found, because nothing scans the log."""
+    """Rows in streams that no generation has are not found, because the log is never scanned."""
     scylla.session.execute(TABLES["t"].format(ks=keyspace))
     log = Result.from_recording(GENERATIONS["log_t"])
     load_rows(scylla.session, TableName(keyspace, "t").log, log)
@@ -270,13 +272,15 @@ def test_streams_come_from_the_generation_tables(
 
 
 def run_to_parquet(frame: DataFrame, folder: Path) -> list[StreamingQueryProgress]:
-    """Read everything available into Parquet files; return each micro-batch's progress."""
+    """Write all available rows to Parquet; return the progress of each micro-batch."""
     writer = frame.writeStream.format("parquet").option("path", str(folder / "rows"))
     return read_available(writer.option("checkpointLocation", str(folder / "checkpoint")))
 
 
 def ring(streams: Iterable[bytes]) -> list[StreamGroup]:
-    """Return a ring of 16 vnodes of two streams with these among them, as in the recording."""
+    """Return a ring of 16 vnodes with two streams each, which include these, as in the
+    recording.
+    """
     known = {StreamId(stream) for stream in streams}
     groups = []
     for vnode in range(16):
@@ -287,7 +291,7 @@ def ring(streams: Iterable[bytes]) -> list[StreamGroup]:
 
 
 def generations(described: Result) -> dict[int, list[StreamGroup]]:
-    """Return each generation's groups, by start in ms, from rows of the description table."""
+    """Return the groups of each generation, by start in ms, from rows of the description table."""
     found = defaultdict(list)
     for row in decoded(described):
         start = round(row["time"].timestamp() * 1_000)
@@ -301,7 +305,9 @@ def column(result: Result, name: str) -> list[bytes]:
 
 
 def assert_recorded(rows: Sequence[Row], log: Result) -> None:
-    """Check that columns, rows and cells equal the recording's, with each row once."""
+    """Check that columns, rows and cells equal the recorded ones, and that each row is there
+    once.
+    """
     assert list(rows[0].__fields__) == [*(name for name, _ in log.columns), "_commit_timestamp"]
     found = [row.asDict(recursive=True) for row in rows]
     for row in found:
@@ -327,7 +333,7 @@ def in_key_order(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def assert_in_stream_order(rows: Iterable[Row]) -> None:
-    """Check that each stream's rows come in the server's order."""
+    """Check that the rows of each stream are in the server's order."""
     streams = defaultdict(list)
     for row in rows:
         place = order_key(uuid.UUID(row["cdc$time"]).bytes), row["cdc$batch_seq_no"]
@@ -336,7 +342,7 @@ def assert_in_stream_order(rows: Iterable[Row]) -> None:
 
 
 def assert_in_order_by(rows: Iterable[Row], key: Sequence[str]) -> None:
-    """Check that each base row's changes come in order of write time, across generations."""
+    """Check that the changes of each base row are in order of write time, across generations."""
     changes = defaultdict(list)
     for row in rows:
         changes[tuple(row[name] for name in key)].append(row["_commit_timestamp"])

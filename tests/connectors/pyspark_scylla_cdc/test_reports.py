@@ -49,7 +49,7 @@ def inbox() -> Iterator[Inbox]:
 
 @given(reports)
 def test_a_report_is_read_as_it_was_written(report: Report) -> None:
-    """The table's name may be any text."""
+    """A report survives serialisation, whatever the table's name."""
     assert Report.from_bytes(report.to_bytes()) == report
 
 
@@ -59,7 +59,7 @@ def test_a_report_is_read_as_it_was_written(report: Report) -> None:
     st.binary(min_size=16, max_size=16),
 )
 def test_an_address_is_read_as_it_was_written(host: str, port: int, key: bytes) -> None:
-    """The host may be a name or an IP address of either kind; the repr hides the key."""
+    """The host may be a name, or an IPv4 or IPv6 address; the repr does not show the key."""
     address = Address(host, port, key)
     assert Address.parse(str(address)) == address
     assert key.hex() not in repr(address)
@@ -86,7 +86,7 @@ def test_what_is_sent_arrives(inbox: Inbox) -> None:
 def test_reports_without_the_key_are_ignored(
     inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Datagrams of any length are ignored."""
+    """Datagrams of other lengths are ignored too."""
     address = inbox.address
     send(REPORT, evolve(address, key=KEY))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
@@ -98,7 +98,7 @@ def test_reports_without_the_key_are_ignored(
 
 
 def test_a_report_without_a_listener_does_no_harm(inbox: Inbox) -> None:
-    """Neither a closed port nor an unknown host fails the task."""
+    """A closed port or an unknown host does not fail the task."""
     address = inbox.address
     inbox.close()
     send(REPORT, address)
@@ -107,6 +107,6 @@ def test_a_report_without_a_listener_does_no_harm(inbox: Inbox) -> None:
 
 
 def test_an_unusable_listening_address_is_refused() -> None:
-    """The error names what was given."""
+    """The error has the given address."""
     with pytest.raises(ConfigurationError, match=r"203\.0\.113\.1:0.*this machine"):
         Inbox("203.0.113.1")

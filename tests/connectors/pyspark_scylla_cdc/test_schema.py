@@ -1,4 +1,4 @@
-"""Every CQL type has a Spark type, from which Spark derives the same Arrow type."""
+"""Each CQL type has a Spark type that converts to the kernel's Arrow type."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
 
 @given(st.recursive(NATIVES, nested, max_leaves=8))
 def test_there_and_back(cql_type: CqlType) -> None:
-    """Spark expects exactly the batches that the kernel makes."""
+    """Spark expects batches exactly as the kernel makes them."""
     schema = arrow_schema([Column("x", cql_type)])
     assert to_arrow_schema(spark_schema(schema, BASE), **IN_UTC).equals(schema)
 
 
 @given(st.recursive(NATIVES, nested, max_leaves=8))
 def test_schema_travels_as_json(cql_type: CqlType) -> None:
-    """Schemas survive as JSON, in which Spark sends them between processes."""
+    """A schema survives conversion to JSON, the form in which Spark sends it between processes."""
     schema = spark_schema(arrow_schema([Column("x", cql_type)]), BASE)
     assert StructType.fromJson(schema.jsonValue()) == schema
 
 
 @pytest.mark.parametrize("unknown", [pa.large_string(), pa.binary(16), pa.timestamp("ns")])
 def test_types_unknown_to_spark_are_refused(unknown: pa.DataType) -> None:
-    """An Arrow type that Spark would misread is refused."""
+    """An Arrow type that Spark would misread raises an error."""
     with pytest.raises(TypeError, match="has no Spark type"):
         spark_type(unknown)

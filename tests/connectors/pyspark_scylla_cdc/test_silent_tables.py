@@ -1,4 +1,4 @@
-"""Tables whose log gets no new rows are reported when a query is written."""
+"""Tables whose log gets no new rows are reported at `load()`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ except Exception as error:
 
 
 def test_load_warns_about_tables_that_log_nothing() -> None:
-    """An old log is read with a warning; a table that never logs is refused."""
+    """A log that is no longer written is read with a warning; one that is never written is
+    rejected.
+    """
     with EmbeddedScylla() as server:
         replication = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
         options = {"ks": "", "tk": " AND tablets = {'initial': 1} AND consistency = 'global'"}

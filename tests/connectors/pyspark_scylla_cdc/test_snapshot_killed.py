@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KILLS = int(os.environ.get("KILLS", "4"))
 ROWS, PARTITIONS, LIMIT = 50_000, 5_000, 2_000
-LONGEST = 1.0  # seconds from the start of a micro-batch, about the time it takes
+LONGEST = 1.0  # seconds into a micro-batch, about its duration
 KILLED = (Role.DRIVER, Role.TASKS, Role.DRIVER, Role.SOURCE)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.needs("faults")]
@@ -50,7 +50,7 @@ def cluster() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
-    """The query that must survive; it has not been started."""
+    """The query that must survive; the test starts it."""
     options = {
         "hosts": cluster.contact_point,
         "path": "ks.t",
@@ -60,7 +60,7 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
         "maxRowsPerTrigger": str(LIMIT),
         "confidenceWindow": "1s",
         "minAdvance": "200ms",
-        "idleAdvance": "1s",  # so that the position shows when everything is read
+        "idleAdvance": "1s",  # so that the position shows when all rows have been read
         "maxPartitions": "2",
         "fetchSize": "500",
     }
@@ -71,7 +71,9 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
 def test_each_row_comes_once(
     spark: SparkSession, cluster: EmbeddedScylla, query: FollowedQuery
 ) -> None:
-    """Whenever driver or workers are killed, while rows are written; the copy is the table."""
+    """Driver or workers are killed while rows are written. The snapshot's rows come once, and the
+    copy equals the table.
+    """
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
     print(f"KILL_SEED={seed}")
     chance, before = random.Random(seed), rows_of(cluster)
@@ -84,7 +86,7 @@ def test_each_row_comes_once(
             while offsets_of(query.folder)[-1]["snapshot"] != "done":
                 query.next_batch()
         query.await_position(SystemClock().now())
-    cluster.faults.clear()  # faults that no query has met
+    cluster.faults.clear()  # faults that have not struck
 
     assert len({each["position"] for each in offsets if each["snapshot"] == "pending"}) == 1
     changes = spark.read.parquet(str(query.folder / "rows"))
@@ -109,13 +111,13 @@ def run_and_kill(query: FollowedQuery, role: Role, chance: random.Random) -> Non
 
 
 def offsets_of(folder: Path) -> list[dict[str, object]]:
-    """Return the offsets of the checkpoint, in order."""
+    """Return the offsets in the checkpoint, in order."""
     files = sorted((folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda f: int(f.name))
     return [json.loads(file.read_text().splitlines()[-1]) for file in files]
 
 
 def rows_of(cluster: EmbeddedScylla) -> dict[Key, int | None]:
-    """Return the table's rows."""
+    """Return the rows of the table."""
     rows = cluster.execute("SELECT p, c, v FROM ks.t")
     numbers = ([int.from_bytes(cell or b"", "big", signed=True) for cell in row] for row in rows)
     return {(p, c): v for p, c, v in numbers}
@@ -123,7 +125,9 @@ def rows_of(cluster: EmbeddedScylla) -> dict[Key, int | None]:
 
 @contextmanager
 def writing(cluster: EmbeddedScylla, draw: random.Random) -> Iterator[None]:
-    """Change, delete and insert rows in the background, in partitions read or not."""
+    """Change, delete and insert rows in the background, in partitions that may or may not have been
+    read.
+    """
     stop = threading.Event()
 
     def write() -> None:

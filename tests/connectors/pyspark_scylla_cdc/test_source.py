@@ -63,7 +63,7 @@ LOG_KEY = ["cdc$stream_id", "cdc$time", "cdc$batch_seq_no"]
 
 @pytest.fixture
 def all_types(scylla: Scylla, keyspace: str) -> None:
-    """A table with a column of every type, a row with all values, and one with none."""
+    """A table with a column of each type: one row has all values, the other none."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.address (street text, number int)")
     columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in VALUES.items())
     scylla.session.execute(
@@ -89,7 +89,7 @@ def numbers(scylla: Scylla, keyspace: str) -> None:
 
 @pytest.mark.usefixtures("all_types")
 def test_every_type(load: Callable[..., DataFrame]) -> None:
-    """Each CQL type arrives as it was written; unset columns are null."""
+    """Each CQL type is read as it was written; unset columns are null."""
     rows = {row["pk"]: row for row in load().collect()}
     for name, (_, _, expected) in VALUES.items():
         found = rows[1][name]
@@ -103,7 +103,7 @@ def test_every_type(load: Callable[..., DataFrame]) -> None:
 def test_load_takes_keyspace_and_table(
     spark: SparkSession, keyspace: str, options: dict[str, str], tmp_path: Path
 ) -> None:
-    """Both may be given as one path, for a batch, a stream and SQL."""
+    """Both may be given as one path, in a batch, a stream and SQL."""
     given = {name: value for name, value in options.items() if name not in ("keyspace", "table")}
     batch = spark.read.format("scylla_cdc").options(**given).load(f"{keyspace}.t", columns="v")
     assert batch.where("v < 10 AND `cdc$operation` = 2").count() == 10
@@ -133,7 +133,7 @@ def test_columns_are_the_log_tables(
 
 @pytest.mark.usefixtures("numbers")
 def test_one_dataframe_in_many_queries(load: Callable[..., DataFrame]) -> None:
-    """A DataFrame may be filtered in several ways; queries do not share filters."""
+    """Queries with different filters on one DataFrame do not affect each other."""
     frame = load()
     assert frame.where("pk < 10").count() == 10
     assert frame.where("pk >= 90").count() == 10
@@ -146,7 +146,7 @@ def test_one_dataframe_in_many_queries(load: Callable[..., DataFrame]) -> None:
 def test_unsettled_rows_are_read_by_a_batch(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """A batch reads recent writes, even from a clock that is seconds ahead."""
+    """A batch reads recent writes too, even from a clock that is seconds ahead."""
     ahead = SystemClock().now() + 4_000_000
     scylla.session.execute(
         f"INSERT INTO {keyspace}.t (pk, v) VALUES (1, 1) USING TIMESTAMP {ahead}"
@@ -162,7 +162,7 @@ def test_empty_log(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """A log without rows gives an empty DataFrame, in a batch and in a stream."""
+    """The DataFrame is empty, in a batch and in a stream."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     )
@@ -197,7 +197,7 @@ def test_columns_with_awkward_names(
 def test_a_base_column_named_like_an_added_one_is_refused(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame], *, stream: bool
 ) -> None:
-    """`load()` refuses a table's own `_commit_timestamp`, with the remedy."""
+    """`load()` rejects a base column `_commit_timestamp`, and says what to do."""
     scylla.session.execute(
         f'CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, "_commit_timestamp" int) '
         "WITH cdc = {'enabled': true}"
@@ -215,7 +215,7 @@ def test_password_stays_secret(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """Neither plans nor checkpoints hold the password."""
+    """Neither plans nor checkpoints have the password."""
     secret = {"username": "reader", "password": "hunter2", **options}
     load(**secret).explain(mode="extended")
     plan = capsys.readouterr().out
@@ -239,7 +239,7 @@ def test_password_stays_secret(
 def test_the_command_reads_a_checkpoint(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """`scylla-cdc status` shows how far a query has read, by the query's id."""
+    """`scylla-cdc status` finds the query's position, under the query's id."""
     writer = load(stream=True).writeStream.format("noop").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path)).start()
     query.awaitTermination()
@@ -258,7 +258,7 @@ def test_the_command_reads_a_checkpoint(
 def test_table_altered_since_load(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """A DataFrame keeps its columns; it fails if the table lost one or, on request, gained one."""
+    """A DataFrame keeps its columns. It fails if one is dropped or, on request, if one is added."""
     keeping, failing, losing = load(), load(schemaMode="fail"), load()
     scylla.session.execute(f"ALTER TABLE {keyspace}.t ADD w int")
     assert keeping.count() == 100
@@ -273,7 +273,7 @@ def test_table_altered_since_load(
 
 @pytest.mark.usefixtures("numbers")
 def test_a_schema_is_a_projection(spark: SparkSession, options: dict[str, str]) -> None:
-    """A given schema chooses columns and their order; this works in SQL too."""
+    """The given schema selects columns and their order, in SQL too."""
     reader = spark.read.format("scylla_cdc").options(**options)
     frame = reader.schema("v int, _commit_timestamp timestamp, pk int").load()
     assert frame.columns == ["v", "_commit_timestamp", "pk"]
@@ -285,7 +285,7 @@ def test_a_schema_is_a_projection(spark: SparkSession, options: dict[str, str]) 
 
 @pytest.mark.usefixtures("numbers")
 def test_aliases_of_another_connector(spark: SparkSession, options: dict[str, str]) -> None:
-    """The Spark Cassandra connector's names give the same table."""
+    """Options of the Spark Cassandra Connector work under their names."""
     host, _, port = options["hosts"].rpartition(":")
     reader = spark.read.format("scylla_cdc").options(
         **{
@@ -302,7 +302,7 @@ def test_aliases_of_another_connector(spark: SparkSession, options: dict[str, st
 
 @pytest.mark.usefixtures("numbers")
 def test_columns_have_metadata(load: Callable[..., DataFrame]) -> None:
-    """The schema's metadata has the CQL type and the role in the key."""
+    """The metadata of a column has its CQL type and its role in the key."""
     schema = load(format="changes", includeDelta="true").schema
     assert schema["pk"].metadata == {"cql.type": "int", "cql.kind": "partition_key"}
     assert schema["v"].metadata == {"cql.type": "int", "cql.kind": "regular"}

@@ -1,7 +1,8 @@
 """Streams in each version of Spark: triggers, limits, and repeated micro-batches.
 
-Spark 4.0 and 4.1 do not tell a reader where a micro-batch starts. Tests without Spark call the
-reader made for these versions as Spark does, and run with every version, like the tests in Spark.
+Spark 4.0 and 4.1 do not tell a reader where a micro-batch starts, so they get a special reader.
+Tests that do not start Spark call that reader directly, the way Spark would. They run with every
+Spark version, as do the tests that start Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """A clock that stands an hour from now, when all that the tests write has settled."""
+    """A clock an hour ahead, so that all rows written by the tests have settled."""
     return ManualClock(SystemClock().now() + 3_600 * SECOND)
 
 
@@ -49,7 +50,7 @@ def _table(execute: Execute) -> None:
 
 @pytest.fixture
 def make(options: dict[str, str], clock: ManualClock) -> Make:
-    """Make readers for a Spark that does not pass the start of a micro-batch."""
+    """Creates readers for Spark versions that do not pass the start of a micro-batch."""
 
     def make(**more: str) -> WithoutStart:
         return WithoutStart(stream_reader(SourceOptions.parse({**options, **more}), clock))
@@ -58,7 +59,7 @@ def make(options: dict[str, str], clock: ManualClock) -> Make:
 
 
 def plan(reader: WithoutStart, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """Return the keys of the rows of a micro-batch."""
+    """Plan and read a micro-batch; return the keys of its rows."""
     batches = (batch for part in reader.partitions(start, end) for batch in reader.read(part))
     return sorted(row["pk"] for batch in batches for row in batch.to_pylist())
 
@@ -66,7 +67,9 @@ def plan(reader: WithoutStart, start: dict[str, Any], end: dict[str, Any]) -> li
 def test_the_next_micro_batch_starts_where_the_last_one_planned_ends(
     make: Make, clock: ManualClock
 ) -> None:
-    """An offset is kept until it is planned: Spark may request it only to report it."""
+    """An offset stays the same until it is planned, because Spark may request it only to report
+    it.
+    """
     reader = make()
     first = reader.latestOffset()
     clock.advance(60 * SECOND)
@@ -80,7 +83,7 @@ def test_the_next_micro_batch_starts_where_the_last_one_planned_ends(
 
 
 def test_a_restart_resumes_from_the_checkpoint(make: Make, clock: ManualClock) -> None:
-    """Spark plans an empty micro-batch there before it requests an offset."""
+    """Spark plans an empty micro-batch at the checkpoint before it requests an offset."""
     before = make()
     first = before.latestOffset()
     clock.advance(60 * SECOND)
@@ -104,7 +107,7 @@ def test_limits_hold(make: Make) -> None:
 def test_late_rows_are_sought_once_a_minute(
     make: Make, clock: ManualClock, execute: Execute
 ) -> None:
-    """This includes a query that ends with what is available: Spark does not name the trigger."""
+    """This includes a query with `availableNow`, because the reader does not know the trigger."""
     execute("ALTER TABLE {t} WITH cdc = {'enabled': true, 'ttl': 86400}")
     before = make(lateRows="deliver", lateHorizon="2h")
     first = before.latestOffset()
@@ -118,7 +121,7 @@ def test_late_rows_are_sought_once_a_minute(
 
 
 def test_an_offset_requested_too_early_ends_the_query(make: Make, clock: ManualClock) -> None:
-    """The offset may be earlier than the checkpoint, which Spark passes only afterwards."""
+    """Such an offset may be earlier than the checkpoint, which Spark passes only later."""
     first = make().latestOffset()
     clock.advance(60 * SECOND)
     reader = make()
@@ -159,7 +162,7 @@ def run(load: Load, tmp_path: Path) -> Callable[..., Batches]:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
-    """Each run reads what has settled, and ends."""
+    """Each run reads all settled rows, and ends."""
     assert run() == {0: list(range(10))}
     assert run() == {}
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
@@ -169,7 +172,7 @@ def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_first_micro_batch_is_repeated(run: Callable[..., Batches], execute: Execute) -> None:
-    """The micro-batch has the same rows, although the checkpoint holds only its end."""
+    """The micro-batch has the same rows, although the checkpoint has only its end."""
     with pytest.raises(StreamingQueryException, match="the sink is gone"):
         run(fails=True)
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
@@ -181,7 +184,7 @@ def test_the_first_micro_batch_is_repeated(run: Callable[..., Batches], execute:
 
 @pytest.mark.spark
 def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
-    """Five rows, each at least the longest window apart, come in five micro-batches."""
+    """Five rows, each at least the longest window apart, are in five micro-batches."""
     base = SystemClock().now() // 1_000 - 200
     for number in range(5):
         execute(
@@ -198,9 +201,10 @@ def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_limit_of_available_now(run: Callable[..., Batches]) -> None:
-    """Spark 4.2 reads all rows in several micro-batches; before, each run has one.
+    """Spark 4.2 reads all rows in several micro-batches; older versions have one micro-batch per
+    run.
 
-    No run is empty before all rows are read.
+    No run is empty before all rows have been read.
     """
     limited = {"maxRowsPerTrigger": "3"}
     first = run(**limited)
@@ -216,7 +220,7 @@ def test_a_limit_of_available_now(run: Callable[..., Batches]) -> None:
 def test_sparks_wrapper_of_available_now(
     spark: SparkSession, run: Callable[..., Batches], execute: Execute
 ) -> None:
-    """The query refuses to resume while Spark wraps the source; the checkpoint is unchanged."""
+    """The query does not resume while Spark wraps the source; the checkpoint stays unchanged."""
     assert run() == {0: list(range(10))}
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
     spark.conf.set(WRAPPER, "true")

@@ -1,4 +1,4 @@
-"""Every CQL type with null, empty and extreme values, in a batch and in a stream."""
+"""Each CQL type with null, empty and extreme values, in a batch and in a stream."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ MULTI_CELL: dict[str, list[tuple[Any, Any]]] = {
 EVERY = {**MATRIX, **MULTI_CELL}
 NAMES = {f"c{number}": kind for number, kind in enumerate(EVERY)}
 AS_NUMBERS = {"date": "unix_date", "timestamp": "unix_micros"}
-"""Values outside of Python's calendar, which is smaller than Spark's, are collected as numbers."""
+"""Values beyond Python's calendar, which is smaller than Spark's, are collected as numbers."""
 
 
 @pytest.fixture
 def everything(scylla: Scylla, keyspace: str) -> None:
-    """Two rows with a value in every column, a row with nulls, and one with keys only."""
+    """Two rows with a value in each column, a row with nulls, and one with only keys."""
     scylla.session.execute(
         f"CREATE TYPE {keyspace}.part (a uuid, b frozen<list<frozen<list<int>>>>)"
     )
@@ -102,7 +102,7 @@ def everything(scylla: Scylla, keyspace: str) -> None:
 def frame(
     request: pytest.FixtureRequest, spark: SparkSession, load: Load, tmp_path: Path
 ) -> Callable[..., DataFrame]:
-    """Reads at once, or streams into files and reads these."""
+    """Reads a batch, or streams into files and reads these."""
 
     def read(**options: str) -> DataFrame:
         options["maxPartitions"] = "2"
@@ -122,13 +122,13 @@ def frame(
 
 
 def test_all_native_types_are_here() -> None:
-    """No type is left out; counters have no log."""
+    """No type is missing, except counters, which have no log."""
     assert set(MATRIX) >= NATIVE_TYPES - {"counter"}
 
 
 @pytest.mark.usefixtures("everything")
 def test_values(frame: Callable[..., DataFrame]) -> None:
-    """Each value arrives as written, to the last digit; null and empty values stay distinct."""
+    """Each value is read exactly as written; null and empty values stay distinct."""
     columns = [
         f"{AS_NUMBERS[kind]}({name}) AS {name}" if kind in AS_NUMBERS else name
         for name, kind in NAMES.items()
@@ -144,7 +144,7 @@ def test_values(frame: Callable[..., DataFrame]) -> None:
 
 @pytest.mark.usefixtures("everything")
 def test_decimal_type(load: Load) -> None:
-    """Decimals that fit become exact numbers; others are refused with the option's name."""
+    """Decimals that fit become exact numbers; others raise an error that names the option."""
     project = {name: kind for name, kind in NAMES.items() if kind in ("decimal", "varint")}
     frame = load(format="changes", columns=",".join(project), decimalType="decimal(38, 6)")
     types = {name: frame.schema[name].dataType.simpleString() for name in project}
@@ -156,7 +156,7 @@ def test_decimal_type(load: Load) -> None:
 
 
 def test_nested_decimals(execute: Execute, load: Load) -> None:
-    """The option reaches into collections, tuples and maps."""
+    """The option applies within collections, tuples and maps."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, d decimal, l list<varint>, "
         "m frozen<map<decimal, frozen<tuple<int, varint>>>>) "
@@ -191,7 +191,7 @@ def test_timestamps_that_spark_cannot_hold(
 def test_times_beyond_the_calendar_of_python(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """Spark holds them; Python cannot collect them, except as numbers."""
+    """Spark holds them, but Python can collect them only as numbers."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp, d date) WITH cdc = {'enabled': true}"
     )
@@ -207,7 +207,7 @@ def test_times_beyond_the_calendar_of_python(
 
 
 def plain(value: Any) -> Any:
-    """Return the value in a form that equals itself."""
+    """Return the value with NaN replaced, so that equal values compare equal."""
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - that is what NaN is
         return "nan"
     if isinstance(value, tuple | list):

@@ -1,10 +1,10 @@
-"""The embedded server in a container, started like ScyllaDB's own image.
+"""The embedded server in a container, started like ScyllaDB's image.
 
-It takes that image's options; those that only concern a real server's hardware and files have no
-effect. The nodes of the embedded server share one store in one process, which runs in the container
-without `--seeds`. A container with `--seeds` relays to it: its node joins there, CQL and REST reach
-it at this container's address, and the node is down while this container is. So nodes join, leave
-and fail as in a real cluster, except that nothing is left when the first container fails.
+It accepts the options of that image; options that only concern a real server's hardware and files
+have no effect. The nodes of the embedded server share one store in one process, in the container
+without `--seeds`. A container with `--seeds` relays to that one: its node joins there, CQL and REST
+reach it at this container's address, and it is down while this container is. So nodes join, leave
+and fail as in a real cluster, except that the whole cluster is lost if the first container fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CREDENTIALS = ("cassandra", "cassandra")
 
 
 def options() -> argparse.Namespace:
-    """Parse the command line; unknown options are refused, as by the real server."""
+    """Parse the command line; like the real server, reject unknown options."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--authenticator", default="AllowAllAuthenticator")
     parser.add_argument("--cluster-name", default="")
@@ -47,10 +47,10 @@ def options() -> argparse.Namespace:
 
 
 class FirstNode:
-    """The container that holds the data: it takes the nodes of other containers into its ring.
+    """The container that has the data. Its ring includes the nodes of other containers.
 
-    A container that connects to the internode port says ``join ADDRESS``, and its node is up while
-    the connection lasts; or ``relay ADDRESS PORT``, and the bytes of both sides are passed on.
+    A container connects to the internode port and sends a line. ``join ADDRESS`` keeps its node up
+    while the connection lasts; ``relay ADDRESS PORT`` passes on the bytes of both sides.
     """
 
     def __init__(self, given: argparse.Namespace, address: str) -> None:
@@ -116,7 +116,7 @@ class FirstNode:
 
 
 async def relay_node(seed: str, address: str) -> None:
-    """Run the container of a further node: join at the first one, then relay to it."""
+    """Run the container of another node: join at the first container, then relay to it."""
     reader, writer = await asyncio.open_connection(seed, INTERNODE_PORT)
     writer.write(f"join {address}\n".encode())
     if not await reader.readline():
@@ -144,7 +144,7 @@ async def relay(
     to: tuple[str, int],
     opening: bytes = b"",
 ) -> None:
-    """Pass bytes between a connection and a new one, which begins with `opening`."""
+    """Pass bytes between a connection and a new one, which starts with `opening`."""
     far_reader, far_writer = await asyncio.open_connection(*to)
     far_writer.write(opening)
     await asyncio.gather(_pass_on(reader, far_writer), _pass_on(far_reader, writer))

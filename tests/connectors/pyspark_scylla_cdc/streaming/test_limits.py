@@ -1,4 +1,4 @@
-"""What a micro-batch may hold, what it waits for, and the rate that its tasks share."""
+"""Limits on a micro-batch, the rows it waits for, and the query rate that its tasks share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Offset = dict[str, Any]
 
 @pytest.fixture
 def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Makes readers of an idle table, which read rows that are older than a second."""
+    """Creates readers of an idle table; rows settle after a second."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -47,7 +47,7 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
 
 @pytest.fixture
 def write(session: Session, clock: ManualClock) -> Callable[..., None]:
-    """Write rows of a given length, a tenth of a second apart, and let them settle."""
+    """Write rows of a given size, a tenth of a second apart, and let them settle."""
 
     def write(count: int, size: int = 1) -> None:
         for number in range(count):
@@ -59,7 +59,7 @@ def write(session: Session, clock: ManualClock) -> Callable[..., None]:
 
 
 def sizes(stream: StreamReader, start: Offset) -> list[tuple[int, int]]:
-    """Return the rows and the bytes of each micro-batch from `start` on."""
+    """Return the number of rows and of bytes of each micro-batch from `start` on."""
     found = []
     while (end := stream.latestOffset(start, LIMIT)) != start:
         parts = stream.partitions(start, end)
@@ -71,7 +71,7 @@ def sizes(stream: StreamReader, start: Offset) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize(("rows", "size"), [(300, 1_000), (60, 20_000)])
 def test_bytes(make: Make, write: Callable[..., None], rows: int, size: int) -> None:
-    """Micro-batches are of about the same size, whatever the size of a row."""
+    """Micro-batches have about the same size in bytes, whatever the size of a row."""
     stream = make(maxBytesPerTrigger="100k", minAdvance="100ms")
     start = stream.initialOffset()
     write(rows, size)
@@ -83,7 +83,7 @@ def test_bytes(make: Make, write: Callable[..., None], rows: int, size: int) -> 
 
 
 def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
-    """The limit that is reached first applies, even if one row exceeds it."""
+    """The limit that is reached first applies. A micro-batch has at least one row."""
     stream = make(maxBytesPerTrigger="100k", maxRowsPerTrigger="10")
     start = stream.initialOffset()
     write(40)
@@ -95,7 +95,9 @@ def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
 def test_a_micro_batch_waits_for_rows(
     make: Make, write: Callable[..., None], clock: ManualClock
 ) -> None:
-    """A micro-batch waits for enough rows, or until the first ones have waited long enough."""
+    """A micro-batch waits until there are enough rows, or until the first one has waited long
+    enough.
+    """
     stream = make(minRowsPerTrigger="20", maxTriggerDelay="10m", idleAdvance="1m")
     start = stream.initialOffset()
     write(15)
@@ -113,7 +115,7 @@ def test_a_micro_batch_waits_for_rows(
 
 
 def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., None]) -> None:
-    """Streams that end, or whose trigger requests everything, do not wait either."""
+    """Nor does a stream wait that ends, or whose trigger requests everything."""
     stream = make(minRowsPerTrigger="50", maxWindowPerTrigger="1s")
     start = stream.initialOffset()
     write(30)
@@ -127,7 +129,7 @@ def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., 
 
 
 def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
-    """A window without rows is not waited for."""
+    """A window without rows does not wait."""
     stream = make(minRowsPerTrigger="50", idleAdvance="1m")
     start = stream.initialOffset()
     clock.advance(62 * SECOND)
@@ -145,7 +147,7 @@ def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
 def test_each_row_is_counted_once(
     rows: list[int], polls: list[int], least: int, shortest: int, longest: int, idle: int
 ) -> None:
-    """A window is a micro-batch if it has enough rows, is long, or is empty; others wait."""
+    """A window is a micro-batch if it has enough rows, is long, or is empty; other windows wait."""
     counted: list[Window] = []
 
     def held(window: Window) -> int:
@@ -173,7 +175,7 @@ def test_each_row_is_counted_once(
 
 
 def test_tasks_share_the_rate(make: Make, write: Callable[..., None]) -> None:
-    """Each partition has its share of the limit; the driver has the whole limit."""
+    """Each partition has an equal part of the limit; the driver may use the whole limit."""
     stream = make(maxQueriesPerSecond="1000", maxPartitions="4")
     options = stream._options
     throttle = connection_of(options.connection(), options.read).throttle

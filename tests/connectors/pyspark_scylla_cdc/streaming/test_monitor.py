@@ -1,4 +1,4 @@
-"""What the driver knows of a micro-batch, and how its partitions carry that."""
+"""What the driver knows about a micro-batch, and how partitions carry it to the tasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[..., "StreamReader"]
 
 @pytest.fixture
 def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Make a reader of a table from now on, with further options."""
+    """Creates readers that start at the current time, with additional options."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -51,7 +51,7 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
-    """All plans that are made."""
+    """All plans, in order of their creation."""
     made: list[Plan] = []
 
     def plan(*facts: Any) -> Plan:
@@ -63,7 +63,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
 
 
 def rows(reader: StreamReader, partitions: Any) -> list[int]:
-    """Return the keys of the rows of partitions as an executor gets them."""
+    """Return the keys of the rows of these partitions, as an executor reads them."""
     sent = pickle.loads(pickle.dumps(partitions))
     batches = (batch for part in sent for batch in reader.read(part))
     return sorted(row["pk"] for batch in batches for row in batch.to_pylist())
@@ -72,7 +72,7 @@ def rows(reader: StreamReader, partitions: Any) -> list[int]:
 def test_reported_partitions_have_the_same_rows(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """Outside of a task, nothing is reported."""
+    """Outside a task, nothing is reported."""
     plain, told = make(), make(**REPORT_TO)
     start = plain.initialOffset()
     for pk in range(20):
@@ -113,7 +113,7 @@ def test_the_plan_tells_what_the_driver_knows(
 def test_late_rows_that_are_only_reported(
     make: Make, session: Session, clock: ManualClock, plans: list[Plan]
 ) -> None:
-    """The next micro-batch has their number, once."""
+    """The plan of the next micro-batch has their number, once."""
     reader = make(**REPORT_TO, lateRows="report")
     offset = reader.initialOffset()
     for second in range(240):
@@ -130,5 +130,5 @@ def test_late_rows_that_are_only_reported(
 
 
 def test_readers_print_what_they_read(make: Make) -> None:
-    """A reader prints its table, and a partition its window."""
+    """A reader shows its table, and a partition its window."""
     assert repr(make()) == "StreamReader(ks.t)"

@@ -22,7 +22,7 @@ KEYS = range(40)
 
 @pytest.fixture
 def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[StreamReader]:
-    """A reader of the table `ks.t`, used for as long as a query runs."""
+    """A reader of the table `ks.t`, as in a query that runs for long."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -40,7 +40,7 @@ def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
 def test_rows_of_a_generation_made_between_two_micro_batches(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """Rows written after a node has joined arrive too, once."""
+    """Rows written after a node has joined are read too, once."""
     start = stream.initialOffset()
     clock.advance(SECOND)
     write(session, 1)
@@ -58,7 +58,7 @@ def test_rows_of_a_generation_made_between_two_micro_batches(
 def test_a_generation_published_half_way_is_waited_for(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """No micro-batch passes the start of a stored but unannounced generation."""
+    """No micro-batch passes the start of a generation that is stored but not announced."""
     start = stream.initialOffset()
     cluster.hold_publication()
     joined = cluster.join(vnodes=4)
@@ -75,7 +75,7 @@ def test_a_generation_published_half_way_is_waited_for(
 def test_a_batch_waits_for_a_generation_that_is_announced_late(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """A batch query, which reads once, has the rows of a stored generation too."""
+    """A batch query also has the rows of a generation that is stored but not announced yet."""
     cluster.hold_publication(rows=1)
     cluster.join(vnodes=4)
     clock.advance(60 * SECOND)
@@ -91,7 +91,7 @@ def test_a_batch_waits_for_a_generation_that_is_announced_late(
 def test_topology_changed_between_plan_and_read(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """Visible generations never change, so the plan stays valid."""
+    """Announced generations never change, so the plan stays valid."""
     start = stream.initialOffset()
     clock.advance(SECOND)
     write(session, 1)
@@ -107,7 +107,9 @@ def test_topology_changed_between_plan_and_read(
 def test_another_number_of_partitions(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """A micro-batch replanned with other settings, across a switch, has the same rows."""
+    """If it is planned again with other settings, it has the same rows, even across a change of
+    generation.
+    """
     start = stream.initialOffset()
     write(session, 1)
     clock.advance(SECOND)  # a generation begins at a whole millisecond, which may be in the past
@@ -126,7 +128,7 @@ def test_another_number_of_partitions(
 
 
 def test_rows_limit(session: Session, stream: StreamReader, clock: ManualClock) -> None:
-    """A micro-batch holds about the allowed number of rows, however they are distributed."""
+    """A micro-batch has about the allowed number of rows, however they are distributed in time."""
     limited = StreamReader(
         evolve(stream._options, max_rows=100), stream._schema, stream._names, clock
     )
@@ -147,7 +149,7 @@ def test_rows_limit(session: Session, stream: StreamReader, clock: ManualClock) 
 def test_rows_limit_after_a_quiet_time(
     session: Session, stream: StreamReader, clock: ManualClock, quiet: int
 ) -> None:
-    """No micro-batch covers only a time without writes, however long."""
+    """No micro-batch is empty, however long there were no writes."""
     options = evolve(stream._options, max_rows=10)
     limited = StreamReader(options, stream._schema, stream._names, clock)
     start = limited.initialOffset()
@@ -168,7 +170,7 @@ def test_rows_limit_after_a_quiet_time(
 def test_rows_limit_of_many_pages(
     session: Session, stream: StreamReader, clock: ManualClock, fetch_size: int, limit: int
 ) -> None:
-    """The limit holds for any number of pages, and any hot stream."""
+    """The limit holds for any number of pages, and for any hot stream."""
     read = evolve(stream._options.read, fetch_size=fetch_size)
     options = evolve(stream._options, max_rows=limit, read=read)
     limited = StreamReader(options, stream._schema, stream._names, clock)
@@ -184,7 +186,7 @@ def test_rows_limit_of_many_pages(
 
 
 def followed(stream: StreamReader, start: dict[str, int]) -> tuple[list[int], dict[str, int]]:
-    """Return the rows of each micro-batch from `start` on, and the end of the last."""
+    """Return the number of rows of each micro-batch from `start` on, and the end of the last."""
     counts, offset = [], start
     while (latest := stream.latestOffset(offset, ReadMaxFiles(1))) != offset:
         parts = stream.partitions(offset, latest)
@@ -194,7 +196,7 @@ def followed(stream: StreamReader, start: dict[str, int]) -> tuple[list[int], di
 
 
 def write(session: Session, value: int) -> None:
-    """Write one change of every key."""
+    """Write one change to each key."""
     for pk in KEYS:
         session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (pk, value))
 
@@ -202,7 +204,9 @@ def write(session: Session, value: int) -> None:
 def micro_batch(
     stream: StreamReader, start: dict[str, int], clock: ManualClock
 ) -> tuple[list[tuple[int, int]], dict[str, int]]:
-    """Return the sorted changes from `start` to what has settled a minute later, and the end."""
+    """Advance the clock by a minute; return the sorted changes that have settled, and the end
+    offset.
+    """
     clock.advance(60 * SECOND)
     end = stream.reportLatestOffset()
     rows = [

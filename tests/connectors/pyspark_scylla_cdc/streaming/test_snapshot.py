@@ -46,7 +46,9 @@ tokens = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), max_size=40).map(sorted
 
 @given(tokens, st.integers(1, 50))
 def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int) -> None:
-    """A micro-batch has as many rows as it may, or one partition; together they have all."""
+    """Each micro-batch has as many rows as the limit allows, or one partition; together they have
+    all rows.
+    """
     start, ends = MIN_TOKEN, []
     while start < MAX_TOKEN:
         ahead = RowsAhead(np.array([t for t in found if t > start], np.int64), is_all=True)
@@ -64,7 +66,7 @@ def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int)
 
 @given(st.lists(st.integers(1 - (1 << 62), 0), min_size=1, max_size=40).map(sorted))
 def test_rows_that_are_not_counted_are_estimated(found: list[int]) -> None:
-    """The counted rows are a sample: the others are about as close together."""
+    """The estimate assumes that the rows that were not counted are as dense as the counted ones."""
     ahead = RowsAhead(np.array(found, np.int64), is_all=False)
     start = -(1 << 62)
     double = ahead.end(start, 2 * len(found))
@@ -73,7 +75,7 @@ def test_rows_that_are_not_counted_are_estimated(found: list[int]) -> None:
 
 
 def test_static_columns_count_as_rows(make: Make, session: Session) -> None:
-    """The static columns of a partition come as one row."""
+    """The static columns of a partition are a separate row."""
     create(session, statics=True)
     for pk in range(30):
         session.execute("INSERT INTO ks.t (pk, ck, s, v) VALUES (%s, 1, 2, 3)", (pk,))
@@ -85,9 +87,9 @@ def test_static_columns_count_as_rows(make: Make, session: Session) -> None:
 
 @define
 class Query:
-    """A query as Spark runs it: offsets are stored before a micro-batch runs, and it then commits.
+    """A query as Spark runs it: Spark stores an offset, runs the micro-batch, and commits it.
 
-    A crash may come at any moment. The sink keeps what the last attempt at a micro-batch wrote.
+    The query may crash at any point. The sink keeps what the last attempt at a micro-batch wrote.
     """
 
     make: Callable[[], StreamReader]
@@ -99,7 +101,7 @@ class Query:
     is_ending: bool = False
 
     def start(self, *, available_now: bool = False) -> StreamReader:
-        """Begin a run; as Spark does, plan an empty micro-batch where the checkpoint is."""
+        """Start a run; like Spark, plan an empty micro-batch at the checkpoint first."""
         self.reader, self.is_ending = self.make(), available_now
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
@@ -109,11 +111,13 @@ class Query:
         return self.reader
 
     def crash(self) -> None:
-        """End the run; only the checkpoint is left."""
+        """End the run; only the checkpoint and the sink remain."""
         self.reader = None
 
     def step(self, crash: Callable[[], bool] = lambda: False) -> bool:
-        """Run a micro-batch, with a crash wherever `crash` decides so; False if there is none."""
+        """Run a micro-batch, which crashes whenever `crash` returns True; return False if there is
+        none.
+        """
         reader = self.reader or self.start(available_now=self.is_ending)
         start = self._start(reader)
         if len(self.offsets) == self.committed:
@@ -136,7 +140,7 @@ class Query:
         return True
 
     def run(self, *, available_now: bool = False) -> None:
-        """Run micro-batches until there are no more."""
+        """Run micro-batches until there are none left."""
         self.start(available_now=available_now)
         while self.step():
             pass
@@ -144,7 +148,7 @@ class Query:
 
     @property
     def ends(self) -> list[Offset]:
-        """The offsets stored so far."""
+        """The stored offsets."""
         return [json.loads(text) for text in self.offsets]
 
     def _start(self, reader: StreamReader) -> str:
@@ -175,7 +179,7 @@ Make = Callable[..., StreamReader]
 
 @pytest.fixture
 def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Make the reader of a query for table `t` that begins with a snapshot."""
+    """Creates readers of table `t`, in queries that start with a snapshot."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -225,7 +229,7 @@ def token_of(pk: int) -> int:
 def test_micro_batches_are_resumed_by_token(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """A query that is started again continues after the last token, with the same position."""
+    """A restarted query continues after the last token, with the same position."""
     create(session)
     fill(session, 100, 50)
     clock.advance(60 * SECOND)
@@ -247,7 +251,7 @@ def test_micro_batches_are_resumed_by_token(
 
 
 def test_bytes(make: Make, session: Session) -> None:
-    """The size of a row decides how many a micro-batch has; the smaller limit counts."""
+    """The number of rows depends on their size; of two limits, the smaller one applies."""
     session.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")
     for pk in range(200):
         session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (pk, "x" * 1_000))
@@ -263,7 +267,7 @@ def test_bytes(make: Make, session: Session) -> None:
 
 
 def test_a_large_partition_comes_alone(make: Make, session: Session) -> None:
-    """A token cannot tell its rows apart, so they exceed the limit."""
+    """Its rows have the same token, so they cannot be divided and exceed the limit."""
     create(session)
     fill(session, 60, 1)
     for pk in range(1, 21):
@@ -279,7 +283,7 @@ def test_a_large_partition_comes_alone(make: Make, session: Session) -> None:
 def test_available_now_ends_with_snapshot_and_log(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """The query reads the log up to where it had settled when the run began."""
+    """The query ends with the rows of the log that had settled when the run began."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -299,7 +303,7 @@ def test_available_now_ends_with_snapshot_and_log(
 def test_a_trigger_that_asks_for_everything_gets_it(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """Limits do not apply: one micro-batch has the rest of the table, and the log."""
+    """Limits do not apply: one micro-batch has the remaining rows and the log."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -318,7 +322,7 @@ def test_a_trigger_that_asks_for_everything_gets_it(
 
 @pytest.mark.skipif(not TELLS_START, reason="this Spark does not tell which trigger runs")
 def test_the_log_comes_after_the_table(make: Make, session: Session, clock: ManualClock) -> None:
-    """This also holds without limits; the log has its own micro-batches."""
+    """This holds without limits too; the log has separate micro-batches."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -335,7 +339,7 @@ def test_the_log_comes_after_the_table(make: Make, session: Session, clock: Manu
 
 
 def test_an_empty_table(make: Make, session: Session, clock: ManualClock) -> None:
-    """The snapshot of an empty table is complete at once."""
+    """Its snapshot is complete after one micro-batch."""
     create(session)
     query = Query(lambda: make(maxRowsPerTrigger="1"))
     query.start()
@@ -351,7 +355,7 @@ def test_an_empty_table(make: Make, session: Session, clock: ManualClock) -> Non
 def test_a_snapshot_that_outlasts_the_log_loses_rows(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """Rows written since the snapshot began have expired, so it cannot be completed."""
+    """Rows of the log written after the snapshot began have expired, so the query ends."""
     create(session, ttl=3_600)
     fill(session, 40, 20)
     query = Query(lambda: make(maxRowsPerTrigger="15"))
@@ -368,7 +372,7 @@ def test_a_snapshot_that_outlasts_the_log_loses_rows(
 
 
 def test_an_offset_of_a_snapshot_is_no_start(make: Make, session: Session) -> None:
-    """The remaining rows would never be read."""
+    """A query that starts there would never read the remaining rows."""
     create(session)
     fill(session, 40, 20)
     query = Query(lambda: make(maxRowsPerTrigger="15"))
@@ -384,7 +388,7 @@ def test_an_offset_of_a_snapshot_is_no_start(make: Make, session: Session) -> No
 def test_a_snapshot_that_an_earlier_version_began(
     make: Make, session: Session, clock: ManualClock, version: int
 ) -> None:
-    """Such an offset has no token, so the query begins with the first row, at the old position."""
+    """Its offset has no token, so the query reads all rows, and keeps the old position."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -400,14 +404,14 @@ def test_a_snapshot_that_an_earlier_version_began(
 
 @frozen
 class Written:
-    """A row that was in the table from before the snapshot to its end, unchanged."""
+    """A row that is in the table and unchanged throughout the snapshot."""
 
     key: Key
     v: int | None
 
 
 def _write(session: Session, draw: random.Random, partitions: int) -> None:
-    """Insert, update or delete rows: of partitions that are read already, and of others."""
+    """Insert, update or delete rows, in partitions that may or may not have been read."""
     pk, ck = draw.randrange(partitions + 3), draw.randrange(6)
     session.execute(
         draw.choice(
@@ -423,7 +427,9 @@ def _write(session: Session, draw: random.Random, partitions: int) -> None:
 
 
 def _applied(rows: list[Row], copy: dict[Key, int | None]) -> None:
-    """Apply a micro-batch's changes as the options page says, by version and sequence."""
+    """Apply a micro-batch's changes as the page on options says: in order of version and
+    sequence.
+    """
     for row in sorted(rows, key=lambda row: (row["_commit_version"], row["_sequence"])):
         key = row["pk"], row["ck"]
         match row["_change_type"]:
@@ -440,13 +446,13 @@ def _applied(rows: list[Row], copy: dict[Key, int | None]) -> None:
 
 
 def _is_in(key: Key, row: Row) -> bool:
-    """Return whether a deleted range, which has only a lower bound, holds a row."""
+    """Return True if a deleted range, which has only a lower bound, includes a row."""
     low = row["_range"]["start"]["ck"]
     return key[0] == row["pk"] and key[1] is not None and key[1] > low
 
 
 def check_history(seed: int, make: Make, session: Session, clock: ManualClock) -> None:
-    """Run a query from a random seed, with crashes and writes, and check the laws."""
+    """Run a query with random crashes and writes, and check the laws."""
     draw = random.Random(seed)
     session.execute("DROP TABLE IF EXISTS ks.t")
     create(session)
@@ -482,7 +488,7 @@ def check_history(seed: int, make: Make, session: Session, clock: ManualClock) -
     shown = {(row["pk"], row["ck"]): row["v"] for rows in snapshot for row in rows}
     written = {key for key, _ in unchanged}
     assert written <= set(delivered), "a row came in no micro-batch"
-    if not writes:  # the limit counts the rows that the table has when a micro-batch is planned
+    if not writes:  # without writes, because the limit applies to the table at the time of the plan
         assert all(len(rows) <= limit or len({row["pk"] for row in rows}) == 1 for rows in snapshot)
     assert {end["position"] for end in query.ends[:table_batches]} == {position}
     copy: dict[Key, int | None] = {}
@@ -497,7 +503,7 @@ def _rows(session: Session) -> dict[Key, int | None]:
 
 
 def check_seeds(count: int, check: Callable[[int], None]) -> None:
-    """Check this many seeds; a failure names its seed."""
+    """Check `count` seeds; the error of a failure names its seed."""
     for seed in range(FIRST, FIRST + count):
         try:
             check(seed)
@@ -507,20 +513,22 @@ def check_seeds(count: int, check: Callable[[int], None]) -> None:
 
 
 def test_some_histories(make: Make, session: Session, clock: ManualClock) -> None:
-    """Rows come once, within the limits, before the log; the copy is the table."""
+    """Rows come once, within the limits, and before the log; the copy equals the table."""
     check_seeds(5, lambda seed: check_history(seed, make, session, clock))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(make: Make, session: Session, clock: ManualClock) -> None:
-    """Rows come once, within the limits, before the log, for many seeds."""
+    """The same for many seeds."""
     check_seeds(SEEDS, lambda seed: check_history(seed, make, session, clock))
 
 
 @define
 class Copy:
-    """A copy of the table that keeps the version of each row's last change, to sweep by."""
+    """A copy of the table with the version of each row's last change, so that old rows can be
+    deleted.
+    """
 
     rows: dict[Key, tuple[str, int | None]] = field(factory=dict)
     marks: list[str] = field(factory=list)
@@ -534,7 +542,7 @@ class Copy:
         return copy
 
     def apply(self, batch: list[Row]) -> None:
-        """Apply a micro-batch's changes; a complete snapshot drops the rows it did not show."""
+        """Apply a micro-batch's changes; after a snapshot, delete all rows with older versions."""
         plain = {key: value for key, (_, value) in self.rows.items()}
         for row in sorted(batch, key=lambda row: (row["_commit_version"], row["_sequence"])):
             kind, version = row["_change_type"], row["_commit_version"]
@@ -550,7 +558,7 @@ class Copy:
 
     @property
     def table(self) -> dict[Key, int | None]:
-        """The rows without their versions."""
+        """The rows of the copy, without versions."""
         return {key: value for key, (_, value) in self.rows.items()}
 
 
@@ -558,7 +566,9 @@ AGAIN = {"onDataLoss": "resnapshot", "maxRowsPerTrigger": "15"}
 
 
 def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: ManualClock) -> None:
-    """The query goes on by itself; its rows come between two marks, and the lost span is named."""
+    """The query continues by itself. The rows come between two marks, and an offset has the lost
+    span.
+    """
     create(session, ttl=3_600)
     fill(session, 40, 20)
     query = Query(lambda: make(**AGAIN))
@@ -594,13 +604,13 @@ def caught_up(make: Make, session: Session, clock: ManualClock) -> Query:
 def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """The micro-batch stays as planned, with the rows left; a new snapshot follows."""
+    """The micro-batch is repeated as planned, with the remaining rows; a new snapshot follows."""
     query = caught_up(make, session, clock)
     session.execute("DELETE FROM ks.t WHERE pk = 3")
     clock.advance(60 * SECOND)
     query.start()
     stops = iter([False, True])
-    query.step(lambda: next(stops))  # its offset is stored, and nothing is read
+    query.step(lambda: next(stops))  # stores the offset, and reads nothing
     assert len(query.offsets) == query.committed + 1
     clock.advance(3_540 * SECOND + 90 * SECOND)
     query.run(available_now=True)
@@ -612,7 +622,9 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
 def test_a_loss_that_shows_when_rows_were_read(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """The micro-batch fails; started again, the query has what is left, and a new snapshot."""
+    """The micro-batch fails. After a restart, the query has the remaining rows and a new
+    snapshot.
+    """
     query = caught_up(make, session, clock)
     session.execute("DELETE FROM ks.t WHERE pk = 3")
     session.execute("INSERT INTO ks.t (pk, ck, v) VALUES (1, 1000, 1)")
@@ -645,13 +657,15 @@ def test_a_loss_that_shows_when_rows_were_read(
     ],
 )
 def test_what_excludes_a_new_snapshot(make: Make, given: dict[str, str], message: str) -> None:
-    """Such options are refused when the query is created."""
+    """These options are rejected when the query is created."""
     with pytest.raises(ConfigurationError, match=message):
         make(**AGAIN, **given)
 
 
 def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) -> None:
-    """Write, stop and crash at random, longer than the TTL or not; at the end the copy is equal."""
+    """Write, pause and crash at random, for times below and above the TTL; compare copy and
+    table.
+    """
     draw = random.Random(seed)
     session.execute("DROP TABLE IF EXISTS ks.t")
     create(session, ttl=3_600)
@@ -685,12 +699,12 @@ def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) ->
 
 
 def test_some_losses(make: Make, session: Session, clock: ManualClock) -> None:
-    """A copy that applies changes, and sweeps when a snapshot is complete, equals the table."""
+    """A copy that deletes older rows after each snapshot equals the table."""
     check_seeds(4, lambda seed: check_losses(seed, make, session, clock))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_loss(make: Make, session: Session, clock: ManualClock) -> None:
-    """At the end of each history with losses the copy equals the table, for many seeds."""
+    """The same for many more seeds."""
     check_seeds(SEEDS, lambda seed: check_losses(seed, make, session, clock))

@@ -30,7 +30,7 @@ LIMIT = ReadMaxFiles(1)
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str) -> str:
-    """A table whose log keeps rows for good."""
+    """A table whose log keeps rows forever."""
     name = f"{keyspace}.t"
     scylla.session.execute(
         f"CREATE TABLE {name} (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true, 'ttl': 0}}"
@@ -40,7 +40,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """A clock that stands an hour from now, when all that the tests write has settled."""
+    """A clock an hour ahead, so that all rows written by the tests have settled."""
     return ManualClock(SystemClock().now() + 3_600 * SECOND)
 
 
@@ -50,7 +50,7 @@ def reader(
     options: dict[str, str],
     clock: ManualClock,
 ) -> Callable[..., StreamReader]:
-    """Makes stream readers as Spark does, with more options if given."""
+    """Creates stream readers as Spark does, with additional options."""
 
     def make(**more: str) -> StreamReader:
         return stream_reader(SourceOptions.parse({**options, **more}), clock)
@@ -64,7 +64,7 @@ def position(offset: dict[str, Any]) -> int:
 
 
 def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) -> None:
-    """The checkpoint has the start only in the offset at the end of the first micro-batch."""
+    """Only the offset at the end of the first micro-batch has the start."""
     stream = reader()
     start = stream.initialOffset()
     end = stream.latestOffset(start, LIMIT)
@@ -78,7 +78,9 @@ def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) 
 def test_restart_before_the_first_commit(
     reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """Spark requests the start again, and may get a later one."""
+    """Spark requests the start again, and may get a later one; the first micro-batch stays the
+    same.
+    """
     stream = reader(startingTimestamp="-1h")
     start = stream.initialOffset()
     end = stream.latestOffset(start, LIMIT)
@@ -93,7 +95,7 @@ def test_restart_before_the_first_commit(
 
 
 def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """A reader whose start is not requested resumes at once."""
+    """If Spark does not request the start, the reader resumes from the offset."""
     start = {"version": 1, "position": clock.now() - DAY}
     assert position(reader().latestOffset(start, LIMIT)) == clock.now() - 30 * SECOND
 
@@ -101,7 +103,7 @@ def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: M
 def test_polling_costs_no_query(
     monkeypatch: pytest.MonkeyPatch, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """At any polling rate, the position depends only on the clock, and moves in steps."""
+    """However often Spark asks, the position depends only on the clock, and advances in steps."""
     stream = reader(confidenceWindow="10s", minAdvance="2s", idleAdvance="2s")
     start = {"version": 1, "position": clock.now() - 10 * SECOND}
     seen = set()
@@ -116,7 +118,7 @@ def test_polling_costs_no_query(
 
 
 def test_window_limit(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """A limit holds for every trigger except one that requests everything."""
+    """The limit holds for each trigger except one that requests everything."""
     stream = reader(maxWindowPerTrigger="1m")
     start = {"version": 1, "position": clock.now() - DAY}
     assert stream.getDefaultReadLimit() == LIMIT
@@ -126,7 +128,7 @@ def test_window_limit(reader: Callable[..., StreamReader], clock: ManualClock) -
 
 
 def test_available_now_ends(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """The end is what had settled when the query began, however long the query takes."""
+    """The end is fixed when the query starts, however long the query takes."""
     stream = reader(maxWindowPerTrigger="7h")
     stream.prepareForTriggerAvailableNow()
     target = clock.now() - 30 * SECOND
@@ -138,7 +140,7 @@ def test_available_now_ends(reader: Callable[..., StreamReader], clock: ManualCl
 
 
 def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """A future start is kept, and reached in time."""
+    """A start in the future is kept, and the query waits for it."""
     stream = reader(startingTimestamp=str((clock.now() + 60 * SECOND) // 1_000))
     start = stream.initialOffset()
     clock.advance(60 * SECOND)
@@ -150,7 +152,7 @@ def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: M
 def test_start_is_not_before_the_log(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """An early start becomes the first generation, or the oldest time within the log's TTL."""
+    """An earlier start becomes the first generation, or the oldest time within the log's TTL."""
     first = position(reader(startingTimestamp="2000-01-01").initialOffset())
     assert clock.now() - 100 * 365 * DAY < first < clock.now()
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
@@ -160,7 +162,7 @@ def test_start_is_not_before_the_log(
 
 
 def test_readers_travel(reader: Callable[..., StreamReader]) -> None:
-    """The pickle for executors works without a connection, and contains no password."""
+    """The pickle that is sent to executors works without a connection, and has no password."""
     stream = reader()
     options = evolve(stream._options, connection={**stream._options._connection, "password": "x7"})
     assert "x7" not in repr(options)
@@ -169,7 +171,7 @@ def test_readers_travel(reader: Callable[..., StreamReader]) -> None:
 
 
 def test_offset_of_another_version(reader: Callable[..., StreamReader]) -> None:
-    """A checkpoint that this version cannot read is refused."""
+    """A checkpoint of an unknown version is rejected."""
     with pytest.raises(ConfigurationError, match="checkpointLocation"):
         reader().latestOffset({"version": 99}, LIMIT)
 
@@ -177,7 +179,9 @@ def test_offset_of_another_version(reader: Callable[..., StreamReader]) -> None:
 def test_expired_changes(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A position older than the log's TTL ends the query, or is skipped if so configured."""
+    """A position older than the log's TTL ends the query, unless the query may skip expired
+    rows.
+    """
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
     old = {"version": 1, "position": clock.now() - 700 * SECOND}
     end = {"version": 1, "position": clock.now() - 30 * SECOND}
@@ -199,7 +203,7 @@ def test_expired_changes(
 def test_starting_offsets(
     reader: Callable[..., StreamReader], clock: ManualClock, given: str
 ) -> None:
-    """A query may start at an offset that another query reported."""
+    """A query can start at an offset that another query has reported."""
     report = reader().reportLatestOffset()
     if given == "latest":
         assert position(reader(startingOffsets=given).initialOffset()) == clock.now()
@@ -211,7 +215,7 @@ def test_starting_offsets(
 def test_table_altered_while_followed(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A running stream keeps its columns, even if the table gains others."""
+    """A running stream keeps its columns even if columns are added to the table."""
     stream = reader()
     start = stream.initialOffset()
     scylla.session.execute(f"INSERT INTO {table} (pk, v) VALUES (1, 2)")
@@ -236,7 +240,7 @@ def test_column_dropped_while_followed(
     clock: ManualClock,
     columns: dict[str, str],
 ) -> None:
-    """A running stream ends with an error if the table loses one of its columns."""
+    """A running stream ends with an error if one of its columns is dropped."""
     stream = reader(**columns)
     start = stream.initialOffset()
     scylla.session.execute(f"INSERT INTO {table} (pk, v) VALUES (1, 2)")
@@ -265,7 +269,7 @@ def test_postimages_turned_off_while_followed(
 
 
 def rows_up_to(stream: StreamReader, start: dict[str, int], clock: ManualClock) -> list[Any]:
-    """Return the rows from `start` to what has settled now, read as Spark reads them."""
+    """Return the rows from `start` on that have settled, read as Spark reads them."""
     end = {"version": 1, "position": clock.now() - 30 * SECOND}
     batches = (
         batch for partition in stream.partitions(start, end) for batch in stream.read(partition)

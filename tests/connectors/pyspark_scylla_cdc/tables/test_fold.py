@@ -39,38 +39,38 @@ TIMES = [uuid_from_time(number, clock_seq=9, node=5) for number in range(4)]
 
 @pytest.fixture(autouse=True)
 def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Plan each fold once: adaptive execution would start a job for each exchange."""
+    """Plan each fold once; adaptive execution would start a job for each exchange."""
     spark.conf.set(ADAPTIVE, "false")
     yield
     spark.conf.unset(ADAPTIVE)
 
 
 def table_of(scylla: Scylla, name: str) -> list[dict[str, Any]]:
-    """Return the rows of a table from the server, sorted."""
+    """Return the rows of a table on the server, sorted."""
     result = scylla.session.execute(f"SELECT * FROM {name}")
     return in_order(dict(zip(result.column_names, row, strict=True)) for row in result)
 
 
 def in_order(rows: Any) -> list[dict[str, Any]]:
-    """Return the rows in a common form and order."""
+    """Return the rows in a common form, sorted."""
     plain = [{name: value_of(cell) for name, cell in row.items()} for row in rows]
     return sorted(plain, key=repr)
 
 
 def value_of(cell: Any) -> Any:
-    """Return the cell without the driver's types."""
+    """Convert the driver's types to plain Python types."""
     if isinstance(cell, SortedSet):
         return sorted(cell)
     return str(cell) if isinstance(cell, uuid.UUID) else cell
 
 
 def folded(frame: DataFrame, **more: Any) -> list[dict[str, Any]]:
-    """Return the rows of the fold, sorted."""
+    """Fold the changes, and return the rows, sorted."""
     return rows_of(fold(frame, **more))
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table, sorted."""
+    """Return the rows of a DataFrame, sorted."""
     return in_order(row.asDict(recursive=True) for row in frame.collect())
 
 
@@ -81,7 +81,7 @@ def random_statements(seed: int, count: int, before: int = 0) -> list[str]:
 
 
 def statement(draw: random.Random, before: int) -> str:
-    """Draw a statement; explicit timestamps are in the millisecond that begins with `before`."""
+    """Draw a statement; an explicit timestamp is at most a millisecond after `before`."""
     pk, a, b = draw.randrange(3), draw.choice("xyz"), draw.choice(TIMES)
     row = f"pk = {pk} AND a = '{a}' AND b = {b}"
     at = f"USING TIMESTAMP {before + draw.randrange(1_000)} " if draw.random() < 0.3 else ""
@@ -112,8 +112,8 @@ def statement(draw: random.Random, before: int) -> str:
 
 @pytest.mark.slow
 def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
-    """Changes of any kind fold into the table, also onto an earlier result."""
-    before = SystemClock().now()  # after the server's start, so that streams for these writes exist
+    """All kinds of changes fold into the table, also onto an earlier result."""
+    before = SystemClock().now()  # the server has started, so its streams accept these writes
     execute(TABLE + IMAGES["full images"])
     execute(*random_statements(7, 150, before))
     half = table_of(scylla, f"{keyspace}.t")
@@ -127,7 +127,9 @@ def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load
 
 
 def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) -> None:
-    """Such a row is dropped if an UPDATE made it, because no column that is read shows it."""
+    """Such a row is dropped if an UPDATE created it, because no column that was read shows that it
+    exists.
+    """
     execute(
         TABLE + IMAGES["postimages"],
         f"UPDATE {{t}} SET w = {{1}} WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",
@@ -138,7 +140,7 @@ def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) 
 
 
 def test_last_postimages(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
-    """Without `includeDelta`, a row equals its last postimage."""
+    """Without `includeDelta`, each row equals its last postimage."""
     execute(
         TABLE + IMAGES["postimages"],
         f"INSERT INTO {{t}} (pk, a, b, s, v, w) VALUES (1, 'x', {TIMES[0]}, 2, 3, {{4}})",
@@ -153,7 +155,7 @@ def test_last_postimages(scylla: Scylla, keyspace: str, execute: Execute, load: 
 def test_a_row_without_values_remains_only_if_inserted(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """This also holds without `includeDelta`, for all statements."""
+    """This holds without `includeDelta` too, for all statements."""
     row = f"pk = 7 AND a = 'x' AND b = {TIMES[0]}"
     execute(
         TABLE + IMAGES["postimages"],
@@ -172,7 +174,9 @@ def test_a_row_without_values_remains_only_if_inserted(
 def test_a_row_of_unknown_origin_is_refused(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """With preimages, an `insert` is a row that was missing. Other rows fold as usual."""
+    """With full preimages, an UPDATE of a missing row is an `insert` too. Other rows fold as
+    usual.
+    """
     execute(
         TABLE + IMAGES["full images"],
         f"UPDATE {{t}} SET v = 1 WHERE pk = 7 AND a = 'x' AND b = {TIMES[0]}",
@@ -205,7 +209,7 @@ def test_without_images(scylla: Scylla, keyspace: str, execute: Execute, load: L
 def test_in_every_micro_batch(
     spark: SparkSession, scylla: Scylla, keyspace: str, execute: Execute, load: Load, tmp_path: Path
 ) -> None:
-    """A Parquet table updated by each micro-batch ends equal to its source."""
+    """A Parquet table that each micro-batch updates equals its source at the end."""
     execute(TABLE + IMAGES["postimages"])
     began = SystemClock().now()
     execute(*[text for text in random_statements(9, 120) if "TIMESTAMP" not in text])
@@ -244,7 +248,7 @@ def test_in_every_micro_batch(
 
 
 def format_ms(micros: int) -> str:
-    """Format a time for the options: whole milliseconds, rounded down."""
+    """Format a time for the options, in ms, rounded down."""
     return str(micros // 1_000)
 
 
@@ -258,14 +262,14 @@ def format_ms(micros: int) -> str:
 def test_refused(
     execute: Execute, load: Load, drop: Sequence[str], keys: list[str] | None, expected: str
 ) -> None:
-    """The error explains why the input is not a DataFrame of changes."""
+    """The error says why the input is not a DataFrame of changes."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true, 'postimage': true}")
     with pytest.raises(SchemaError, match=expected):
         fold(load(**CHANGES).drop(*drop), keys)
 
 
 def test_unknown_keys_and_orders_are_refused(execute: Execute, load: Load) -> None:
-    """Without metadata the keys must be given; a range over uuids has no order in Spark."""
+    """Without metadata the keys must be given. Spark cannot order uuids for a range."""
     execute(
         "CREATE TABLE {t} (pk int, ck uuid, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'postimage': true}",

@@ -1,4 +1,4 @@
-"""Copies by `mirror` equal the table, through crashes, restarts and new columns."""
+"""Copies made by `mirror` equal the table, through crashes, restarts and new columns."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ Start = Callable[..., Mirror]
 HISTORIES = int(os.environ.get("MIRROR_HISTORIES", "1"))
 CRASHES = int(os.environ.get("MIRROR_CRASHES", "2"))
 ROUND = 15
-"""Statements between two crashes."""
+"""The number of statements between two crashes."""
 FORMATS = ["delta", "parquet"]
 
 
 @pytest.fixture(autouse=True)
 def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Plan each fold once, as in the tests of `fold`."""
+    """Plan each fold once; adaptive execution would start a job for each exchange."""
     spark.conf.set(ADAPTIVE, "false")
     yield
     spark.conf.unset(ADAPTIVE)
 
 
 class Crash(Exception):
-    """The end of a process, before a merge or between it and Spark's commit."""
+    """A crash before a merge, or between the merge and Spark's commit."""
 
 
 class Crashing:
@@ -83,7 +83,7 @@ class Crashing:
 
 @pytest.fixture
 def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
-    """Decide where copies that are started from now on crash."""
+    """Set where the copies that are started next will crash."""
     made = mirroring._sink
     planned: list[str | None] = [None]
 
@@ -101,7 +101,7 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
 
 @pytest.fixture
 def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start:
-    """Start a copy that ends when it has read everything."""
+    """Starts a copy that ends when it has read all available rows."""
 
     def start(**more: Any) -> Mirror:
         source = {**options, "confidenceWindow": "0s", "maxPartitions": "2"}
@@ -114,7 +114,9 @@ def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start
 
 
 def known(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], set[tuple[int, Any]]]:
-    """Return rows with values, and static values: an empty row may stay, see `fold`."""
+    """Return the rows with values, and the static values. Rows without values may differ: see
+    `fold`.
+    """
     statics = {(row["pk"], row["s"]) for row in rows if row["s"] is not None}
     return [row for row in rows if row["v"] is not None or row["w"]], statics
 
@@ -132,7 +134,9 @@ def test_a_copy_is_the_table_through_crashes(
     _history: int,
     format_name: str,
 ) -> None:
-    """The copy begins with rows that the log lacks; each micro-batch is merged exactly once."""
+    """The copy starts with rows that are not in the log; each micro-batch is merged exactly
+    once.
+    """
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     draw = random.Random(seed)
@@ -143,7 +147,7 @@ def test_a_copy_is_the_table_through_crashes(
         with pytest.raises(StreamingQueryException, match="Crash"):
             start(format=format_name).awaitTermination()
         execute(*statements(draw, ROUND))
-        if not TELLS_START:  # a run is one micro-batch, and the next is the one that crashed
+        if not TELLS_START:  # each run has one micro-batch; this run repeats it
             crashes(None)
             assert start(format=format_name).awaitTermination()
     crashes(None)
@@ -153,7 +157,7 @@ def test_a_copy_is_the_table_through_crashes(
 
 
 def statements(draw: random.Random, count: int) -> list[str]:
-    """Draw statements whose timestamps are of now."""
+    """Draw statements without explicit timestamps."""
     found: list[str] = []
     while len(found) < count:
         text = statement(draw, SystemClock().now())
@@ -165,7 +169,9 @@ def statements(draw: random.Random, count: int) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_new_columns_come_along(execute: Execute, start: Start, format_name: str) -> None:
-    """This covers columns added between two runs and during a run; a dropped column stays."""
+    """This covers columns added between two runs and during a run. A dropped column stays in the
+    copy.
+    """
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v, w) VALUES (1, 1, 1)",
@@ -194,7 +200,9 @@ def test_new_columns_come_along(execute: Execute, start: Start, format_name: str
 def test_several_tables_in_one_call(
     scylla: Scylla, keyspace: str, execute: Execute, start: Start, tmp_path: Path
 ) -> None:
-    """Each table has its own copy and checkpoint; a copy without its checkpoint is refused."""
+    """Each table has its own copy and checkpoint. A copy whose checkpoint is missing is
+    rejected.
+    """
     names = [f"{keyspace}.t", f"{keyspace}.other"]
     for number, name in enumerate(names):
         scylla.session.execute(
@@ -218,7 +226,7 @@ def test_several_tables_in_one_call(
 def test_a_new_snapshot_replaces_the_rows(
     execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a loss, partitions that the snapshot lacks leave the copy."""
+    """After a loss, rows that are no longer in the table leave the copy."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",
@@ -233,7 +241,7 @@ def test_a_new_snapshot_replaces_the_rows(
 
 
 def test_wrong_values_are_told(start: Start) -> None:
-    """Wrong values are refused before anything is read."""
+    """Wrong values raise an error before anything is read."""
     for values, message in (
         ({"format": "csv"}, "format is 'csv': give one of delta, parquet"),
         ({"tables": ["t"]}, "table"),
