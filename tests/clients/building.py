@@ -1,6 +1,6 @@
-"""Builds the clients: each in its own folder under build/, or in an environment.
+"""Builds each client in a separate directory under build/, or in a virtual environment.
 
-A client is skipped by name if its compiler or its registry is missing.
+Tests of a client are skipped if its build tool is missing or the build fails.
 """
 
 import hashlib
@@ -26,17 +26,17 @@ JAVA_DRIVERS = {
 
 
 def go(module: str) -> Command:
-    """Build the client with gocql, by the driver that `module` names; return its command."""
+    """Build the client with the gocql driver that the file `module` names; return its command."""
     program = BUILD / "go" / Path(module).stem
     _make("go", "build", "-C", SOURCES / "go", f"-modfile={module}", "-o", program)
     return [program]
 
 
 def java(driver: str) -> Command:
-    """Build the client with a Java driver, Apache's or ScyllaDB's; return its command."""
+    """Build the client with a Java driver (see `JAVA_DRIVERS`); return its command."""
     group, version = JAVA_DRIVERS[driver]
     home = _copied("java", driver)
-    # A look-up that once failed is tried again: a registry may have caught up.
+    # Retry look-ups that failed in earlier builds, because the package may be available now.
     quiet = ("--batch-mode", "--quiet", "--update-snapshots", "--file", home / "pom.xml")
     chosen = (f"-Ddriver.group={group}", f"-Ddriver.version={version}")
     _make("mvn", *quiet, *chosen, "compile", "dependency:copy-dependencies")
@@ -44,7 +44,7 @@ def java(driver: str) -> Command:
 
 
 def rust() -> Command:
-    """Build the client with ScyllaDB's Rust driver; return its command."""
+    """Build the client with ScyllaDB's Rust driver, and return its command."""
     home = _copied("rust")
     _make("cargo", "build", "--quiet", "--manifest-path", home / "Cargo.toml")
     return [home / "target" / "debug" / "client"]
@@ -63,9 +63,9 @@ def python() -> Command:
 
 
 def environment(*requirements: str) -> Path:
-    """Return the bin directory of a cached environment with `requirements`.
+    """Return the bin directory of a cached virtual environment with `requirements`.
 
-    scylla-driver and cqlsh need one each, because both bring the package `cassandra`.
+    scylla-driver and cqlsh need separate environments, because both install package `cassandra`.
     """
     wanted = "\n".join((sys.version, *requirements))
     home = CACHE / hashlib.sha256(wanted.encode()).hexdigest()[:16]
@@ -77,7 +77,7 @@ def environment(*requirements: str) -> Path:
 
 
 def _copied(language: str, variant: str = "") -> Path:
-    """Copy a client's sources, so that no build output gets among them."""
+    """Copy a client's sources, to keep build output out of the source tree."""
     home = BUILD / language / variant
     shutil.copytree(SOURCES / language, home, dirs_exist_ok=True)
     return home

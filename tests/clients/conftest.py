@@ -1,4 +1,4 @@
-"""The versions of the embedded server for the clients; a server of --scylla has its own."""
+"""Runs the tests of clients with several versions of the embedded server."""
 
 import pytest
 
@@ -6,7 +6,7 @@ VERSIONS = ("5.2", "2026.1")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test of clients once for each version."""
+    """Run each test once per version; a server given by --scylla has only one."""
     if "version" in metafunc.fixturenames:
         target = metafunc.config.getoption("--scylla") or "embedded"
         own = [target.rpartition("@")[2]]  # without a password

@@ -1,15 +1,15 @@
-"""Drivers of all languages, and cqlsh, work with the server: `make test-clients`.
+"""Tests that drivers in several languages, and cqlsh, work with the server: `make test-clients`.
 
 Each client is a small program: `client HOST PORT DATACENTER KEYSPACE [join]`. It executes the
-statements of its standard input, one a line, which create KEYSPACE and its tables. Then it
+statements on its standard input, one per line, which create KEYSPACE and its tables. Then it
 
-- writes one value of each type by a prepared statement, and reads them from the table and its log;
-- counts, reads a log in pages, and inserts a row twice by lightweight transactions;
+- writes a value of each type with a prepared statement, and reads them from the table and its log;
+- increments a counter, reads a log in pages, and inserts a row twice with IF NOT EXISTS;
 - prints `done`, and with `join` waits for a minute and prints `added ADDRESS` for each node that
-  the driver has come to know of.
+  the driver adds.
 
-Whatever it finds wrong ends it with an error. `make test-clients ARGS=--scylla=HOST:PORT` runs them
-on another server, where no node joins.
+A client exits with an error if a result is wrong. `make test-clients ARGS=--scylla=HOST:PORT` runs
+the clients on another server, where no node joins.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SHARDS = 3
 CQLSH = ("cqlsh==6.2.2", "scylla-cqlsh==6.0.40")
 SHELL_SCRIPTS = Path(__file__).parent / "cqlsh"
 DESCRIBES = (5, 2)
-"""The first version that answers DESCRIBE; Apache's cqlsh does not send it to ScyllaDB."""
+"""The first version that supports DESCRIBE; Apache's cqlsh does not send it to ScyllaDB."""
 SCHEMA = Path(__file__).parent / "schema.cql"
 WRITTEN = {
     "pk": 1,
@@ -78,12 +78,12 @@ WRITTEN = {
     "c_frozen_udt": ("Main", 7),
     "c_tuple": (1, "one"),
 }
-"""What every client writes into the table `every`."""
+"""The row that every client writes to the table `every`."""
 
 
 @pytest.fixture
 def server(scylla: Scylla, version: str) -> Iterator[Scylla]:
-    """The server under test; the embedded one is new, has two nodes, and behaves as `version`."""
+    """The server under test; the embedded one is new, has two nodes, and emulates `version`."""
     if not isinstance(scylla.server, EmbeddedScylla):
         yield scylla
         return
@@ -96,28 +96,28 @@ def server(scylla: Scylla, version: str) -> Iterator[Scylla]:
 
 @pytest.fixture
 def keyspace(server: Scylla) -> Iterator[str]:
-    """A name for the keyspace that a client creates, which is dropped after the test."""
+    """A name for the client's keyspace, which is dropped after the test."""
     name = f"clients_{uuid.uuid4().hex[:12]}"
     yield name
     server.session.execute(f"DROP KEYSPACE IF EXISTS {name}")
 
 
 def schema(session: Session, keyspace: str) -> str:
-    """Return the statements that create a client's keyspace, on vnodes, and its tables."""
+    """Return the statements that create a client's keyspace, which uses vnodes, and its tables."""
     properties = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
     if "tablets" in session.cluster.metadata.keyspaces["system"].tables:
-        properties += " AND tablets = {'enabled': false}"  # the earlier ones have no CDC
+        properties += " AND tablets = {'enabled': false}"  # older versions: no CDC on tablets
     text = SCHEMA.read_text()
     return text.replace("{ks}", keyspace).replace("{properties}", properties)
 
 
 def one_a_line(statements: str) -> str:
-    """Return the statements without semicolons, each on a line."""
+    """Return the statements without semicolons, one per line."""
     return "\n".join(" ".join(each.split()) for each in statements.split(";") if each.strip())
 
 
 def check_written(session: Session, keyspace: str) -> None:
-    """Check that what a client wrote is in the table and in its log."""
+    """Check that the row that a client wrote is in the table and in its log."""
     (row,) = session.execute(f"SELECT * FROM {keyspace}.every")
     assert {name: plain(value) for name, value in row._asdict().items()} == WRITTEN
     select = f'SELECT pk, "cdc$operation" AS operation FROM {keyspace}.every_scylla_cdc_log'
@@ -125,19 +125,19 @@ def check_written(session: Session, keyspace: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Convert a user-defined type to a tuple, and a map to a dictionary."""
+    """Convert a UDT value to a tuple, and a map to a dict."""
     if isinstance(value, tuple):
         return tuple(value)
     return dict(value) if hasattr(value, "items") else value
 
 
 def await_line(lines: Iterable[str], expected: str) -> None:
-    """Read up to this line; fail if the process ends first."""
+    """Read lines until `expected`; fail if the process ends before it."""
     assert any(line.strip() == expected for line in lines), f"never printed {expected!r}"
 
 
 def shards_of(session: Session) -> set[int]:
-    """Return the shards that ScyllaDB's drivers are connected to."""
+    """Return the shards to which ScyllaDB's drivers are connected."""
     rows = session.execute("SELECT driver_name, shard_id FROM system.clients")
     return {row.shard_id for row in rows if "scylla" in (row.driver_name or "").lower()}
 
@@ -146,7 +146,7 @@ def shards_of(session: Session) -> set[int]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_works(client: str, server: Scylla, keyspace: str) -> None:
-    """The client connects, writes and reads all types, and hears of a node that joins."""
+    """The client connects, writes and reads all types, and is notified of a node that joins."""
     session = server.session
     datacenter = session.execute("SELECT data_center FROM system.local").one().data_center
     command = [*CLIENTS[client](), server.host, str(server.port), datacenter, keyspace]
@@ -170,7 +170,7 @@ def test_a_client_works(client: str, server: Scylla, keyspace: str) -> None:
 
 
 def follow(process: subprocess.Popen[str], client: str, server: Scylla, keyspace: str) -> None:
-    """Give a client its schema; check what it wrote, and that it hears of a joining node."""
+    """Send the client its schema; check its row, its shards, and that it adds a joining node."""
     session = server.session
     assert process.stdin is not None
     assert process.stdout is not None
@@ -189,7 +189,7 @@ def follow(process: subprocess.Popen[str], client: str, server: Scylla, keyspace
 
 @pytest.fixture
 def cqlsh(server: Scylla, keyspace: str, shell: str, tmp_path: Path) -> Callable[[str], str]:
-    """Return a function that executes statements with cqlsh and returns its output."""
+    """A function that executes statements with cqlsh and returns its output."""
     program = building.environment(shell) / "cqlsh"
 
     def run(statements: str) -> str:
@@ -209,7 +209,7 @@ def cqlsh(server: Scylla, keyspace: str, shell: str, tmp_path: Path) -> Callable
 def test_cqlsh_works(
     cqlsh: Callable[[str], str], shell: str, server: Scylla, keyspace: str
 ) -> None:
-    """Either cqlsh creates, writes and shows all types; ScyllaDB's also describes."""
+    """Each cqlsh creates tables, and writes and shows all types; ScyllaDB's also describes them."""
     scripts = {path.stem: path.read_text() for path in SHELL_SCRIPTS.iterdir()}
     cqlsh(schema(server.session, keyspace) + scripts["write"])
     check_written(server.session, keyspace)
@@ -223,5 +223,5 @@ def test_cqlsh_works(
 
 
 def version_of(server: Scylla) -> tuple[int, ...]:
-    """Return the server's version, as numbers."""
+    """Return the server's version as a tuple of numbers."""
     return tuple(int(part) for part in server.version.split("."))

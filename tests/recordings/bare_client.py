@@ -1,4 +1,4 @@
-"""A minimal client: frames over one socket, and the requests that recordings describe."""
+"""A minimal CQL client, which sends the requests that recordings describe."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ class Answer:
 
 
 RECORDED = b"resp"
-"""The keyspace that recorded requests name."""
+"""The keyspace in recorded requests."""
 
 
 @define
 class Client:
-    """Sends one request at a time.
+    """Sends one request at a time over a socket.
 
-    `keyspace`, as long a name as `resp`, takes its place in requests; answers name `resp` again.
+    `keyspace`, which must be as long as `resp`, replaces it in requests, and vice versa in
+    responses.
     """
 
     connection: socket.socket
@@ -42,7 +43,7 @@ class Client:
         return socket.create_connection(self.connection.getpeername(), timeout=20)
 
     def send(self, opcode: int, body: bytes, version: int = 4) -> Answer:
-        """Return the answer to one request; earlier events are kept."""
+        """Send a request and return its response; append events received first to `events`."""
         body = body.replace(RECORDED, self.keyspace)
         self.connection.sendall(struct.pack(">BBhBI", version, 0, 1, opcode, len(body)) + body)
         while (answer := self.receive()).opcode == EVENT:
@@ -50,13 +51,13 @@ class Client:
         return answer
 
     def receive(self) -> Answer:
-        """Return the next frame."""
+        """Receive and return the next frame."""
         version, flags, _, opcode, size = struct.unpack(">BBhBI", self.read(9))
         body = self.read(size).replace(self.keyspace, RECORDED)
         return Answer(version, flags, opcode, body)
 
     def read(self, size: int) -> bytes:
-        """Read exactly this many bytes."""
+        """Read exactly `size` bytes."""
         data = b""
         while len(data) < size:
             chunk = self.connection.recv(size - len(data))
@@ -76,7 +77,7 @@ def long_text(value: str) -> bytes:
 
 
 def values(*cells: bytes | None) -> bytes:
-    """Encode consistency, flags and bound values of a QUERY or EXECUTE."""
+    """Encode the consistency, flags and bound values of a QUERY or EXECUTE."""
     encoded = b"".join(
         b"\xff\xff\xff\xff" if c is None else struct.pack(">I", len(c)) + c for c in cells
     )
@@ -89,23 +90,23 @@ def query(cql: str) -> bytes:
 
 
 def prepared_id(client: Client, cql: str) -> bytes:
-    """Return the id of a prepared statement."""
+    """Prepare a statement and return its id."""
     body = client.send(PREPARE, long_text(cql)).body
     return body[6 : 6 + struct.unpack(">H", body[4:6])[0]]
 
 
 def ask(client: Client, request: str) -> Answer:
-    """Send the request that a recording describes."""
+    """Send the request that a recording describes, and return the response."""
     verb, _, rest = request.partition(" ")
     if verb == "OPTIONS":
-        # An unknown version ends the connection, so each of these has its own.
+        # The server closes the connection after an unknown version, so use a new one.
         with client.another() as other:
             return Client(other).send(OPTIONS, b"", int(rest.split()[-1]))
     return client.send(*message(client, verb, rest))
 
 
 def message(client: Client, verb: str, rest: str) -> tuple[int, bytes]:
-    """Return opcode and body of a request."""
+    """Return the opcode and body of a request."""
     kinds = ("TOPOLOGY_CHANGE", "STATUS_CHANGE", "SCHEMA_CHANGE")
     fixed = {
         "STARTUP": (STARTUP, b"\x00\x01" + text("CQL_VERSION") + text("3.3.1")),
@@ -116,7 +117,7 @@ def message(client: Client, verb: str, rest: str) -> tuple[int, bytes]:
         "QUERY": (QUERY, query(rest)),
     }
     if verb == "QUERY" and rest == "SELECT * FROM resp.t":
-        return QUERY, long_text(rest) + struct.pack(">HBI", ONE, 0x04, 1)  # a page of one row
+        return QUERY, long_text(rest) + struct.pack(">HBI", ONE, 0x04, 1)  # page size: one row
     if rest == "truncated body":
         return QUERY, b"\x00\x00"
     if rest == "unknown id":
@@ -128,7 +129,7 @@ def message(client: Client, verb: str, rest: str) -> tuple[int, bytes]:
 
 
 def execute_options(described: str) -> bytes:
-    """Return the options of an EXECUTE from the recording's words in brackets."""
+    """Return the options of an EXECUTE, as the recording describes them."""
     one = struct.pack(">i", 1)
     if "skip metadata" in described:
         return struct.pack(">HBHI", ONE, 0x03, 1, 4) + one
@@ -138,7 +139,7 @@ def execute_options(described: str) -> bytes:
 
 
 def batch(described: str) -> bytes:
-    """Return a BATCH of two statements, logged or not, one of which may be a SELECT."""
+    """Return the body of a BATCH with two statements, as the recording describes it."""
     statements = ["INSERT INTO resp.t (pk, ck) VALUES (7, 1)"]
     statements.append(
         "SELECT * FROM resp.t"

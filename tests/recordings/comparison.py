@@ -1,8 +1,8 @@
-"""Compares two CDC logs, regardless of random values.
+"""Compares two CDC logs without regard to random values.
 
 Stream ids, `cdc$time` and list element ids are random or depend on the clock, so no two servers
-write the same bytes. `comparable` replaces each of these by its order of appearance. Logs of the
-same writes are then equal, cell for cell.
+write the same bytes. `comparable` replaces each of these values by a number, in order of
+appearance. Logs of the same writes are then equal, cell by cell.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ ComparableCell = bytes | str | list[str] | None
 
 @frozen
 class Result:
-    """A query's result in raw form: (name, CQL type) per column, serialised cells per row."""
+    """The raw result of a query: (name, CQL type) per column, serialised cells per row."""
 
     columns: tuple[tuple[str, str], ...]
     rows: Sequence[Cells]
 
     @classmethod
     def from_recording(cls, recorded: Mapping[str, list[list[str | None]]]) -> Result:
-        """Make a result from a recording, which has cells in hex."""
+        """Return a result from a recording, in which cells are in hex."""
         return cls(
             tuple((str(name), str(cql_type)) for name, cql_type in recorded["columns"]),
             [[None if c is None else bytes.fromhex(c) for c in row] for row in recorded["rows"]],
         )
 
     def recording(self) -> dict[str, list[list[str | None]]]:
-        """Return the result as a recording holds it."""
+        """Return the result in the format of a recording."""
         return {
             "columns": [list(column) for column in self.columns],
             "rows": [[None if c is None else c.hex() for c in row] for row in self.rows],
@@ -46,11 +46,11 @@ class Result:
 
 
 def comparable(log: Result, partition_key: Sequence[str]) -> list[dict[str, ComparableCell]]:
-    """Return the log's rows, with each random value replaced by its order of appearance.
+    """Return the rows of a log, with random values replaced by numbers in order of appearance.
 
     Rows are grouped by the base table's partition key, because the stream of a key depends on the
-    cluster, and ordered by time within a key. Records of one write timestamp have random ids, so
-    they are ordered by their other contents.
+    cluster. They are in order of time for each key. Records with the same write timestamp have
+    random ids, so they are ordered by their other contents.
     """
     numbering = _Numbering(log)
     key = [log.column(name) for name in partition_key]
@@ -65,7 +65,7 @@ def comparable(log: Result, partition_key: Sequence[str]) -> list[dict[str, Comp
 def differences(
     expected: Sequence[Mapping[str, ComparableCell]], actual: Sequence[Mapping[str, ComparableCell]]
 ) -> Iterator[str]:
-    """Yield one line for each difference of two comparable logs; nothing if they are equal."""
+    """Yield a line for each difference between two comparable logs."""
     if len(expected) != len(actual):
         yield f"log rows: expected {len(expected)}, found {len(actual)}"
     for number, (wanted, found) in enumerate(zip(expected, actual, strict=False)):
@@ -79,7 +79,7 @@ def differences(
 
 @frozen
 class _Numbering:
-    """The random columns of a log, and the numbering of their values."""
+    """Numbers the values of a log's random columns."""
 
     log: Result
     names: list[str] = field(init=False)
@@ -121,7 +121,7 @@ class _Numbering:
 
 
 def _number_elements(collection: bytes, seen: dict[bytes | None, str]) -> list[str]:
-    """Return the entries of a collection keyed by timeuuid, each id replaced by its number."""
+    """Return the entries of a collection keyed by timeuuid, with each id replaced by its number."""
     count = int.from_bytes(collection[:4], "big")
     cells = read_fields(collection[4:])
     width = len(cells) // count if count else 1

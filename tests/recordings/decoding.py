@@ -1,4 +1,4 @@
-"""Recorded cells as Python values, decoded by the driver, to compare other decoders with."""
+"""Decodes recorded cells with the driver, to compare other decoders with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.recordings.comparison import Result
 
 
 def decoded(result: Result, *user_types: UserType) -> Iterator[dict[str, Any]]:
-    """Return the rows by column name; `user_types` are the types that the columns name."""
+    """Yield the rows as dicts by column name; `user_types` are the UDTs that columns use."""
     named = {user_type.name: user_type for user_type in user_types}
     kinds = [driver_type(parse(text, named.__getitem__)) for _, text in result.columns]
     for row in result.rows:

@@ -1,4 +1,4 @@
-"""Run single statements on a server, and take the errors, columns, rows and warnings."""
+"""Runs single statements on a server, and records errors, columns, rows and warnings."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from tests.recordings.replay import RawHandler
 
 Answer = dict[str, Any]
 _ABSENT = "nonexist"
-"""A keyspace that recorded statements drop, expecting that there is none."""
+"""The name of a missing keyspace in recorded statements, such as DROP."""
 
 
 def answers(session: Session, properties: str, ops: list[Any]) -> list[Answer]:
-    """Return the server's answers to the statements, in a separate keyspace with `properties`.
+    """Return the server's responses to statements, run in a new keyspace with `properties`.
 
-    No other keyspace is touched: the one that is expected to be absent gets a random name, too. The
-    session's rows must be lists.
+    No existing keyspace is affected, because the keyspace that must not exist also gets a random
+    name. The session's row factory must return lists.
     """
     keyspace = f"d_{uuid.uuid4().hex[:8]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {properties}")
     try:
         return [answer(session, each["op"], keyspace) for each in ops]
     finally:
-        # Some statements create more keyspaces, whose names begin with this one's.
+        # Some statements create further keyspaces, whose names begin with this one's name.
         for (name,) in session.execute("SELECT keyspace_name FROM system_schema.keyspaces"):
             if name.startswith(keyspace):
                 session.execute(f"DROP KEYSPACE {name}")
 
 
 def answer(session: Session, op: Any, keyspace: str) -> Answer:
-    """Return the error, or the columns, rows and warnings; random names and ids are replaced."""
+    """Run a statement; return its error, or columns, rows and warnings, without random names."""
     try:
         future = execute(session, op, keyspace)
         result = future.result()
-    except Exception as error:  # noqa: BLE001 - whatever the server refused is the answer
+    except Exception as error:  # noqa: BLE001 - any error is the response
         return {"error": refusal(str(error), type(error).__name__, keyspace)}
     found: Answer = {"warnings": [_general(text, keyspace) for text in future.warnings or ()]}
     if names := getattr(result, "column_names", None):
@@ -55,7 +55,7 @@ def answer(session: Session, op: Any, keyspace: str) -> Answer:
 
 
 def execute(session: Session, op: Any, keyspace: str) -> Any:
-    """Send a statement: text, or a dictionary with a statement to prepare and its values."""
+    """Execute a statement: a text, or a dict with a statement to prepare and its values."""
     if isinstance(op, dict):
         statement = session.prepare(_own(op["prepare"], keyspace))
         values = [UNSET_VALUE if value == "__unset__" else value for value in op["values"]]
@@ -71,7 +71,7 @@ def execute(session: Session, op: Any, keyspace: str) -> Any:
 
 
 def refusal(text: str, kind: str, keyspace: str) -> list[str]:
-    """Return [code, message], in the form of the recording."""
+    """Return [code, message] of an error, as in recordings."""
     text = _general(text, keyspace)
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?= for timestamp)", "{id}", text)
     code, message = (
@@ -82,10 +82,10 @@ def refusal(text: str, kind: str, keyspace: str) -> list[str]:
 
 
 def _own(cql: str, keyspace: str) -> str:
-    """Put the names of this run's keyspaces into a recorded statement."""
+    """Replace the recording's keyspace names by those of this run."""
     return cql.replace("{ks}", keyspace).replace(_ABSENT, f"{keyspace}_{_ABSENT}")
 
 
 def _general(text: str, keyspace: str) -> str:
-    """Put back the names that the recording has."""
+    """Replace the keyspace names of this run by those of the recording."""
     return text.replace(f"{keyspace}_{_ABSENT}", _ABSENT).replace(keyspace, "{ks}")

@@ -1,4 +1,4 @@
-"""Record whole RESULT bodies as they come off the wire: system tables, a table, its log."""
+"""Records RESULT bodies as received from a server: of system tables, a table and its log."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SIMPLE = {
     "empty_result": (_EMPTY, 100),
     "functions": (_FUNCTIONS, 100),
 }
-"""(query, rows of a page) by the label of its result."""
+"""(query, page size in rows) by the label of the result."""
 
 Cells = Sequence[bytes | None]
 
@@ -62,10 +62,10 @@ Cells = Sequence[bytes | None]
 def record_frames(
     session: Session, address: tuple[str, int], recorded: Any, properties: str
 ) -> Any:
-    """Return the frames of the queries of system tables, and of a table and its log.
+    """Return a recording of queries of system tables, and of a table and its log.
 
-    The queries and the base rows to write are those in `recorded`. The keyspace has `properties`,
-    and `session` drops it.
+    The queries of system tables and the rows to write are those in `recorded`. The keyspace is
+    created with `properties`, and dropped at the end, by `session`.
     """
     keyspace = f"f{uuid.uuid4().hex[:6]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {properties}")
@@ -90,7 +90,7 @@ def record_frames(
 
 
 def _base_rows(recorded: Any) -> Iterator[tuple[Sequence[str], Cells]]:
-    """Return the recorded rows of the base table: names of their columns, and cells."""
+    """Yield (column names, cells) of each recorded row of the base table."""
     (result,) = (each for each in recorded["results"] if each["label"] == "base_all_columns")
     for body in result["bodies"]:
         page = read_result(base64.b64decode(body), kind=RawRows)
@@ -99,7 +99,7 @@ def _base_rows(recorded: Any) -> Iterator[tuple[Sequence[str], Cells]]:
 
 
 def _write(client: Client, keyspace: str, rows: Iterator[tuple[Sequence[str], Cells]]) -> None:
-    """Insert the rows; then delete some cells and some rows."""
+    """Insert the rows, and delete some cells and some rows."""
     for number, (names, row) in enumerate(rows):
         listed = ", ".join(f'"{name}"' for name in names)
         marks = ", ".join("?" * len(names))
@@ -120,7 +120,7 @@ def _execute(client: Client, cql: str, cells: Cells) -> None:
 
 
 def _prepared(client: Client, cql: str) -> tuple[bytes, list[Any]]:
-    """Return the id of a statement and the columns of its result."""
+    """Prepare a statement; return its id and the columns of its result."""
     answer = client.send(PREPARE, long_text(cql))
     assert answer.opcode == RESULT, (cql, answer.body)
     result = read_result(answer.body, [])
@@ -135,7 +135,7 @@ def text_of(statement: bytes) -> bytes:
 def _options(
     cells: Cells | None, page_size: int | None = None, state: bytes | None = None, known: int = 0
 ) -> bytes:
-    """Return the part after a statement: values, the page, whether metadata is `known`."""
+    """Encode the part after a statement: values, paging, and whether metadata is `known`."""
     flags = (0x01 if cells is not None else 0) | (0x02 if known else 0)
     flags |= (0x04 if page_size else 0) | (0x08 if state else 0)
     parts = [struct.pack(">HB", ONE, flags)]
@@ -205,7 +205,7 @@ def _pages(
 
 
 def _paging_state(body: bytes) -> bytes | None:
-    """Return the paging state after a RESULT of rows; None after the last."""
+    """Return the paging state in a RESULT of rows; None on the last page."""
     _, flags, _ = struct.unpack_from(">iii", body)
     if not flags & 0x02:
         return None

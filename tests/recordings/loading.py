@@ -1,7 +1,7 @@
 """Loads recorded logs into a server, byte for byte.
 
-A log table accepts plain INSERTs, and a value may be sent as bytes without conversion. So a
-recording is loaded cell for cell, and a reader's result can be compared with it.
+A log table accepts plain INSERTs, and values can be sent as bytes without conversion. So a
+recording is loaded cell by cell, and a reader's result can be compared with it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _WITHDRAW = (
 
 
 def read_recording(path: Path) -> Any:
-    """Return the JSON of a recording, gzipped or not."""
+    """Load a recording from a JSON file, gzipped or not."""
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as text:
         return json.load(text)
 
 
 def load_rows(session: Any, table: TableName, recorded: Result) -> None:
-    """Insert the rows through a driver session; null cells stay unwritten.
+    """Insert the rows with a driver session; null cells are not written.
 
-    The first column must be the table's whole partition key, as it is in every log.
+    The first column must be the table's whole partition key, as in every log.
     """
     names = ", ".join(quoted(name) for name, _ in recorded.columns)
     marks = ", ".join("?" for _ in recorded.columns)
@@ -55,10 +55,10 @@ def load_rows(session: Any, table: TableName, recorded: Result) -> None:
 
 @contextmanager
 def published(session: Any, start: int, groups: Iterable[StreamGroup]) -> Iterator[None]:
-    """Publish a generation that begins `start` ms after 1970, and remove it afterwards.
+    """Publish a generation that starts `start` ms after 1970, and remove it afterwards.
 
-    Like a server, it publishes the descriptions first. All readers of the server see the generation
-    meanwhile: choose a start before any of their own.
+    Like a server, it publishes the descriptions first. All readers of the server see the
+    generation, so choose a start before the generations of all other tests.
     """
     moment = _bigint(start)
     for group in groups:
@@ -77,9 +77,9 @@ def _execute(session: Any, cql: str, cells: Cells) -> None:
 
 
 def _bound(statement: Any, cells: Cells) -> Any:
-    """Bind the cells as they are, without the driver's own serialisation.
+    """Bind serialised cells, bypassing the driver's serialisation.
 
-    The driver marks missing values as unset, except in a partition key.
+    Null cells are bound as unset, except in the first column.
     """
     bound = statement.bind((None,))
     unset = bound.values[1:]
@@ -93,6 +93,6 @@ def _bigint(value: int) -> bytes:
 
 
 def _blobs(values: Sequence[bytes]) -> bytes:
-    """Return the values as a CQL set of blobs, in this order."""
+    """Serialise a CQL set of blobs in the given order."""
     sized = (len(value).to_bytes(4, "big") + value for value in values)
     return len(values).to_bytes(4, "big") + b"".join(sized)

@@ -1,7 +1,7 @@
 """Runs recorded statements on a server, and reads the resulting log, base table and schema.
 
-A recording is JSON: statements with `{ks}` for the keyspace, and write timestamps that are moved to
-the present. `tests.recordings.comparison` compares the results.
+A recording is JSON with statements, in which `{ks}` stands for the keyspace. Write timestamps are
+moved to the present. `tests.recordings.comparison` compares the resulting logs.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _DATE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?")
 _OF_HOST = re.compile(r"Unable to complete the operation.*(<Error from server.*>)}")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FIRST, _STEP = 300, 3_500
-"""µs from a scenario's base timestamp to its first statement, and between statements.
+"""Time in µs from a scenario's base timestamp to its first statement, and between statements.
 
-This is about as when recorded, so that a `{T+n}` falls between the same statements, whatever the
-server's speed.
+These are about the recorded times, so that each `{T+n}` falls between the same statements,
+whatever the server's speed.
 """
 Recording = Mapping[str, Any]
 
@@ -57,8 +57,7 @@ Recording = Mapping[str, Any]
 class Outcome:
     """The results of a replay, without random values and times.
 
-    `errors` has a text per statement, or None if it was accepted. `shift` is what was added to the
-    recorded timestamps, in µs.
+    `errors` has the message for each statement, or None if it was accepted.
     """
 
     errors: tuple[str | None, ...]
@@ -70,7 +69,7 @@ class Outcome:
     writetimes: list[str]
 
     def differences(self, other: Outcome) -> Iterator[str]:
-        """Yield one line for each difference between the recorded outcome and the `other`."""
+        """Yield a line for each difference of `other` from this outcome, the expected one."""
         for part in ("errors", "log_columns", "base", "schema", "tables", "writetimes"):
             expected, found = getattr(self, part), getattr(other, part)
             if expected != found:
@@ -79,7 +78,7 @@ class Outcome:
 
 
 class Timestamps:
-    """A timestamp generator for the driver that returns preset values, in µs."""
+    """A timestamp generator for the driver that returns `next` (µs), or the time if it is None."""
 
     next: int | None = None
 
@@ -97,7 +96,7 @@ def recorded_scenario(scenario: Recording) -> Outcome:
 def recorded_history(history: Recording) -> Outcome:
     """Return the outcome of a recorded history on the real server.
 
-    Write times count from the last statement's.
+    Write times are relative to the last statement's.
     """
     last = max(op["timestamp"] for op in history["ops"])
     parts = {n: Result.from_recording(history[n]) for n in ("log", "base", "writetimes")}
@@ -107,14 +106,14 @@ def recorded_history(history: Recording) -> Outcome:
 def replay_scenario(
     session: Session, timestamps: Timestamps, scenario: Recording, now: int, made: str = MADE
 ) -> Outcome:
-    """Return the outcome of `record_scenario`."""
+    """Like `record_scenario`, but return the outcome."""
     return recorded_scenario(record_scenario(session, timestamps, scenario, now, made))
 
 
 def record_scenario(
     session: Session, timestamps: Timestamps, scenario: Recording, now: int, made: str = MADE
 ) -> Recording:
-    """Run a scenario's statements in a new keyspace; ``{T+n}`` becomes `now` + n µs.
+    """Run a scenario in a new keyspace and return its recording; ``{T+n}`` becomes `now` + n µs.
 
     `made` holds the keyspace's properties. The session's cluster must use `timestamps` as its
     timestamp generator.
@@ -143,14 +142,16 @@ def record_scenario(
 def replay_history(
     session: Session, timestamps: Timestamps, history: Recording, now: int, made: str = MADE
 ) -> Outcome:
-    """Return the outcome of `record_history`."""
+    """Like `record_history`, but return the outcome."""
     return recorded_history(record_history(session, timestamps, history, now, made))
 
 
 def record_history(
     session: Session, timestamps: Timestamps, history: Recording, now: int, made: str = MADE
 ) -> Recording:
-    """Run a history's statements with their own timestamps, moved so that the last is `now`.
+    """Run a history in a new keyspace and return its recording.
+
+    Its timestamps are shifted so that the last one is `now` (µs).
 
     `made` holds the keyspace's properties. The session's cluster must use `timestamps` as its
     timestamp generator.
@@ -200,7 +201,7 @@ def raw_select(session: Session, cql: str, fetch_size: int = 1000) -> Result:
 
 
 class RawRows(ResultMessage):  # type: ignore[misc]  # the driver ships no types
-    """A ROWS result whose cells stay bytes."""
+    """A ROWS result whose cells are not decoded."""
 
     def recv_results_rows(
         self, body: Any, _version: int, user_types: Any, known: Any, _encryption: Any
@@ -214,7 +215,7 @@ class RawRows(ResultMessage):  # type: ignore[misc]  # the driver ships no types
 
 
 class RawHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver ships no types
-    """Results keep their cells as bytes."""
+    """A protocol handler that does not decode the cells of results."""
 
     message_types_by_opcode: ClassVar = {
         **_ProtocolHandler.message_types_by_opcode,
@@ -236,7 +237,7 @@ def _keyspace(session: Session, made: str = MADE) -> Iterator[str]:
 def _refusal(
     session: Session, statement: str | Recording, keyspace: str, base_ts: int
 ) -> dict[str, str] | None:
-    """Run one statement; return the type and message of the server's error, if any."""
+    """Run a statement; return the type and message of its error, or None."""
     try:
         _run(session, statement, keyspace, base_ts)
     except (DriverException, ErrorMessage, NoHostAvailable) as error:
@@ -261,7 +262,7 @@ def _placed(cql: str, keyspace: str, base_ts: int) -> str:
 
 
 def _shifted(cql: str, shift: int) -> str:
-    """Return the statement with its own timestamps, which stand in braces, moved."""
+    """Return the statement with the timestamps in braces increased by `shift`."""
     return re.sub(r"\{(\d{16})\}", lambda m: f"{{{int(m.group(1)) + shift}}}", cql)
 
 
@@ -290,7 +291,7 @@ def _outcome(
 
 
 def _without_chance(error: str, keyspace: str) -> str:
-    """Return an error text without the keyspace's name, dates and ids."""
+    """Return an error message without the keyspace's name, dates and ids."""
     if (of_host := _OF_HOST.search(error)) is not None:
         error = of_host.group(1)
     error = _ID.sub("<id>", error)
@@ -298,7 +299,7 @@ def _without_chance(error: str, keyspace: str) -> str:
 
 
 def _partition_key(schema: Result | None) -> list[str]:
-    """Return the base table's partition key; a history's table has only `pk`."""
+    """Return the base table's partition key, which is `pk` in all histories."""
     if schema is None:
         return ["pk"]
     return [

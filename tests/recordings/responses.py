@@ -1,4 +1,4 @@
-"""Record the raw answers to the requests of another recording, and the events meanwhile."""
+"""Records the raw responses to the requests of another recording, and events."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cassandra.cluster import Session
 
 from tests.recordings.bare_client import EVENT, Answer, Client, ask
 
-_WAIT = 2.0  # seconds for the last events
+_WAIT = 2.0  # seconds to wait for the last events
 
 
 def record_responses(session: Session, address: tuple[str, int], recorded: Any) -> Any:
-    """Send the requests in `recorded`, in a keyspace that `session` drops."""
+    """Send the requests in `recorded`, and return a new recording; `session` drops the keyspace."""
     keyspace = _free_name(session)
     try:
         with socket.create_connection(address, timeout=60) as connection:
@@ -36,7 +36,7 @@ def record_responses(session: Session, address: tuple[str, int], recorded: Any) 
 
 
 def _free_name(session: Session) -> str:
-    """Return a name as long as `resp` that no keyspace has."""
+    """Return an unused keyspace name as long as `resp`."""
     rows = session.execute("SELECT keyspace_name FROM system_schema.keyspaces")
     taken = {name for (name,) in rows}
     while (name := "z" + "".join(random.choices(string.ascii_lowercase, k=3))) in taken:
@@ -46,7 +46,7 @@ def _free_name(session: Session) -> str:
 
 def _answer(answer: Answer, recorded: Any) -> dict[str, Any]:
     body = base64.b64encode(answer.body).decode()
-    if "header" in recorded:  # what matters there is the answer's protocol version
+    if "header" in recorded:  # its protocol version is recorded
         header = bytes((answer.version, answer.flags, 0, 0, answer.opcode))
         return {"header": (header + len(answer.body).to_bytes(4, "big")).hex(), "body": body}
     return {"opcode": answer.opcode, "flags": answer.flags, "body": body}

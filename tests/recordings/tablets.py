@@ -1,4 +1,4 @@
-"""Records the streams of a table while its tablets split and merge, and CDC is switched."""
+"""Records a table's streams while its tablets split and merge, and CDC is disabled and enabled."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TABLES = (
     "CREATE TABLE {ks}.t (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true, 'ttl': 120}",
     "CREATE TABLE {ks}.u (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
 )
-_MANY, _FEW = 8, 2  # tablets never merge to fewer than the keyspace begins with
+_MANY, _FEW = 8, 2  # tablets are not merged below the keyspace's initial number
 _SPLIT = f"ALTER TABLE {{ks}}.t WITH tablets = {{'min_tablet_count': {_MANY}}}"
 _MERGE = "ALTER TABLE {ks}.t WITH tablets = {'min_tablet_count': 1}"
 _DISABLE = "ALTER TABLE {ks}.t WITH cdc = {'enabled': false}"
 _ENABLE = "ALTER TABLE {ks}.t WITH cdc = {'enabled': true}"
-_PATIENCE, _PAUSE = 900.0, 0.5  # seconds: a server takes about a minute for each step
+_PATIENCE, _PAUSE = 900.0, 0.5  # seconds; a server takes about a minute per step
 _OF_TABLE = "WHERE keyspace_name = '{ks}' AND table_name = '{t}'"
 _PARTS = {
     "timestamps": f"SELECT * FROM system.cdc_timestamps {_OF_TABLE}",
@@ -43,7 +43,7 @@ _ONCE = {
 
 
 def record_tablets(session: Session, release: str) -> Any:
-    """Record a table whose tablets split in eight and merge again; a real server takes minutes."""
+    """Record a table that is split into eight tablets and merged again; this takes minutes."""
     keyspace = f"{_NAME}_{uuid.uuid4().hex[:8]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {_PROPERTIES}")
     life = _Life(session, keyspace)
@@ -80,7 +80,7 @@ class _Life:
         self.ddl.append({"at": at, "cql": cql.replace("{ks}", _NAME)})
 
     def phase(self, name: str, is_reached: Callable[[], bool] = lambda: True) -> None:
-        """Wait for a state of the streams while writing rows, then record everything."""
+        """Write rows until the streams have reached a state, then record everything."""
         deadline = time.monotonic() + _PATIENCE
         self._write()
         while not is_reached():
@@ -96,11 +96,11 @@ class _Life:
         self.phases.append(found)
 
     def sets(self) -> int:
-        """Return how many sets of streams `t` has had."""
+        """Return the number of stream sets of `t`."""
         return len(self._select(_PARTS["timestamps"].replace("{t}", "t"))["rows"])
 
     def open_streams(self) -> int:
-        """Return how many streams `t` has now."""
+        """Return the number of current streams of `t`."""
         found = self._select(_PARTS["streams"].replace("{t}", "t"))
         state, at = (
             [name for name, _ in found["columns"]].index(column)
@@ -120,7 +120,7 @@ class _Life:
         return {**parts[0], "rows": [row for part in parts for row in part["rows"]]}
 
     def _select(self, cql: str) -> Any:
-        """Return the rows, with the keyspace's recorded name; empty if the query is rejected."""
+        """Return the result with the recorded keyspace name; empty if the query is rejected."""
         try:
             found = raw_select(self.session, cql.replace("{ks}", self.keyspace)).recording()
         except ErrorMessage:

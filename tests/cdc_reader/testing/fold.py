@@ -1,7 +1,7 @@
-"""Applies a CDC log to an empty table, which gives the table that the log describes.
+"""Applies a CDC log to an empty table, which reproduces the table that was logged.
 
-Tests compare the result with the table itself. The merge rules are those of storage (last write
-wins) and do not depend on how the log is written, so each checks the other.
+Tests compare the result with the table. The merge rules are those of storage (last write wins) and
+do not depend on how the log is written, so storage and log check each other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
 from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue, Row
 
 LogRow = Mapping[str, bytes | None]
-"""A log row's cells by column, serialised; null is None."""
+"""Serialised cells of a log row, by column; null is None."""
 
 _STARTS = {
     Operation.RANGE_START_INCLUSIVE: BEFORE,
@@ -41,7 +41,7 @@ _ENDS = {Operation.RANGE_END_INCLUSIVE: AFTER, Operation.RANGE_END_EXCLUSIVE: BE
 
 @define
 class Fold:
-    """A table rebuilt from its log. TTLs are ignored: expired cells stay.
+    """A table rebuilt from its log. TTLs are ignored, so cells do not expire.
 
     `partitions` holds the result, by serialised partition key.
     """
@@ -51,7 +51,7 @@ class Fold:
     _range_start: Bound | None = None
 
     def apply(self, rows: Iterable[LogRow]) -> Fold:
-        """Apply log rows, each stream's in the order of the log; images are ignored."""
+        """Apply log rows except images; the rows of each stream must be in log order."""
         for row in rows:
             self._apply(row)
         return self
@@ -100,7 +100,7 @@ class Fold:
 
 
 def elements(column: Column, value: bytes) -> dict[bytes, bytes]:
-    """Return the elements of a multi-cell column's logged value, without null UDT fields."""
+    """Return the elements in a multi-cell column's logged value, without null UDT fields."""
     if isinstance(column.type, UserType):
         cells = read_fields(value)
         return {i.to_bytes(2, "big"): cell for i, cell in enumerate(cells) if cell is not None}
@@ -111,7 +111,7 @@ def elements(column: Column, value: bytes) -> dict[bytes, bytes]:
 
 
 def select_all(partition: Partition, now: int) -> list[list[bytes | None]]:
-    """Return the partition's rows as ``SELECT *`` does at `now` (seconds).
+    """Return the rows that ``SELECT *`` returns for the partition at `now` (seconds).
 
     A partition with only static cells is one row with null clustering columns.
     """
@@ -154,7 +154,7 @@ def _write_atomic(target: Row, column: Column, row: LogRow, timestamp: int) -> N
 def _write_collection(target: Row, column: Column, row: LogRow, timestamp: int) -> None:
     added, removed = row[column.name], row[DELETED_ELEMENTS + column.name]
     if row[DELETED + column.name]:
-        # A collection tombstone is logged 1 µs after its own time, beside the new elements.
+        # A collection tombstone is logged with its elements, 1 µs after its timestamp.
         target.multi_cell(column.name).deletion = timestamp - 1
     if added:
         for key, value in elements(column, added).items():

@@ -1,4 +1,4 @@
-"""Folding a recorded log gives the recorded table."""
+"""Tests that folding a recorded log reproduces the recorded table."""
 
 import gzip
 import json
@@ -38,14 +38,14 @@ BASE = Table(
 
 
 def histories() -> Any:
-    """Return the recorded histories."""
+    """Load the recorded histories."""
     with gzip.open(DATA / "scylla-5.2-histories.json.gz", "rt") as file:
         return json.load(file)
 
 
 @pytest.mark.parametrize("history", histories(), ids=lambda h: f"seed-{h['seed']}")
 def test_the_fold_of_a_recorded_log_is_the_recorded_table(history: Any) -> None:
-    """1,200 statements with explicit timestamps, batches and range deletes give every cell."""
+    """The log of 1,200 statements, with batches and range deletes, reproduces every cell."""
     log, base = Result.from_recording(history["log"]), Result.from_recording(history["base"])
     names = [name for name, _ in log.columns]
     time_of = sort_key(parse("timeuuid"))

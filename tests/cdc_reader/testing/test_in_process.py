@@ -1,4 +1,4 @@
-"""The in-process cluster, queried by the sources that query a real one."""
+"""Tests that the sources for real clusters can query an in-process cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COUNT = 20
 
 @pytest.fixture
 def server() -> EmbeddedScylla:
-    """A server that never listens, with 20 rows in the log of `ks.t`."""
+    """A server that does not listen, with 20 rows in the log of `ks.t`."""
     server = EmbeddedScylla()
     server.execute(
         "CREATE KEYSPACE ks WITH replication = "
@@ -60,14 +60,14 @@ def keys(source: CqlLogSource, task: Task | RangeTask = RING) -> list[int]:
 
 
 def all_streams(connection: InProcessConnection) -> Task:
-    """Return one task over all streams of the newest generation."""
+    """Return a task for all streams of the newest generation."""
     generations = TableGenerations(connection, NAME)
     groups = generations.groups(max(generations.timestamps()))
     return Task(ALL, tuple(stream for group in groups for stream in group.streams))
 
 
 def test_real_sources_read_an_embedded_server(server: EmbeddedScylla) -> None:
-    """The sources read schema, generations, and the log by both strategies, page by page."""
+    """The sources read schema and generations, and the log with both strategies, page by page."""
     asked: list[RecordedQuery] = []
     connection = InProcessConnection(server, SMALL_PAGES, before=asked.append)
     source = CqlLogSource(connection, schema_of(connection))
@@ -80,7 +80,7 @@ def test_real_sources_read_an_embedded_server(server: EmbeddedScylla) -> None:
 
 
 def test_each_page_is_current_when_requested(server: EmbeddedScylla) -> None:
-    """A row written behind a page is on a later one, because pages are not made ahead."""
+    """Rows written after a page was read are on later pages, because pages are not read ahead."""
     connection = InProcessConnection(server, SMALL_PAGES)
     batches = CqlLogSource(connection, schema_of(connection)).read(RING)
     next(batches)
@@ -91,7 +91,7 @@ def test_each_page_is_current_when_requested(server: EmbeddedScylla) -> None:
 
 
 def test_a_failed_page_is_requested_again(server: EmbeddedScylla) -> None:
-    """The page is requested from its own paging state, after a simulated pause."""
+    """A failed page is requested again with the same paging state, after a simulated pause."""
     failures = {4: 2, 5: 1}
     states: list[Any] = []
     pauses: list[float] = []
@@ -113,7 +113,7 @@ def test_a_failed_page_is_requested_again(server: EmbeddedScylla) -> None:
 
 
 def test_retries_end_by_the_time_slept(server: EmbeddedScylla) -> None:
-    """No real time passes."""
+    """The retry deadline counts simulated pauses, so the test takes no real time."""
     pauses: list[float] = []
 
     def fail(asked: RecordedQuery) -> None:
@@ -127,7 +127,7 @@ def test_retries_end_by_the_time_slept(server: EmbeddedScylla) -> None:
 
 
 def test_refusals_of_the_server_are_raised(server: EmbeddedScylla) -> None:
-    """This covers a dropped column in a query, and a dropped table in the schema."""
+    """The server's errors for a dropped column and a dropped table are raised."""
     connection = InProcessConnection(server)
     source = CqlLogSource(connection, schema_of(connection))
     server.execute("ALTER TABLE ks.t DROP u")
@@ -139,7 +139,7 @@ def test_refusals_of_the_server_are_raised(server: EmbeddedScylla) -> None:
 
 
 def test_a_type_altered_during_a_read_is_an_error(server: EmbeddedScylla) -> None:
-    """The error is that of a real connection."""
+    """If a type is altered during a read, the error is that of a real connection."""
     connection = InProcessConnection(server)
     source = CqlLogSource(connection, schema_of(connection))
     assert len(keys(source)) == COUNT

@@ -1,7 +1,7 @@
-"""The pytest plugin, in separate runs of pytest.
+"""Tests the pytest plugin in separate pytest runs.
 
-Each run is a separate process: a run inside this one would drop its imports, and numpy cannot be
-imported twice.
+Each run is a separate process, because a run in this process would discard imported modules, and
+numpy cannot be imported twice.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ SUITE = """
 
 
 def address(scylla: Scylla) -> str:
-    """The server of the outer run, in the form that an inner run takes."""
+    """Return the option that makes an inner run use the server of the outer run."""
     login = ":".join(scylla.credentials) + "@" if scylla.credentials else ""
     return f"--scylla={login}{scylla.contact_point}"
 
 
 def test_the_embedded_server_is_the_default(pytester: pytest.Pytester) -> None:
-    """All tests run, and the table says where."""
+    """By default all tests run on the embedded server, and the table shows it."""
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=4, failed=1)
@@ -60,7 +60,10 @@ def test_the_embedded_server_is_the_default(pytester: pytest.Pytester) -> None:
 def test_tests_that_a_server_cannot_serve_are_skipped_with_the_reason(
     pytester: pytest.Pytester, scylla: Scylla
 ) -> None:
-    """A running server has no faults; the first missing capability is the reason."""
+    """Tests that need capabilities that a running server lacks are skipped.
+
+    The reason names the first missing capability.
+    """
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_subprocess(address(scylla))
     result.assert_outcomes(passed=3, failed=1, skipped=1)
@@ -88,7 +91,7 @@ NODES = """
 
 
 def test_nodes_come_and_go_on_the_embedded_server(pytester: pytest.Pytester) -> None:
-    """There are three nodes, besides the server that all tests share."""
+    """A test can stop, start, add and remove nodes of the separate three-node cluster."""
     pytester.makepyfile(NODES)
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=1)
@@ -98,7 +101,7 @@ def test_nodes_come_and_go_on_the_embedded_server(pytester: pytest.Pytester) -> 
 def test_the_nodes_of_a_running_server_are_left_alone(
     pytester: pytest.Pytester, scylla: Scylla
 ) -> None:
-    """The fixture needs no marker to be skipped there."""
+    """A test that uses `scylla_nodes` is skipped on a running server, even without a marker."""
     pytester.makepyfile(NODES)
     result = pytester.runpytest_subprocess(address(scylla))
     result.assert_outcomes(skipped=1)
@@ -109,7 +112,7 @@ def test_the_nodes_of_a_running_server_are_left_alone(
 def test_a_requested_server_that_is_missing_fails_the_run(
     pytester: pytest.Pytester,
 ) -> None:
-    """No test runs, not even one that needs no server."""
+    """If the requested server is not available, no test runs, not even one that needs no server."""
     pytester.makepyfile("def test_without(): pass")
     result = pytester.runpytest_subprocess("--scylla=127.0.0.1:1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -120,7 +123,7 @@ def test_a_requested_server_that_is_missing_fails_the_run(
 def test_a_container_that_cannot_start_fails_the_run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing Docker engine does not let tests pass."""
+    """If the Docker engine is not available, the run fails."""
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_subprocess("--scylla=docker")
@@ -129,7 +132,7 @@ def test_a_container_that_cannot_start_fails_the_run(
 
 
 def test_a_misspelt_option_is_refused_at_once(pytester: pytest.Pytester) -> None:
-    """The run ends before it collects."""
+    """An invalid option ends the run before collection."""
     result = pytester.runpytest_subprocess("--scylla=embeded")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--scylla=embeded: expected embedded, docker, *"])
@@ -152,7 +155,7 @@ def test_a_misspelt_need_is_an_error(pytester: pytest.Pytester) -> None:
 
 
 def test_a_run_without_servers_prints_no_summary(pytester: pytest.Pytester) -> None:
-    """The plugin is loaded wherever the package is installed, and prints nothing."""
+    """If no test uses a server, the plugin prints nothing, because it is loaded in every run."""
     pytester.makepyfile("def test_without(): pass")
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=1)
@@ -160,7 +163,7 @@ def test_a_run_without_servers_prints_no_summary(pytester: pytest.Pytester) -> N
 
 
 def test_loading_the_plugin_loads_nothing_heavy() -> None:
-    """Every run of pytest pays for what the plugin imports."""
+    """The plugin imports no large packages, because it is loaded in every run."""
     code = "import sys, cdc_reader.testing.pytest_plugin; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -169,7 +172,7 @@ def test_loading_the_plugin_loads_nothing_heavy() -> None:
 
 
 def test_a_keyspace_is_gone_after_its_test(pytester: pytest.Pytester, scylla: Scylla) -> None:
-    """Tests leave nothing behind on a server that outlives them."""
+    """The fixture `keyspace` drops its keyspace after the test."""
     pytester.makepyfile(
         """
         def test_writes(keyspace):

@@ -1,5 +1,5 @@
-// A client with gocql, or with ScyllaDB's fork of it, and a token-aware policy: go.mod or
-// scylla.mod says which. See test_clients.py for what it does and prints.
+// A client that uses gocql (go.mod) or ScyllaDB's fork of it (scylla.mod), with a token-aware
+// policy. test_clients.py describes what clients do.
 package main
 
 import (
@@ -29,7 +29,7 @@ type address struct {
 	Number int    `cql:"number"`
 }
 
-// watched tells which nodes the driver adds to a policy.
+// watched reports the nodes that the driver adds to a policy.
 type watched struct {
 	gocql.HostSelectionPolicy
 	added chan string
@@ -62,7 +62,7 @@ func run(arguments []string) error {
 			return fmt.Errorf("%s: %w", lines.Text(), err)
 		}
 	}
-	// In the keyspace, as the policy only then asks for its replicas.
+	// Set the keyspace, because otherwise the policy does not request its replicas.
 	session, added, err := connect(host, port, keyspace)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func everyType(session *gocql.Session) error {
 	decimal, _ := new(inf.Dec).SetString("12345678901234567890.123")
 	timeID, _ := gocql.ParseUUID("8f1a3c00-c7a2-11f1-9b0e-0242ac120002")
 	id, _ := gocql.ParseUUID("123e4567-e89b-42d3-a456-426614174000")
-	// The elements of a tuple are bound, and read, one by one.
+	// The elements of a tuple are bound and read separately.
 	written := []column{
 		{"pk", 1},
 		{"c_ascii", "abc"},
@@ -158,7 +158,7 @@ func everyType(session *gocql.Session) error {
 	return nil
 }
 
-// read is the text of a column's value: of a tuple its elements, of a log's list its cells.
+// read returns a column's value as text; for a list in a log, the elements in order of their ids.
 func read(row map[string]any, name string) string {
 	if first, isTuple := row[name+"[0]"]; isTuple {
 		return fmt.Sprint([]any{first, row[name+"[1]"]})
@@ -171,7 +171,7 @@ func read(row map[string]any, name string) string {
 	for id := range cells {
 		ids = append(ids, id)
 	}
-	// Time first, then the rest, as the server orders them.
+	// The server orders ids by time, then by the remaining bytes.
 	sort.Slice(ids, func(i, j int) bool {
 		if a, b := ids[i].Timestamp(), ids[j].Timestamp(); a != b {
 			return a < b
@@ -185,7 +185,7 @@ func read(row map[string]any, name string) string {
 	return fmt.Sprint(values)
 }
 
-// plain is a value in the form that the driver reads it in.
+// plain converts a value to the form in which the driver reads it.
 func plain(value any) any {
 	if udt, is := value.(address); is {
 		return map[string]any{"street": udt.Street, "number": udt.Number}

@@ -1,4 +1,4 @@
-// A client with cassandra-driver for Node. See test_clients.py for what it does and prints.
+// A client that uses cassandra-driver for Node. test_clients.py describes what clients do.
 const assert = require('node:assert');
 const fs = require('node:fs');
 const { Client, types } = require('cassandra-driver');
@@ -48,7 +48,7 @@ async function everyType(client) {
   }
 }
 
-// A column's value; of a log's list, which is a map, the elements in its order.
+// Return a column's value; for a list in a log, which is a map, the elements in order.
 function read(value, name) {
   return name !== 'c_list' || Array.isArray(value) ? value : Object.values(value);
 }

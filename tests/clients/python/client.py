@@ -1,4 +1,4 @@
-"""A client with scylla-driver. See test_clients.py for what it does and prints."""
+"""A client that uses scylla-driver; test_clients.py describes what clients do."""
 
 import sys
 import time
@@ -54,19 +54,19 @@ WRITTEN = {
 
 
 class Announcer(HostStateListener):  # type: ignore[misc]  # the driver ships no types
-    """Prints which nodes the driver adds."""
+    """Prints the nodes that the driver adds."""
 
     def on_add(self, host: Host) -> None:
         print("added", host.address, flush=True)
 
     def on_up(self, host: Host) -> None:
-        """Do nothing: only new nodes are of interest."""
+        """Do nothing, because only added nodes are printed."""
 
     on_down = on_remove = on_up
 
 
 def every_type(session: Session) -> None:
-    """Write one value of each type; read them from the table and from the log."""
+    """Write a value of each type, and read the values from the table and its log."""
     names, marks = ", ".join(WRITTEN), ", ".join("?" * len(WRITTEN))
     insert = session.prepare(f"INSERT INTO every ({names}) VALUES ({marks})")
     session.execute(insert, list(WRITTEN.values()))
@@ -74,13 +74,13 @@ def every_type(session: Session) -> None:
         (row,) = session.execute(f"SELECT * FROM {table}")
         for name, value in WRITTEN.items():
             found = getattr(row, name)
-            if name == "c_list" and table != "every":  # a map, in the order of the list
+            if name == "c_list" and table != "every":  # a map in the order of the list
                 found = list(found.values())
             assert found == value, f"{table}.{name}: {found!r}, expected {value!r}"
 
 
 def counter(session: Session) -> None:
-    """Count by a prepared statement."""
+    """Increment a counter with a prepared statement."""
     add = session.prepare("UPDATE counted SET n = n + ? WHERE pk = 1")
     session.execute(add, (3,))
     session.execute(add, (4,))
@@ -88,7 +88,7 @@ def counter(session: Session) -> None:
 
 
 def pages(session: Session) -> None:
-    """Write a hundred rows; read their log in pages of seven."""
+    """Write a hundred rows, and read their log in pages of seven rows."""
     insert = session.prepare("INSERT INTO many (pk, ck, v) VALUES (?, ?, ?)")
     for i in range(100):
         session.execute(insert, (i % 7, i, str(i)))
@@ -97,14 +97,14 @@ def pages(session: Session) -> None:
 
 
 def transaction(session: Session) -> None:
-    """Insert the same row twice, if it does not exist."""
+    """Insert a row twice with IF NOT EXISTS; only the first insert is applied."""
     insert = session.prepare("INSERT INTO many (pk, ck, v) VALUES (?, ?, ?) IF NOT EXISTS")
     applied = [session.execute(insert, (1, 1000, "new")).was_applied for _ in range(2)]
     assert applied == [True, False]
 
 
 def main(host: str, port: str, _datacenter: str, keyspace: str, joins: str = "") -> None:
-    """Run all steps; then, if a node `joins`, wait for it."""
+    """Run all steps; if `joins` is set, then wait for a node to join."""
     profile = ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(RoundRobinPolicy()), request_timeout=30
     )

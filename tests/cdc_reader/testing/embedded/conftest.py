@@ -1,4 +1,4 @@
-"""A separate engine for each test, without sockets, with a manual clock."""
+"""Fixtures that run statements on an engine without sockets, with a manual clock."""
 
 import pytest
 from attrs import define, evolve, field
@@ -16,7 +16,7 @@ STREAM = bytes(range(16))
 
 
 class OneStream:
-    """Every write goes to one stream."""
+    """A stream chooser that logs all writes in one stream."""
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> tuple[bytes, ...]:
         del key, write_us, now_us
@@ -44,22 +44,22 @@ class Shell:
         )
 
     def run(self, cql: str, *values: bytes | None) -> Result:
-        """Execute one statement; each takes a microsecond."""
+        """Execute a statement, and advance the clock by a microsecond."""
         self.now_us += 1
         return self.engine.query(cql, values, self.options)
 
     def rows(self, cql: str, *values: bytes | None) -> list[Row]:
-        """Return all rows of a SELECT, unpaged."""
+        """Return all rows of an unpaged SELECT."""
         result = self.run(cql, *values)
         assert isinstance(result, Rows)
         return result.rows
 
     def consistency(self, consistency: int) -> None:
-        """Use this consistency from now on."""
+        """Set the consistency of subsequent statements."""
         self.options = evolve(self.options, consistency=consistency)
 
     def ints(self, cql: str) -> list[tuple[int | None, ...]]:
-        """Return all rows of a SELECT of integers."""
+        """Return all rows of a SELECT, whose columns must be integers."""
         return [
             tuple(None if c is None else int.from_bytes(c, "big", signed=True) for c in row)
             for row in self.rows(cql)
@@ -80,7 +80,7 @@ class Shell:
                 return pages
 
     def refusal(self, cql: str, *values: bytes | None) -> tuple[int, str]:
-        """Return the error code and text of a rejected statement."""
+        """Execute a statement that must fail; return the error's code and message."""
         with pytest.raises(CqlError) as caught:
             self.run(cql, *values)
         return caught.value.code, caught.value.message
@@ -94,5 +94,5 @@ def shell() -> Shell:
 
 @pytest.fixture(scope="session")
 def make_shell() -> type[Shell]:
-    """Makes engines, for fixtures that live longer than a test."""
+    """The class `Shell`, for fixtures with a wider scope or other settings."""
     return Shell

@@ -1,7 +1,7 @@
-"""The responses to single statements equal those of real servers of all recorded versions.
+"""Tests that responses to single statements equal those recorded from real servers.
 
-Responses that differ only in wording are counted, and statements that the embedded server does not
-support are listed here. No other response may differ.
+The wording of a small share of responses may differ. Statements that the embedded server does not
+support are listed in `REFUSED`.
 """
 
 import gzip
@@ -19,18 +19,18 @@ from tests.recordings.dialect import Answer, answers
 DATA = Path(__file__).parents[3] / "data"
 VERSIONS = sorted(path.name.split("-")[1] for path in DATA.glob("scylla-*-dialect.json.gz"))
 REFUSED = ("GROUP BY", "SELECT JSON count(*)", " LIKE 'x%'", "COMPACT STORAGE")
-"""The statements that this server rejects as not supported, by words in them."""
+"""Words that identify the statements that the embedded server does not support."""
 LEAST_EQUAL = 0.98
 
 
 def recorded(version: str) -> Any:
-    """Return a version's recording: the creation of its keyspaces, and its cases."""
+    """Load a version's recording: its keyspace properties and its cases."""
     with gzip.open(DATA / f"scylla-{version}-dialect.json.gz", "rt") as file:
         return json.load(file)
 
 
 def cases() -> Iterator[Any]:
-    """Yield each case of each version."""
+    """Yield each case of each version, as a test parameter."""
     for version in VERSIONS:
         recording = recorded(version)
         for case in recording["cases"]:
@@ -40,7 +40,7 @@ def cases() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def sessions() -> Iterator[dict[str, Session]]:
-    """Sessions with a server of each version."""
+    """Sessions with a server of each version, by version."""
     servers = {version: EmbeddedScylla(version=version).start() for version in VERSIONS}
     clusters = {
         version: Cluster(
@@ -66,7 +66,7 @@ def sessions() -> Iterator[dict[str, Session]]:
 
 
 def is_unsupported(found: Answer, op: Any) -> bool:
-    """Return True if the answer rejects a listed statement as not supported."""
+    """Return True if the response rejects a listed statement as not supported."""
     message = found.get("error", ["", ""])[1]
     return "is not supported by this server" in message and any(w in str(op) for w in REFUSED)
 
@@ -75,7 +75,7 @@ def is_unsupported(found: Answer, op: Any) -> bool:
 def test_a_recorded_case_repeats(
     sessions: dict[str, Session], version: str, replication: str, ops: list[Any]
 ) -> None:
-    """No rejected statement is accepted, and columns and rows are equal."""
+    """Error codes, columns and rows are equal to those recorded."""
     wrong = []
     for expected, found in zip(ops, answers(sessions[version], replication, ops), strict=True):
         if is_unsupported(found, expected["op"]):
@@ -93,7 +93,7 @@ def test_a_recorded_case_repeats(
 def test_nearly_all_responses_equal_the_recorded_text(
     sessions: dict[str, Session], version: str
 ) -> None:
-    """This includes messages and warnings."""
+    """Nearly all responses are equal in full, including error messages and warnings."""
     recording = recorded(version)
     ops = [op for case in recording["cases"] for op in case["ops"]]
     found = [

@@ -1,4 +1,4 @@
-"""For any bytes, the server answers or closes the connection; other clients are not affected.
+"""Tests that any bytes get a response or close the connection, and do not affect other clients.
 
 `SCYLLA_CDC_FUZZ` sets the number of frames (2,000 if unset), `SCYLLA_CDC_FUZZ_SEED` the seed.
 """
@@ -74,14 +74,14 @@ WORDS = sorted({word for cql in STATEMENTS for word in re.findall(r"\w+|[^\w\s]"
 
 @define
 class Fuzzer:
-    """Makes frames: valid, damaged and random ones."""
+    """Generates valid, damaged and random frames."""
 
     source: random.Random
     prepared: list[tuple[bytes, int]] = field(factory=list)
-    """Ids of prepared statements, with their numbers of values."""
+    """Pairs (id, number of values) of prepared statements."""
 
     def volley(self, count: int) -> list[bytes]:
-        """Return frames for one connection; the last one may end it."""
+        """Return frames for one connection, which the last one may close."""
         frames = [self.frame() for _ in range(count)]
         if self.source.random() < 0.5:
             frames[-1] = self._mutated(frames[-1])
@@ -90,7 +90,7 @@ class Fuzzer:
         return frames
 
     def frame(self) -> bytes:
-        """Return a frame with the length that its header gives; the rest may be anything."""
+        """Return a frame whose length is valid, but whose contents may be damaged."""
         opcode, body = self._request()
         flags, version = 0, self.source.choice((3, 4, 4, 4, 4))
         if self.source.random() < 0.05:
@@ -103,7 +103,7 @@ class Fuzzer:
         return HEADER.pack(version, flags, stream, opcode, len(body)) + body
 
     def cql(self) -> str:
-        """Return a statement, a damaged one, or words in any order."""
+        """Return a valid statement, a damaged one, or random words."""
         text = self.source.choice(STATEMENTS)
         match self.source.random():
             case chance if chance < 0.4:
@@ -181,7 +181,7 @@ def long_text(cql: str) -> bytes:
 
 
 def startup(compression: str | None) -> bytes:
-    """Return a frame that opens a connection."""
+    """Return a STARTUP frame."""
     options = {"CQL_VERSION": "3.3.1"}
     if compression:
         options["COMPRESSION"] = compression
@@ -191,34 +191,34 @@ def startup(compression: str | None) -> bytes:
 
 
 def statement(cql: str, opcode: int = Opcode.QUERY) -> bytes:
-    """Return a frame with a statement."""
+    """Return a QUERY or PREPARE frame."""
     body = long_text(cql) + (b"\0\1\0" if opcode == Opcode.QUERY else b"")
     return HEADER.pack(4, 0, 0, opcode, len(body)) + body
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """The server under fire."""
+    """The server under test."""
     with EmbeddedScylla() as server:
         yield server
 
 
 def connect(server: EmbeddedScylla, compression: str | None = None) -> socket.socket:
-    """Open a connection with a timeout."""
+    """Open a connection, with a timeout, and complete its handshake."""
     connection = socket.create_connection((server.host, server.port), timeout=30)
     ask(connection, startup(compression))
     return connection
 
 
 def ask(connection: socket.socket, frame: bytes) -> tuple[int, bytes]:
-    """Send a frame; return the (opcode, body) of the answer."""
+    """Send a frame; return (opcode, body) of the response."""
     connection.sendall(frame)
     _, _, _, opcode, size = HEADER.unpack(read(connection, HEADER.size))
     return opcode, read(connection, size)
 
 
 def read(connection: socket.socket, size: int) -> bytes:
-    """Read exactly this many bytes."""
+    """Read exactly `size` bytes."""
     data = b""
     while len(data) < size:
         chunk = connection.recv(size - len(data))
@@ -228,7 +228,7 @@ def read(connection: socket.socket, size: int) -> bytes:
 
 
 def set_up(witness: socket.socket) -> list[tuple[bytes, int]]:
-    """Create the tables; return prepared statements for a fuzzer."""
+    """Create the tables, and return prepared statements for a fuzzer."""
     for cql in SCHEMA:
         ask(witness, statement(cql))
     prepared = (ask(witness, statement(cql, Opcode.PREPARE)) for cql in PREPARED)
@@ -240,7 +240,7 @@ def set_up(witness: socket.socket) -> list[tuple[bytes, int]]:
 
 
 def fire(server: EmbeddedScylla, frames: list[bytes], compression: str | None) -> int:
-    """Send frames on a separate connection until the server closes it; count its answers."""
+    """Send frames on a new connection; return the number of responses until it is closed."""
     answers = bytearray()
     with connect(server, compression) as connection, suppress(ConnectionError):
         connection.sendall(b"".join(frames))
@@ -251,7 +251,7 @@ def fire(server: EmbeddedScylla, frames: list[bytes], compression: str | None) -
 
 
 def count_frames(data: bytearray) -> int:
-    """Return the number of frames in the data."""
+    """Return the number of complete frames in `data`, whatever their bodies."""
     count = place = 0
     while place + HEADER.size <= len(data):
         place += HEADER.size + HEADER.unpack_from(data, place)[4]
@@ -262,7 +262,7 @@ def count_frames(data: bytearray) -> int:
 def test_no_bytes_crash_the_server_or_hang_another_connection(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each connection ends, another client is always answered, and no bug is logged."""
+    """Connections are closed, another client always gets responses, and no bug is logged."""
     source = random.Random(SEED)
     fuzzer, answered = Fuzzer(source), 0
     with connect(server) as witness, caplog.at_level(logging.ERROR, "cdc_reader"):
@@ -278,9 +278,9 @@ def test_no_bytes_crash_the_server_or_hang_another_connection(
 
 
 def refusal(cql: str) -> str | None:
-    """Return the grammar's error for a text; None if it is a statement.
+    """Return the syntax error of a text; None if it is a statement.
 
-    None also for errors of another kind, such as a value that its type cannot hold.
+    Also returns None for other errors, such as a value that its type cannot hold.
     """
     try:
         parse(cql)
@@ -292,7 +292,7 @@ def refusal(cql: str) -> str | None:
 
 
 def check(cql: str) -> None:
-    """Check that an error has a position, or is the one that has none on a real server either."""
+    """Check that a syntax error has a position, or is the one that has none in ScyllaDB either."""
     message = refusal(cql)
     assert message is None or re.match(r"line \d+:\d+ |Only expressions of the form ", message)
 
@@ -306,17 +306,17 @@ def check(cql: str) -> None:
 @example("SELECT * FROM t WHERE a = " + "[" * 5_000 + "]" * 5_000)
 @example("CREATE TABLE t (a " + "list<" * 5_000 + "int" + ">" * 5_000 + " PRIMARY KEY)")
 def test_any_text_is_a_statement_or_a_syntax_error(cql: str) -> None:
-    """Any text parses, or is rejected with the position of the error."""
+    """Any text is parsed, or rejected with the position of the error."""
     check(cql)
 
 
 @given(st.lists(st.sampled_from(WORDS)).map(" ".join))
 def test_any_words_are_a_statement_or_a_syntax_error(cql: str) -> None:
-    """Words of CQL in any order parse, or are rejected with the position of the error."""
+    """CQL words in any order are parsed, or rejected with the position of the error."""
     check(cql)
 
 
 @given(st.randoms(use_true_random=False))
 def test_a_damaged_statement_is_a_statement_or_a_syntax_error(source: random.Random) -> None:
-    """A damaged statement parses, or is rejected with the position of the error."""
+    """A damaged statement is parsed, or rejected with the position of the error."""
     check(Fuzzer(source).cql())

@@ -1,4 +1,4 @@
-"""What clients check to recognise a ScyllaDB: options, own tables, traces, descriptions."""
+"""Tests what clients rely on to recognise ScyllaDB: options, tables, traces, descriptions."""
 
 import io
 import socket
@@ -16,14 +16,14 @@ SHARDS = 3
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """A server of a few shards."""
+    """A server with several shards."""
     with EmbeddedScylla(shards=SHARDS) as scylla:
         yield scylla
 
 
 @pytest.fixture(scope="module")
 def session(server: EmbeddedScylla) -> Iterator[Session]:
-    """A client's session."""
+    """A driver session with the server."""
     cluster = Cluster([server.host], port=server.port, protocol_version=4, connect_timeout=60)
     try:
         yield cluster.connect()
@@ -32,7 +32,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 
 def options(server: EmbeddedScylla, port: int) -> tuple[int, dict[str, list[str]]]:
-    """Return the client's port, and the options that the server supports."""
+    """Return (client's port, supported options) of a new connection to a port."""
     with closing(socket.create_connection((server.host, port), timeout=10)) as client:
         client.sendall(bytes((4, 0, 0, 1, OptionsMessage.opcode, 0, 0, 0, 0)))
         header = client.recv(9, socket.MSG_WAITALL)
@@ -42,7 +42,7 @@ def options(server: EmbeddedScylla, port: int) -> tuple[int, dict[str, list[str]
 
 
 def test_clients_choose_their_shard_by_their_port(server: EmbeddedScylla) -> None:
-    """This holds on the shard-aware port; on the other one, shards take turns."""
+    """On the shard-aware port, clients select the shard; on the other port, shards take turns."""
     _, told = options(server, server.port)
     port = int(told["SCYLLA_SHARD_AWARE_PORT"][0])
     for _ in range(2 * SHARDS):
@@ -53,7 +53,7 @@ def test_clients_choose_their_shard_by_their_port(server: EmbeddedScylla) -> Non
 
 
 def test_requests_are_traced(session: Session) -> None:
-    """A client that asks for a trace finds it."""
+    """A client can read the trace that it has requested."""
     trace = session.execute("SELECT key FROM system.local", trace=True).get_query_trace()
     assert trace.parameters == {"query": "SELECT key FROM system.local"}
     assert [event.description for event in trace.events][-1] == "Done processing"
@@ -63,12 +63,12 @@ def test_requests_are_traced(session: Session) -> None:
     "table", ["config", "runtime_info", "scylla_local", "protocol_servers", "versions", "clients"]
 )
 def test_tables_of_scylla_s_own_have_rows(session: Session, table: str) -> None:
-    """Clients and test suites recognise a ScyllaDB by them."""
+    """The tables that only ScyllaDB has are not empty."""
     assert session.execute(f"SELECT * FROM system.{table}").all()
 
 
 def test_a_replication_factor_applies_to_each_datacenter(session: Session) -> None:
-    """Token-aware clients find no replicas otherwise."""
+    """A replication factor applies to each datacenter, so token-aware clients find replicas."""
     session.execute(
         "CREATE KEYSPACE spread WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'replication_factor': 2}"
@@ -102,5 +102,5 @@ def test_descriptions_recreate_the_schema(session: Session) -> None:
     "what", ["CLUSTER", "SCHEMA", "FULL SCHEMA", "KEYSPACES", "TABLES", "TYPES", "FUNCTIONS"]
 )
 def test_everything_can_be_described(session: Session, what: str) -> None:
-    """The statements are those of cqlsh."""
+    """Every kind of DESCRIBE that cqlsh sends is supported."""
     assert session.execute(f"DESCRIBE {what}").column_names

@@ -1,6 +1,6 @@
-"""Laws of the log for random statements: it reproduces the table, and images show the rows.
+"""Tests laws of the log with random statements: it reproduces the table, and images show rows.
 
-Every example writes to a separate partition, through a real driver, with rising timestamps.
+Every example writes to a separate partition, through a real driver, with increasing timestamps.
 """
 
 import itertools
@@ -90,7 +90,7 @@ static_assignments = st.one_of(atoms.map("st = {}".format), sets.map("ss = ss + 
 
 @st.composite
 def row_updates(draw: st.DrawFn) -> str:
-    """Draw an UPDATE of one to three columns of a row."""
+    """Draw an UPDATE of one to three columns in a row."""
     columns = draw(st.sets(st.sampled_from(sorted(assignments)), min_size=1, max_size=3))
     changes = ", ".join(draw(assignments[column]) for column in sorted(columns))
     return f"UPDATE <t> SET {changes} WHERE pk = <pk> AND ck = {draw(st.integers(0, 3))}"
@@ -117,13 +117,13 @@ histories = st.lists(st.one_of(statements, statements, batches), min_size=1, max
 
 @frozen
 class Tables:
-    """A table for each kind of images, all in one keyspace."""
+    """A table for each setting of images, all in one keyspace."""
 
     session: Session
     keyspace: str
 
     def run(self, images: str, history: list[str]) -> tuple[Log, list[list[bytes | None]]]:
-        """Execute the statements in a fresh partition; return its records and rows."""
+        """Execute statements in a new partition; return its log records and its rows."""
         key, table = next(KEYS), f"{self.keyspace}.t_{images}"
         for statement in history:
             self.session.execute(statement.replace("<t>", table).replace("<pk>", str(key)))
@@ -139,7 +139,7 @@ class Tables:
 
 @pytest.fixture(scope="module")
 def tables(scylla: Scylla) -> Iterator[Tables]:
-    """Create three tables with the columns of BASE."""
+    """Tables with the columns of BASE, one for each setting of images."""
     session, keyspace = scylla.session, f"laws_{uuid.uuid4().hex[:8]}"
     session.execute(
         f"CREATE KEYSPACE {keyspace} WITH replication = "
@@ -157,19 +157,19 @@ def tables(scylla: Scylla) -> Iterator[Tables]:
 
 
 def records(rows: list[LogRow]) -> Log:
-    """Group log rows by `cdc$time`, in its order."""
+    """Group log rows into records by `cdc$time`, in order of time."""
     time_of = sort_key(parse("timeuuid"))
     rows = sorted(rows, key=lambda r: (time_of(r["cdc$time"] or b""), r["cdc$batch_seq_no"] or b""))
     return [list(group) for _, group in itertools.groupby(rows, lambda row: row["cdc$time"])]
 
 
 def operation(row: LogRow) -> Operation:
-    """Return the row's operation."""
+    """Return the operation of a log row."""
     return Operation(int.from_bytes(row["cdc$operation"] or b"", "big", signed=True))
 
 
 def no_null(value: bytes | None, column: Column) -> bytes | None:
-    """Return the value, or None for an empty collection or all-null UDT, as both are read later."""
+    """Return the value, or None for an empty collection or an all-null UDT, which read as null."""
     if value is not None and column.is_multi_cell and not value.strip(b"\x00\xff"):
         is_empty = value == bytes(4) or column.is_user_type
         return None if is_empty else value
@@ -179,7 +179,7 @@ def no_null(value: bytes | None, column: Column) -> bytes | None:
 @settings(max_examples=60)
 @given(history=histories, images=st.sampled_from(sorted(IMAGES)))
 def test_the_fold_of_the_log_is_the_table(tables: Tables, history: list[str], images: str) -> None:
-    """Applying the log to an empty table gives the base table, cell for cell."""
+    """Applying the log to an empty table reproduces the base table, cell by cell."""
     log, base = tables.run(images, history)
     fold = Fold(BASE).apply(row for record in log for row in record)
     folded = [row for p in fold.partitions.values() for row in select_all(p, int(time.time()))]
@@ -191,7 +191,7 @@ def test_the_fold_of_the_log_is_the_table(tables: Tables, history: list[str], im
 def test_every_record_is_numbered_and_ends_once(
     tables: Tables, history: list[str], images: str
 ) -> None:
-    """Rows of a record count from 0; only the last row has `end_of_batch`."""
+    """Rows of a record are numbered from 0; only the last row has `cdc$end_of_batch`."""
     for record in tables.run(images, history)[0]:
         numbers = [int.from_bytes(row["cdc$batch_seq_no"] or b"", "big") for row in record]
         assert numbers == list(range(len(record)))
@@ -212,13 +212,13 @@ def test_images_are_the_rows_before_and_after(
         fold.apply(record)
         after = [row for row in record if operation(row) is Operation.POSTIMAGE]
         if any(operation(row) is Operation.PARTITION_DELETE for row in record):
-            # The server keeps the static row when the same record deletes the partition.
+            # ScyllaDB's postimage keeps the static row when the same record deletes the partition.
             after = [row for row in after if row["ck"] is not None]
         check_images(fold, after, "full")
 
 
 def check_images(fold: Fold, rows: list[LogRow], images: str) -> None:
-    """Check that each image shows the fold's values; a full one shows all columns of its kind."""
+    """Check that each image shows the values of the fold; a full image shows all columns."""
     for image in rows:
         is_static = image["ck"] is None
         held = state(fold, image["pk"] or b"", image["ck"])
@@ -230,7 +230,7 @@ def check_images(fold: Fold, rows: list[LogRow], images: str) -> None:
 
 
 def state(fold: Fold, pk: bytes, ck: bytes | None) -> dict[str, bytes | None]:
-    """Return a row (or the static row) of the fold, as the log would show it."""
+    """Return a row of the fold (the static row if `ck` is None), encoded as in the log."""
     partition = fold.partitions.get((pk,))
     if partition is None:
         return {}

@@ -1,4 +1,4 @@
-"""Statements of megabytes are answered or rejected without delaying other clients."""
+"""Tests that very long statements are executed or rejected without delaying other clients."""
 
 import threading
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ SIZE = 10_000_000
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """A server with a table of long columns."""
+    """A server with a table."""
     with EmbeddedScylla() as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -29,7 +29,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture(scope="module")
 def sessions(server: EmbeddedScylla) -> Iterator[tuple[Session, Session]]:
-    """Two clients of `server`."""
+    """Sessions of two clients."""
     opened = [open_session(server.host, server.port) for _ in range(2)]
     yield opened[0], opened[1]
     for session in opened:
@@ -38,14 +38,14 @@ def sessions(server: EmbeddedScylla) -> Iterator[tuple[Session, Session]]:
 
 @pytest.fixture
 def session(sessions: tuple[Session, Session]) -> Session:
-    """The first client."""
+    """The session of the first client."""
     return sessions[0]
 
 
 def test_a_long_text_does_not_block_other_clients(
     sessions: tuple[Session, Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parsing goes on only after the other client has its answer."""
+    """Another client gets a response while a long text is being parsed."""
     is_parsing, may_parse = threading.Event(), threading.Event()
 
     def parse(text: str) -> None:
@@ -71,7 +71,7 @@ def test_a_long_text_does_not_block_other_clients(
     ids=["string", "quotes", "blob", "list"],
 )  # fmt: skip
 def test_long_values_are_written(session: Session, value: str) -> None:
-    """This covers a string and a blob of 10 MB, and a list of many elements."""
+    """A 10 MB string or blob, and a list of many elements, can be written."""
     session.execute(f"INSERT INTO ks.t (pk, {value}")
 
 
@@ -81,24 +81,24 @@ def test_long_values_are_written(session: Session, value: str) -> None:
     ids=["open", "nested", "list"],
 )
 def test_too_many_words_are_refused(session: Session, value: str) -> None:
-    """Parsing them would take minutes; the error has the position."""
+    """A text with too many tokens, which would take minutes to parse, is rejected."""
     with pytest.raises(SyntaxException, match=r"line 1:2000\d\d the statement is too long"):
         session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, {value})")
 
 
 def test_deep_nesting_is_refused(session: Session) -> None:
-    """No stored value is nested so deeply."""
+    """A text that is nested too deeply is rejected."""
     with pytest.raises(SyntaxException, match="nested too deeply"):
         session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, {'[' * 9000}{']' * 9000})")
 
 
 def test_an_error_that_quotes_a_long_text_is_shortened(session: Session) -> None:
-    """A message has at most 65,535 bytes on the wire."""
+    """An error message is truncated to 65,535 bytes, the maximum of the protocol."""
     with pytest.raises(InvalidRequest, match="Invalid STRING constant"):
         session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, '{'é' * SIZE}')")
 
 
 def test_a_number_of_ten_million_digits_is_refused(session: Session) -> None:
-    """No type has such a value."""
+    """A number with ten million digits is rejected."""
     with pytest.raises(InvalidRequest, match="Invalid number format"):
         session.execute(f"INSERT INTO ks.t (pk) VALUES ({'1' * SIZE})")

@@ -1,4 +1,4 @@
-"""Unusual use over a real socket: answered as by the server, or rejected."""
+"""Tests unusual requests over real sockets: the server responds as ScyllaDB, or rejects them."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -19,7 +19,7 @@ REPLICATION = "WITH replication = {'class': 'NetworkTopologyStrategy', 'replicat
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedScylla]:
-    """A server with a table that uses vnodes and one of tablets."""
+    """A two-node server with a table that uses vnodes, and one that uses tablets."""
     with EmbeddedScylla(nodes=2) as server:
         server.execute(f"CREATE KEYSPACE ks {REPLICATION}")
         server.execute(f"CREATE KEYSPACE tb {REPLICATION} AND tablets = {{'initial': 2}}")
@@ -35,14 +35,14 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def session(server: EmbeddedScylla) -> Iterator[Session]:
-    """A client of the server's first node."""
+    """A driver session with the first node."""
     session = open_session(server.host, server.port)
     yield session
     session.cluster.shutdown()
 
 
 def first_page(session: Session, table: str) -> Any:
-    """Return three rows, with more to come."""
+    """Return the first page of a table, with three rows."""
     page = session.execute(SimpleStatement(f"SELECT * FROM {table}", fetch_size=3))
     assert page.has_more_pages
     return page
@@ -51,7 +51,7 @@ def first_page(session: Session, table: str) -> Any:
 def test_paging_survives_added_and_dropped_columns(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """Each page has the columns of its time."""
+    """Each page has the columns that exist when it is requested."""
     page = first_page(session, "ks.t")
     server.execute("ALTER TABLE ks.t ADD w int")
     page.fetch_next_page()
@@ -61,7 +61,7 @@ def test_paging_survives_added_and_dropped_columns(
 
 
 def test_a_table_that_is_dropped_ends_paging(server: EmbeddedScylla, session: Session) -> None:
-    """The next page is an error."""
+    """If a table is dropped, the request for its next page fails."""
     page = first_page(session, "ks.t")
     server.execute("DROP TABLE ks.t")
     with pytest.raises(InvalidRequest, match="unconfigured table t"):
@@ -70,7 +70,7 @@ def test_a_table_that_is_dropped_ends_paging(server: EmbeddedScylla, session: Se
 
 @pytest.mark.parametrize("size", [-(1 << 31), -1, 1, (1 << 31) - 1])
 def test_any_page_size_gives_all_rows(session: Session, size: int) -> None:
-    """A size below 1 means no paging."""
+    """Any page size returns all rows; a size below 1 means no paging."""
     statement = SimpleStatement("SELECT ck FROM ks.t", fetch_size=size)
     assert len(session.execute(statement).all()) == 10
 
@@ -78,7 +78,7 @@ def test_any_page_size_gives_all_rows(session: Session, size: int) -> None:
 def test_paging_survives_splits_and_merges_of_tablets(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """Each row of the log is read once."""
+    """Paging through a log returns each row once, even if tablets split or merge meanwhile."""
     page = first_page(session, "tb.t_scylla_cdc_log")
     server.split_tablets("tb", "t")
     page.fetch_next_page()
@@ -87,7 +87,7 @@ def test_paging_survives_splits_and_merges_of_tablets(
 
 
 def test_thousands_of_values_are_used(server: EmbeddedScylla) -> None:
-    """Each value counts, although they are the same key."""
+    """A statement can have thousands of bound values, even if all are the same key."""
     markers = ", ".join("?" * 10_000)
     rows = server.execute(f"SELECT ck FROM ks.t WHERE pk IN ({markers})", [b"\0\0\0\1"] * 10_000)
     assert len(rows) == 10
@@ -96,7 +96,7 @@ def test_thousands_of_values_are_used(server: EmbeddedScylla) -> None:
 def test_a_node_that_fails_leaves_no_batch_half_done(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """Requests under way are answered or lost, each as a whole."""
+    """When a node fails, each batch in flight is applied as a whole or not at all."""
     for number in range(500):
         session.execute_async(
             f"BEGIN BATCH INSERT INTO ks.t (pk, ck) VALUES ({number}, -1); "
@@ -120,7 +120,7 @@ def test_a_node_leaves_once(server: EmbeddedScylla) -> None:
 def test_times_before_any_uuid_are_refused_like_other_old_ones(
     server: EmbeddedScylla, keyspace: str, micros: int
 ) -> None:
-    """No `cdc$time` can represent them, on vnodes or on tablets."""
+    """Timestamps that no `cdc$time` can represent are rejected, with vnodes and tablets."""
     with pytest.raises(CqlError, match="stream"):
         server.execute(
             f"INSERT INTO {keyspace}.t (pk, ck, v) VALUES (1, 1, 'x') USING TIMESTAMP {micros}"
@@ -129,7 +129,7 @@ def test_times_before_any_uuid_are_refused_like_other_old_ones(
 
 @pytest.fixture
 def numbers(session: Session) -> Session:
-    """A session with a table of two rows whose values exceed floats."""
+    """A session with a table of two rows, with values that floats cannot represent exactly."""
     session.execute(
         "CREATE TABLE ks.n (pk int, ck int, d decimal, v varint, i int, f float, g double, "
         "u duration, ts timestamp, da date, tm time, m map<decimal, text>, s set<decimal>, "
@@ -166,7 +166,7 @@ def numbers(session: Session) -> Session:
     ],
 )
 def test_calculations_are_exact(numbers: Session, selected: str, value: object) -> None:
-    """Results are rounded neither to floats nor to 28 digits."""
+    """Results are not rounded to floats or to 28 digits."""
     found = numbers.execute(f"SELECT {selected} FROM ks.n WHERE pk = 1").one()[0]
     assert (found, str(found)) == (value, str(value))
 
@@ -185,7 +185,7 @@ def test_calculations_are_exact(numbers: Session, selected: str, value: object) 
 def test_what_cannot_be_calculated_is_refused(
     numbers: Session, selected: str, message: str
 ) -> None:
-    """The error says why."""
+    """A calculation that is not possible is rejected with the reason."""
     with pytest.raises(InvalidRequest, match=message):
         numbers.execute(f"SELECT {selected} FROM ks.n WHERE pk = 1").all()
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_calculated_is_refused(
 def test_extreme_values_are_kept_but_not_converted(
     numbers: Session, column: str, value: str, selected: str
 ) -> None:
-    """The answer is an error by name, at once, and never an error of this server."""
+    """Extreme values can be stored; converting them is rejected, and does not crash the server."""
     numbers.execute(f"INSERT INTO ks.n (pk, ck, {column}) VALUES (2, 1, {value})")
     assert len(numbers.execute("SELECT pk, ck FROM ks.n WHERE pk = 2").all()) == 1
     with pytest.raises(InvalidRequest, match=r"not supported|out of bounds"):
@@ -217,7 +217,7 @@ def test_extreme_values_are_kept_but_not_converted(
 
 
 def test_decimal_keys_are_equal_by_value(numbers: Session) -> None:
-    """An element that is written again with other places is the same element."""
+    """Decimal keys are equal if their values are, even with different numbers of decimal places."""
     row = "ks.n WHERE pk = 3 AND ck = 1"
     numbers.execute("INSERT INTO ks.n (pk, ck, m, s, fm) VALUES (3, 1, {1.0: 'a', 10: 'b'}, "
                     "{2, 1.0, 1.00}, {10: 'b', 9.5: 'c', 9.50: 'd'})")  # fmt: skip
@@ -232,7 +232,10 @@ def test_decimal_keys_are_equal_by_value(numbers: Session) -> None:
     "duration", ["2147483648d", "-178956971y", "9223372036854775808ns", "1d1y", "1h1h"]
 )
 def test_durations_have_limits(numbers: Session, duration: str) -> None:
-    """Months and days have 32 bits, nanoseconds 64; each unit comes once, the larger one first."""
+    """Durations beyond 32-bit months or days, or 64-bit nanoseconds, are rejected.
+
+    So are durations with repeated units, or with smaller units before larger ones.
+    """
     with pytest.raises(InvalidRequest, match="Invalid duration"):
         numbers.execute(f"UPDATE ks.n SET u = {duration} WHERE pk = 1 AND ck = 1")
 
@@ -241,7 +244,7 @@ def test_durations_have_limits(numbers: Session, duration: str) -> None:
     "deletion", ["DELETE FROM ks.c WHERE pk = 1", "DELETE c FROM ks.c WHERE pk = 1"]
 )
 def test_a_deleted_counter_does_not_count_on(session: Session, deletion: str) -> None:
-    """What a real server would show is undefined, so this server rejects."""
+    """Incrementing a deleted counter is rejected, because its value in ScyllaDB is undefined."""
     session.execute("CREATE TABLE ks.c (pk int PRIMARY KEY, c counter)")
     for _ in range(2):
         session.execute("UPDATE ks.c SET c = c + 1 WHERE pk = 1")
@@ -290,7 +293,7 @@ ALTER_TB = "ALTER KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrat
     ],
 )
 def test_what_a_real_server_refuses(session: Session, cql: str, message: str) -> None:
-    """Nothing is accepted and then left undone."""
+    """Statements that ScyllaDB rejects are rejected, not ignored."""
     session.execute(
         "CREATE TABLE ks.two (a int, b int, c int, l list<int>, PRIMARY KEY ((a, b), c))"
     )
@@ -299,7 +302,7 @@ def test_what_a_real_server_refuses(session: Session, cql: str, message: str) ->
 
 
 def test_a_table_may_bring_its_id(session: Session) -> None:
-    """A restored schema creates tables with their former ids."""
+    """A table can be created with a given id, as when a schema is restored."""
     given = "5a1c395e-b41f-11e5-9f22-ba0be0483c18"
     session.execute(f"CREATE TABLE ks.own (a int PRIMARY KEY) WITH id = {given}")
     found = session.execute(
@@ -309,7 +312,7 @@ def test_a_table_may_bring_its_id(session: Session) -> None:
 
 
 def test_a_clustering_order_may_name_the_first_columns_only(session: Session) -> None:
-    """The other columns ascend."""
+    """Columns that CLUSTERING ORDER BY does not name are in ascending order."""
     session.execute(
         "CREATE TABLE ks.o (a int, b int, c int, PRIMARY KEY (a, b, c)) "
         "WITH CLUSTERING ORDER BY (b DESC)"
@@ -325,7 +328,7 @@ def test_a_clustering_order_may_name_the_first_columns_only(session: Session) ->
     [("", "conditional updates for serializable writes"), ("IF NOT EXISTS", "commit consistency")],
 )
 def test_serial_consistencies_are_for_reads(session: Session, condition: str, message: str) -> None:
-    """A write needs another consistency, even with a condition."""
+    """A write with a serial consistency is rejected, even with a condition."""
     statement = SimpleStatement(
         f"INSERT INTO ks.t (pk, ck) VALUES (5, 5) {condition}",
         consistency_level=ConsistencyLevel.SERIAL,

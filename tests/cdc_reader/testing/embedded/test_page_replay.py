@@ -1,4 +1,4 @@
-"""Replayed pages: the same for everyone, independent of other readers' positions."""
+"""Tests the replay of pages, which each reader gets from the first page on."""
 
 from collections.abc import Iterator
 
@@ -15,14 +15,14 @@ ROWS = [(number, f"row {number}") for number in range(25)]
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedScylla]:
-    """A server to replay pages on."""
+    """An embedded server."""
     with EmbeddedScylla() as server:
         yield server
 
 
 @pytest.fixture
 def session(server: EmbeddedScylla) -> Iterator[Session]:
-    """A session on a table of 25 rows."""
+    """A session with a table of 25 rows."""
     cluster = Cluster([server.host], port=server.port)
     session = cluster.connect()
     session.execute(
@@ -37,7 +37,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 
 def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, session: Session) -> None:
-    """Text and prepared statements get the pages; afterwards the table is read again."""
+    """Text and prepared statements return the pages; after the replay, the table is read again."""
     pages = server.pages(SELECT, page_size=10)
     assert len(pages) == 3
     session.execute("TRUNCATE ks.t")
@@ -51,7 +51,7 @@ def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, sessio
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize("skips", [False, True])
 def test_metadata_is_left_out_where_that_is_asked_for(server: EmbeddedScylla, skips: bool) -> None:
-    """A client that prepared a statement knows the columns, as with other pages."""
+    """Clients can skip the metadata of replayed pages, like that of other pages."""
     read = server.page(SELECT, skip_metadata=skips)
     server.replay("ks", "t", server.pages(SELECT), times=2)
     first = parse_metadata(server.page(SELECT, skip_metadata=skips))
@@ -60,7 +60,7 @@ def test_metadata_is_left_out_where_that_is_asked_for(server: EmbeddedScylla, sk
 
 
 def test_readers_do_not_move_one_another(server: EmbeddedScylla, session: Session) -> None:
-    """Two readers that take turns each see every page."""
+    """Two readers that take turns both read every page."""
     server.replay("ks", "t", server.pages(SELECT, page_size=10))
     first, second = session.execute(SELECT), session.execute(SELECT)
     seen: list[list[int]] = [[], []]
@@ -76,14 +76,14 @@ def test_readers_do_not_move_one_another(server: EmbeddedScylla, session: Sessio
 def test_a_paging_state_of_another_kind_is_refused(
     server: EmbeddedScylla, session: Session, state: bytes
 ) -> None:
-    """The message is the server's."""
+    """A paging state that is not from a replay is rejected with ScyllaDB's message."""
     server.replay("ks", "t", server.pages(SELECT))
     with pytest.raises(ProtocolException, match="Invalid value for the paging state"):
         session.execute(SELECT, paging_state=state)
 
 
 def test_only_pages_of_rows_with_their_columns_are_replayed(server: EmbeddedScylla) -> None:
-    """The error says what is wrong with a page."""
+    """A body that is not rows with metadata is rejected with the reason."""
     for body, found in (
         (b"", "4 bytes"),
         (b"\0\0\0\1" + bytes(8), r"kind 2 \(rows\), found 1"),
@@ -96,6 +96,6 @@ def test_only_pages_of_rows_with_their_columns_are_replayed(server: EmbeddedScyl
 
 
 def test_only_a_select_has_pages(server: EmbeddedScylla) -> None:
-    """Other statements are rejected."""
+    """`pages` rejects statements other than SELECT."""
     with pytest.raises(ValueError, match="expected a SELECT"):
         server.pages("USE system")

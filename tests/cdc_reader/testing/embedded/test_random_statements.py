@@ -1,8 +1,8 @@
-"""Any statement of the grammar is answered or rejected, and none takes long.
+"""Tests that random statements of the grammar are executed or rejected, and none takes long.
 
-`SCYLLA_CDC_STATEMENTS` sets how many are drawn (2,000 if unset), `SCYLLA_CDC_FUZZ_SEED` which. The
-slowest is reported, with its CPU time: `pytest -rP`. Python collects no garbage meanwhile, so that
-no statement pays for those before it.
+`SCYLLA_CDC_STATEMENTS` sets their number (2,000 if unset), `SCYLLA_CDC_FUZZ_SEED` the seed. With
+`pytest -rP`, the slowest statement is reported with its CPU time. Garbage collection is disabled
+during each statement, so that none pays for earlier ones.
 """
 
 import gc
@@ -19,7 +19,7 @@ from tests.fuzzing.statements import Statements
 COUNT = int(os.environ.get("SCYLLA_CDC_STATEMENTS", "2000"))
 SEED = int(os.environ.get("SCYLLA_CDC_FUZZ_SEED", "1"))
 RENEWED = 100
-"""Number of statements after which the schema is recreated, because some drop it."""
+"""Number of statements after which the schema is recreated, because some statements drop it."""
 SCHEMA = (
     "DROP KEYSPACE IF EXISTS f",
     "CREATE KEYSPACE f WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -38,7 +38,7 @@ SCHEMA = (
 
 @pytest.mark.parametrize("version", ["5.2", "2026.1"])
 def test_random_statements_are_answered_or_refused(version: str) -> None:
-    """Any exception but an error fails the test."""
+    """Any exception other than CqlError fails the test."""
     statements, scylla = Statements(random.Random(SEED)), EmbeddedScylla(version=version)
     slowest, accepted = (0.0, ""), 0
     for number in range(COUNT):

@@ -1,4 +1,4 @@
-"""The embedded server behaves as real servers of all recorded versions did."""
+"""Tests that the embedded server behaves like the real servers that were recorded."""
 
 import gzip
 import json
@@ -23,22 +23,22 @@ DATA = Path(__file__).parents[3] / "data"
 NOW = 1_800_000_000_000_000
 MADE = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 UPTIME = 60_000_000
-"""µs, longer than the longest history: the first generation must take its first write."""
+"""Server uptime in µs, longer than any history, so that the first generation logs all writes."""
 
 
 def recorded(path: Path) -> Any:
-    """Return a recording of the test data."""
+    """Load a recording from the test data."""
     with gzip.open(path, "rt") as file:
         return json.load(file)
 
 
 def version_of(path: Path) -> str:
-    """Return the version that made the recording."""
+    """Return the version from which a recording was made."""
     return path.name.split("-")[1]
 
 
 def scenarios() -> Iterator[Any]:
-    """Yield each scenario of each version, with the creation of its keyspace."""
+    """Yield each scenario of each version, with its keyspace properties, as a test parameter."""
     for path in sorted(DATA.glob("scylla-*-scenarios.json.gz")):
         recording = recorded(path)
         label = path.name.removeprefix("scylla-").removesuffix("-scenarios.json.gz")
@@ -48,7 +48,7 @@ def scenarios() -> Iterator[Any]:
 
 
 def histories() -> Iterator[Any]:
-    """Yield each history of each version."""
+    """Yield each history of each version, as a test parameter."""
     for path in sorted(DATA.glob("scylla-*-histories.json.gz")):
         for history in recorded(path):
             yield pytest.param(
@@ -58,7 +58,7 @@ def histories() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def timestamps() -> Timestamps:
-    """Gives the session's writes their timestamps."""
+    """The timestamp generator of the session."""
     return Timestamps()
 
 
@@ -86,7 +86,7 @@ def session(version: str, timestamps: Timestamps) -> Iterator[Session]:
 def test_a_recorded_scenario_repeats(
     session: Session, timestamps: Timestamps, keyspace: str, scenario: dict[str, Any]
 ) -> None:
-    """The same statements give the same log, base table, schema and errors."""
+    """The same statements produce the same log, base table, schema and errors."""
     outcome = replay_scenario(session, timestamps, scenario, NOW, keyspace)
     found = list(recorded_scenario(scenario).differences(outcome))
     assert not found, "\n".join(found)
@@ -96,7 +96,7 @@ def test_a_recorded_scenario_repeats(
 def test_a_recorded_history_repeats(
     session: Session, timestamps: Timestamps, history: dict[str, Any]
 ) -> None:
-    """1,200 random statements give the same log, base table and write times."""
+    """1,200 random statements produce the same log, base table and write times."""
     outcome = replay_history(session, timestamps, history, NOW)
     found = list(recorded_history(history).differences(outcome))
     assert not found, "\n".join(found)

@@ -1,8 +1,8 @@
-"""The raw answers to 88 requests equal those recorded from real servers.
+"""Tests that the raw responses to 88 requests equal those recorded from real servers.
 
-The tests compare opcode, flags, kind, metadata, error code and text. Ids, times, tokens and paging
-states differ between runs of the real server too. `DIFFERENT` lists the answers that differ here,
-with the reason.
+The tests compare opcode, flags, kind, metadata, error code and message. Ids, times, tokens and
+paging states also differ between runs of a real server. `DIFFERENT` lists the requests whose
+responses differ here, with the reason.
 """
 
 import base64
@@ -35,7 +35,7 @@ DIFFERENT = {
 
 
 def recorded(version: str) -> Any:
-    """Return the recorded requests and answers."""
+    """Load the recorded requests and responses of a version."""
     with gzip.open(DATA / f"scylla-{version}-responses.json.gz", "rt") as file:
         return json.load(file)
 
@@ -52,7 +52,7 @@ def client(version: str) -> Iterator[Client]:
 
 
 def comparable(answer: Answer) -> object:
-    """Return the parts of an answer that are the same in every run."""
+    """Return the parts of a response that are the same in every run."""
     body = answer.body
     warnings: list[str] = []
     if answer.flags & 0x08:
@@ -61,9 +61,9 @@ def comparable(answer: Answer) -> object:
             size = struct.unpack(">H", body[:2])[0]
             warnings.append(body[2 : 2 + size].decode())
             body = body[2 + size :]
-    # Connections get a node's shards in turn.
+    # Connections are assigned to a node's shards in turn.
     body = re.sub(rb"(SCYLLA_SHARD\x00\x01\x00\x01)\d", rb"\1?", body)
-    if answer.opcode == SUPPORTED:  # the recorded server had no port for shard-aware clients
+    if answer.opcode == SUPPORTED:  # the recorded server had no shard-aware port
         body = re.sub(rb"\x00\x17SCYLLA_SHARD_AWARE_PORT\x00\x01\x00.\d+", b"", body[2:])
     if answer.opcode != RESULT:
         return answer.opcode, answer.flags, warnings, body
@@ -89,9 +89,9 @@ def columns(metadata: Any) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("version", VERSIONS, scope="module")
 def test_raw_answers_repeat(client: Client, version: str) -> None:
-    """Every answer has the recorded opcode, kind, metadata, error code and text.
+    """Every response has the recorded opcode, kind, metadata, error code and message.
 
-    All requests form one conversation, because answers depend on earlier requests.
+    All requests use one connection in order, because responses depend on earlier requests.
     """
     wrong = []
     for entry in recorded(version)["responses"]:
@@ -115,7 +115,7 @@ def test_raw_answers_repeat(client: Client, version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS, scope="module")
 def test_what_is_not_simulated_is_refused_with_the_reason(client: Client) -> None:
-    """The error says that the statement is not supported."""
+    """Statements that are not simulated are rejected as not supported."""
     for request in DIFFERENT:
         answer = ask(client, request)
         assert answer.opcode == ERROR

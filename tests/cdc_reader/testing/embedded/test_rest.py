@@ -1,4 +1,4 @@
-"""The part of the REST API, on port 10000, that test suites use."""
+"""Tests the part of the REST API that test suites use."""
 
 import json
 import socket
@@ -23,14 +23,14 @@ def scylla() -> Iterator[EmbeddedScylla]:
 
 
 def ask(scylla: EmbeddedScylla, method: str, path: str, host: str | None = None) -> Any:
-    """Return the JSON of a node's answer; the first node's by default."""
+    """Send a request to a node, by default the first; return the decoded JSON response."""
     url = f"http://{host or scylla.host}:{scylla.api_port}/{path}"
     with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=20) as answer:
         return json.load(answer)
 
 
 def refusal(scylla: EmbeddedScylla, method: str, path: str) -> tuple[int, str]:
-    """Return the status and the message of a request that is rejected."""
+    """Send a request that must fail; return (status, message)."""
     with pytest.raises(urllib.error.HTTPError) as refused:
         ask(scylla, method, path)
     with refused.value as answer:
@@ -51,12 +51,12 @@ def refusal(scylla: EmbeddedScylla, method: str, path: str) -> tuple[int, str]:
     ],
 )
 def test_commands_about_files_are_accepted(scylla: EmbeddedScylla, path: str) -> None:
-    """There are no files to flush or compact."""
+    """Commands that only affect files are accepted."""
     assert ask(scylla, "POST", path) is None
 
 
 def test_a_keyspace_or_table_that_is_not_there_is_refused(scylla: EmbeddedScylla) -> None:
-    """The status is the server's, and the message names the keyspace or table."""
+    """Unknown keyspaces and tables are rejected by name, as by ScyllaDB."""
     unknown = refusal(scylla, "POST", "storage_service/keyspace_flush/nope")
     assert unknown == (400, "Can't find a keyspace nope")
     status, message = refusal(scylla, "POST", "storage_service/keyspace_compaction/ks?cf=nope")
@@ -66,7 +66,7 @@ def test_a_keyspace_or_table_that_is_not_there_is_refused(scylla: EmbeddedScylla
 
 
 def test_a_decommissioned_node_leaves_and_the_streams_are_repaired(scylla: EmbeddedScylla) -> None:
-    """The other node stays; a new generation fits it."""
+    """A decommissioned node leaves the ring, and repairing the streams creates a generation."""
     first, last = scylla.cluster.nodes
     assert ask(scylla, "POST", "storage_service/decommission", last.address) is None
     assert scylla.cluster.nodes == (first,)
@@ -74,12 +74,12 @@ def test_a_decommissioned_node_leaves_and_the_streams_are_repaired(scylla: Embed
     assert ask(scylla, "POST", "storage_service/cdc_streams_check_and_repair") is None
     assert len(scylla.cluster.generations) == len(before) + 1
     status, _ = refusal(scylla, "POST", "storage_service/decommission")
-    assert status == 500  # the last node stays
+    assert status == 500  # the last node cannot leave
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "HEAD", "PUT", "DELETE"])
 def test_other_methods_do_nothing(scylla: EmbeddedScylla, method: str) -> None:
-    """A node leaves only when it is told to with POST."""
+    """HTTP methods other than POST do not decommission a node."""
     with pytest.raises(urllib.error.HTTPError) as refused:
         ask(scylla, method, "storage_service/decommission")
     with refused.value as answer:
@@ -88,7 +88,7 @@ def test_other_methods_do_nothing(scylla: EmbeddedScylla, method: str) -> None:
 
 
 def test_nodes_are_listed_and_removed_by_id(scylla: EmbeddedScylla) -> None:
-    """This includes a node that is down, and one that has joined."""
+    """Nodes are listed with their ids, and a node that is down can be removed by id."""
     scylla.join()
     first, second, third = scylla.cluster.nodes
     scylla.take_down(second)
@@ -102,14 +102,14 @@ def test_nodes_are_listed_and_removed_by_id(scylla: EmbeddedScylla) -> None:
 
 
 def test_facts_about_the_server_are_returned(scylla: EmbeddedScylla) -> None:
-    """The facts are the server's mode, version and keyspaces."""
+    """The API returns the operation mode, the version and the keyspaces."""
     assert ask(scylla, "GET", "storage_service/operation_mode") == "NORMAL"
     assert ask(scylla, "GET", "storage_service/scylla_release_version") == scylla.profile.version
     assert "ks" in ask(scylla, "GET", "storage_service/keyspaces")
 
 
 def test_malformed_requests_are_refused(scylla: EmbeddedScylla) -> None:
-    """The server keeps running."""
+    """A malformed request gets an error, and the server keeps running."""
     assert scylla.api_port is not None
     with socket.create_connection((scylla.host, scylla.api_port), timeout=20) as connection:
         connection.sendall(b"\x00\xff\r\n\r\n")

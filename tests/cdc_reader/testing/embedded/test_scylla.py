@@ -1,4 +1,4 @@
-"""The embedded server over real sockets, with drivers and raw clients."""
+"""Tests the embedded server over real sockets, with drivers and raw clients."""
 
 import io
 import socket
@@ -35,7 +35,7 @@ READY, RESULT, EVENT, ERROR = 2, 8, 12, 0
 
 
 class RawClient:
-    """A client that handles frames itself, to see what drivers hide."""
+    """A client that sends and receives frames itself, to see what drivers hide."""
 
     def __init__(self, server: EmbeddedScylla) -> None:
         self.socket = socket.create_connection((server.host, server.port), timeout=10)
@@ -77,14 +77,14 @@ class RawClient:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """A cluster of three nodes."""
+    """A three-node cluster."""
     with EmbeddedScylla(nodes=3, vnodes=8) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def session(server: EmbeddedScylla) -> Iterator[Session]:
-    """A session with the driver's default settings, which negotiates version 4."""
+    """A session with the driver's default settings."""
     cluster = Cluster([server.host], port=server.port)
     yield cluster.connect()
     cluster.shutdown()
@@ -93,7 +93,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 def test_the_driver_connects_with_default_settings(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """The driver finds all nodes, their tokens and the server's keyspaces."""
+    """The driver negotiates version 4, and finds all nodes, tokens and system keyspaces."""
     metadata = session.cluster.metadata
     assert session.cluster.protocol_version == 4
     assert {host.address for host in metadata.all_hosts()} == {f"127.0.0.{n}" for n in (1, 2, 3)}
@@ -105,7 +105,7 @@ def test_the_driver_connects_with_default_settings(
 
 
 def test_each_node_speaks_of_itself_and_its_peers(server: EmbeddedScylla) -> None:
-    """system.local is the connected node, system.peers has the others."""
+    """`system.local` describes the connected node, `system.peers` the others."""
     with RawClient(server) as client:
         address = socket.inet_aton("127.0.0.1")
         _, _, local = client.query("SELECT broadcast_address FROM system.local")
@@ -116,13 +116,13 @@ def test_each_node_speaks_of_itself_and_its_peers(server: EmbeddedScylla) -> Non
 
 
 def test_system_peers_v2_does_not_exist(session: Session) -> None:
-    """This error makes drivers query system.peers."""
+    """The table `system.peers_v2` does not exist, so drivers query `system.peers`."""
     with pytest.raises(InvalidRequest, match="unconfigured table peers_v2"):
         session.execute("SELECT * FROM system.peers_v2")
 
 
 def test_clients_receive_schema_change_events(server: EmbeddedScylla) -> None:
-    """Registered clients also hear of the log that a table brings."""
+    """Registered clients are notified of a new table and of its log; others are not."""
     with RawClient(server) as listener, RawClient(server) as other, RawClient(server) as actor:
         assert listener.ask(RegisterMessage(["SCHEMA_CHANGE"]))[0] == READY
         assert other.ask(RegisterMessage(["STATUS_CHANGE"]))[0] == READY
@@ -137,7 +137,7 @@ def test_clients_receive_schema_change_events(server: EmbeddedScylla) -> None:
 
 
 def test_pipelined_requests_are_answered_in_order(server: EmbeddedScylla) -> None:
-    """Each answer has its request's stream, however many are in flight."""
+    """Many requests in flight get their responses in order, with their stream numbers."""
     with RawClient(server) as client:
         for stream in range(500):
             client.send(QueryMessage("SELECT key FROM system.local", 1), stream)
@@ -145,7 +145,7 @@ def test_pipelined_requests_are_answered_in_order(server: EmbeddedScylla) -> Non
 
 
 def test_use_affects_its_connection_only(server: EmbeddedScylla) -> None:
-    """Other connections keep their own keyspace."""
+    """USE does not change the keyspace of other connections."""
     with RawClient(server) as first, RawClient(server) as second:
         first.query("USE system")
         assert first.query("SELECT key FROM local")[0] == RESULT
@@ -153,7 +153,7 @@ def test_use_affects_its_connection_only(server: EmbeddedScylla) -> None:
 
 
 def test_garbage_ends_only_its_connection(server: EmbeddedScylla) -> None:
-    """The client that sent it gets a protocol error and the end of the stream."""
+    """A client that sends garbage gets a protocol error and is disconnected; others are not."""
     with RawClient(server) as client, RawClient(server) as healthy:
         client.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
         opcode, _, body = client.receive()
@@ -164,13 +164,13 @@ def test_garbage_ends_only_its_connection(server: EmbeddedScylla) -> None:
 
 
 def test_system_clients_lists_who_is_connected(session: Session) -> None:
-    """Each client is listed with the driver's name."""
+    """`system.clients` lists each client with the name of its driver."""
     names = {row.driver_name for row in session.execute("SELECT * FROM system.clients")}
     assert DRIVER_NAME in names
 
 
 def test_system_clients_lists_clients_of_the_queried_node() -> None:
-    """Clients of other nodes are not listed."""
+    """`system.clients` lists only the clients of the queried node."""
     with EmbeddedScylla(nodes=2) as server:
         sessions = []
         for node in server.cluster.nodes:
@@ -193,7 +193,7 @@ def test_system_clients_lists_clients_of_the_queried_node() -> None:
 
 
 def test_cdc_that_was_turned_off_is_remembered(session: Session) -> None:
-    """The extension stays in the schema."""
+    """After CDC was disabled, the schema still has its extension."""
     session.execute(f"CREATE KEYSPACE ext {KEYSPACE}")
     select = "SELECT extensions FROM system_schema.tables WHERE keyspace_name = 'ext'"
     session.execute("CREATE TABLE ext.t (pk int PRIMARY KEY)")
@@ -207,7 +207,7 @@ def test_cdc_that_was_turned_off_is_remembered(session: Session) -> None:
 
 @pytest.mark.parametrize("password", ["wrong", "", "secret "])
 def test_a_wrong_password_is_refused(password: str) -> None:
-    """The message is the real server's."""
+    """A wrong password is rejected with ScyllaDB's message."""
     with EmbeddedScylla(credentials=("scylla", "secret")) as server:
         cluster = Cluster(
             [server.host],
@@ -221,7 +221,7 @@ def test_a_wrong_password_is_refused(password: str) -> None:
 
 
 def test_the_right_password_is_accepted() -> None:
-    """The user's name is known afterwards."""
+    """After login, `system.clients` shows the user's name."""
     with EmbeddedScylla(credentials=("scylla", "secret")) as server:
         provider = PlainTextAuthProvider("scylla", "secret")
         cluster = Cluster([server.host], port=server.port, auth_provider=provider)
@@ -231,7 +231,7 @@ def test_the_right_password_is_accepted() -> None:
 
 
 def test_tls_protects_the_connection() -> None:
-    """A client that trusts the certificate connects; one without TLS does not."""
+    """A client that trusts the certificate can connect; one without TLS cannot."""
     with EmbeddedScylla(certificate=TLS / "certificate.pem", key=TLS / "key.pem") as server:
         context = ssl.create_default_context(cafile=str(TLS / "certificate.pem"))
         context.check_hostname = True
@@ -254,7 +254,7 @@ def test_tls_protects_the_connection() -> None:
     [("localhost", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.5", "127.0.0.5")],
 )
 def test_a_node_knows_the_address_it_is_reached_by(host: str, address: str) -> None:
-    """A node may listen on a name, on all addresses or on one."""
+    """A node that listens on a host name or on all addresses reports an address."""
     with EmbeddedScylla(host) as server:
         assert server.contact_point == f"{host}:{server.port}"
         cluster = Cluster([host], port=server.port, protocol_version=4)
@@ -264,7 +264,7 @@ def test_a_node_knows_the_address_it_is_reached_by(host: str, address: str) -> N
 
 
 def test_stopping_closes_connections_and_the_port() -> None:
-    """Clients see the end of the stream; stopping twice is no error."""
+    """`stop` closes connections and the port, and can be called twice."""
     server = EmbeddedScylla().start()
     with RawClient(server) as client:
         server.stop()
@@ -276,13 +276,13 @@ def test_stopping_closes_connections_and_the_port() -> None:
 
 
 def test_a_port_in_use_cannot_be_listened_on(server: EmbeddedScylla) -> None:
-    """The system's error is raised at once."""
+    """If the port is in use, `start` raises OSError."""
     with pytest.raises(OSError, match="in use"):
         EmbeddedScylla(port=server.port).start()
 
 
 def test_the_clock_is_the_one_given() -> None:
-    """Generations begin at the clock's time, and advance only with it."""
+    """Generations have timestamps from the given clock."""
     clock = ManualClock(1_795_220_000_000_000)
     with EmbeddedScylla(clock=clock) as server:
         assert server.cluster.generations[0].timestamp == 1_795_220_000_000
@@ -291,7 +291,7 @@ def test_the_clock_is_the_one_given() -> None:
 
 
 def test_a_later_generation_is_published_to_clients() -> None:
-    """Both tables show it before it operates, with streams in shard order."""
+    """The description tables show a generation before it starts, with streams in shard order."""
     with EmbeddedScylla(shards=3, vnodes=2) as server:
         generation = server.join(vnodes=1, shards=5)
         cluster = Cluster([server.host], port=server.port)
@@ -314,7 +314,7 @@ def test_a_later_generation_is_published_to_clients() -> None:
 
 
 def test_a_node_that_leaves_is_gone_for_clients() -> None:
-    """The node's connections and port are closed; the other nodes' clients are notified."""
+    """When a node leaves, its connections and port are closed, and other clients are notified."""
     with EmbeddedScylla(nodes=2) as server, RawClient(server) as client:
         gone = ("127.0.0.2", server.port)
         connected = socket.create_connection(gone, timeout=10)
@@ -331,7 +331,7 @@ def test_a_node_that_leaves_is_gone_for_clients() -> None:
 
 
 def test_repair_makes_a_generation_after_a_node_has_left() -> None:
-    """Leaving alone makes none."""
+    """Streams are repaired only if the ring has changed, as after a node has left."""
     with EmbeddedScylla(nodes=2) as server:
         assert server.check_and_repair_streams() is None
         server.leave(server.cluster.nodes[1])
@@ -360,7 +360,7 @@ def test_repair_makes_a_generation_after_a_node_has_left() -> None:
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    """The one-line error has the setting, its value and what would be valid."""
+    """An invalid setting raises a one-line error with its name, its value and what is expected."""
     with pytest.raises(ConfigurationError) as error:
         EmbeddedScylla(**settings)
     assert str(error.value).startswith(message)
@@ -368,7 +368,7 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], message: str)
 
 
 def test_statements_run_without_a_connection() -> None:
-    """Before and after its start, a server executes statements for its own process."""
+    """`execute` works before, while and after the server listens."""
     server = EmbeddedScylla(clock=ManualClock(1_700_000_000_000_000))
     server.execute(f"CREATE KEYSPACE ks {KEYSPACE}")
     server.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")
@@ -380,7 +380,7 @@ def test_statements_run_without_a_connection() -> None:
 
 
 def test_pages_are_read_without_a_connection() -> None:
-    """A query's pages are bodies of RESULTs, as a client would get them."""
+    """`pages` returns the bodies of RESULTs that a client would get."""
     server = EmbeddedScylla()
     server.execute(f"CREATE KEYSPACE ks {KEYSPACE}")
     server.execute("CREATE TABLE ks.t (pk int, ck int, PRIMARY KEY (pk, ck))")
@@ -391,13 +391,13 @@ def test_pages_are_read_without_a_connection() -> None:
 
 
 def test_a_refusal_without_a_connection_is_an_exception() -> None:
-    """The exception has the server's text."""
+    """`execute` raises CqlError with ScyllaDB's message."""
     with pytest.raises(CqlError, match="Keyspace 'none' does not exist"):
         EmbeddedScylla().execute("USE none")
 
 
 def test_a_table_under_replay_is_not_executed_against() -> None:
-    """Ready-made pages have no cells to return."""
+    """`execute` raises ValueError for a table under replay, because its pages are encoded."""
     server = EmbeddedScylla()
     server.replay("system", "local", server.pages("SELECT key FROM system.local"))
     with pytest.raises(ValueError, match="not under replay"):

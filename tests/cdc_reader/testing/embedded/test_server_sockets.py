@@ -1,4 +1,4 @@
-"""The embedded server's sockets."""
+"""Tests the embedded server's socket options."""
 
 import socket
 
@@ -8,9 +8,9 @@ OPTIONS_REQUEST = b"\x04\0\0\0\x05\0\0\0\0"
 
 
 def test_small_answers_do_not_wait_for_each_other() -> None:
-    """Each answer is sent at once.
+    """Each response is sent at once.
 
-    TCP would otherwise hold back a second small answer until the client has acknowledged the first.
+    Otherwise TCP would delay a second small response until the client has acknowledged the first.
     """
     with EmbeddedScylla(port=0) as scylla:
         server = scylla._server

@@ -1,10 +1,10 @@
-"""A cache bounded by the size of statements' texts."""
+"""Tests the cache that is limited by the total length of texts."""
 
 from cdc_reader.testing.embedded.text_cache import TextCache
 
 
 def test_the_least_recently_used_goes_first() -> None:
-    """Recently requested entries stay."""
+    """The entry that was used least recently is evicted first."""
     cache: TextCache[str] = TextCache(10)
     cache.put("a", "A", 5)
     cache.put("b", "B", 5)
@@ -15,7 +15,7 @@ def test_the_least_recently_used_goes_first() -> None:
 
 
 def test_a_text_above_the_limit_replaces_all_others() -> None:
-    """Such a text is kept because it is about to be used."""
+    """An entry above the limit evicts all others, and is kept until the next one is added."""
     cache: TextCache[str] = TextCache(10)
     cache.put("a", "A", 5)
     cache.put("b", "B", 50)
@@ -25,7 +25,7 @@ def test_a_text_above_the_limit_replaces_all_others() -> None:
 
 
 def test_replacing_and_forgetting_update_the_size() -> None:
-    """The size is that of the current entries."""
+    """The size is the total length of the current entries' texts."""
     cache: TextCache[str] = TextCache(10)
     cache.put("a", "A", 5)
     cache.put("a", "A2", 3)

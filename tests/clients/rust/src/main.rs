@@ -1,4 +1,4 @@
-//! A client with ScyllaDB's Rust driver. See test_clients.py for what it does and prints.
+//! A client that uses ScyllaDB's Rust driver. test_clients.py describes what clients do.
 
 use std::collections::HashSet;
 use std::io::stdin;
@@ -22,7 +22,7 @@ async fn main() -> anyhow::Result<()> {
     let session = SessionBuilder::new()
         .known_node(format!("{}:{}", arguments[0], arguments[1]))
         .connection_timeout(Duration::from_secs(30))
-        // Only an event makes the driver look for nodes meanwhile.
+        // So long that only events make the driver look for nodes.
         .cluster_metadata_refresh_interval(Duration::from_secs(3600))
         .build()
         .await?;
@@ -41,7 +41,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each column with its value.
+/// Returns each column with its value.
 fn values(keyspace: &str) -> anyhow::Result<Vec<(&'static str, CqlValue)>> {
     let ints = |of: &[i32]| CqlValue::List(of.iter().map(|&i| CqlValue::Int(i)).collect());
     let text = |of: &str| CqlValue::Text(of.to_owned());
@@ -106,7 +106,7 @@ async fn every_type(session: &Session, keyspace: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of a log's list, which is a map, its elements in its order; other values stay as they are.
+/// Returns the elements of a list in a log, which is a map, in order; other values unchanged.
 fn elements(value: CqlValue) -> CqlValue {
     match value {
         CqlValue::Map(cells) if matches!(cells.first(), Some((CqlValue::Timeuuid(_), _))) => {

@@ -1,4 +1,4 @@
-"""Splitting a mutation into records: nothing is lost, each record has one timestamp."""
+"""Tests that a mutation is split into records without loss, with one timestamp per record."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -38,19 +38,19 @@ TABLE = Table(
 
 
 def value(number: int) -> bytes:
-    """Return an int, serialised."""
+    """Serialise an int."""
     return number.to_bytes(4, "big")
 
 
 def cells(timestamp: int, ttl: int) -> st.SearchStrategy[Cell]:
-    """Draw a live or a dead cell."""
+    """Return a strategy for live and dead cells."""
     live = st.integers(0, 3).map(lambda v: Cell(timestamp, value(v), ttl, 1000 + ttl))
     return st.one_of(live, st.just(Cell(timestamp, None)))
 
 
 @st.composite
 def batches(draw: st.DrawFn) -> Partition:
-    """Draw the mutation that several statements of one batch make of one partition."""
+    """Draw a mutation that several statements of one batch make to one partition."""
     mutation = Partition(TABLE, (value(0),))
     for _ in range(draw(st.integers(0, 5))):
         timestamp, ttl = draw(st.integers(10, 12)), draw(st.sampled_from([0, 5, 6]))
@@ -79,7 +79,7 @@ def batches(draw: st.DrawFn) -> Partition:
 
 
 def facts_of_mutation(mutation: Partition) -> Iterator[tuple[object, ...]]:
-    """Return every single write in a mutation, with the time under which the log shows it."""
+    """Yield each individual write in a mutation, with the time at which the log shows it."""
     if mutation.deletion is not None:
         yield "partition", mutation.deletion
     for tombstone in mutation.ranges:
@@ -95,7 +95,7 @@ def facts_of_mutation(mutation: Partition) -> Iterator[tuple[object, ...]]:
 def facts_of_cells(
     key: tuple[bytes, ...] | None, written: dict[str, Cell | MultiCell]
 ) -> Iterator[tuple[object, ...]]:
-    """Return every single write in the cells of a row, with its time."""
+    """Yield each individual write in the cells of a row, with its time."""
     for name, cell in written.items():
         if isinstance(cell, Cell):
             yield "cell", key, name, cell.timestamp, cell.value
@@ -107,7 +107,7 @@ def facts_of_cells(
 
 
 def facts_of_change(change: Change, timestamp: int) -> Iterator[tuple[object, ...]]:
-    """Return every single write in a change of a record, with the record's time."""
+    """Yield each individual write in a change, with the record's timestamp."""
     match change:
         case RowWrite(key, marker, written):
             if marker is not None:
@@ -123,7 +123,7 @@ def facts_of_change(change: Change, timestamp: int) -> Iterator[tuple[object, ..
 
 @given(batches())
 def test_records_hold_exactly_the_mutation(mutation: Partition) -> None:
-    """No cell, marker or tombstone is lost, doubled, or shown at another time."""
+    """No cell, marker or tombstone is lost, duplicated, or shown with another timestamp."""
     told = [
         fact
         for record in records(mutation)
@@ -144,7 +144,7 @@ def test_records_come_by_ascending_timestamp_and_are_never_empty(mutation: Parti
 
 @given(batches())
 def test_a_delta_row_has_one_ttl(mutation: Partition) -> None:
-    """Live cells of one delta share a TTL, and none stands beside a dead cell if it has one."""
+    """All live cells of a delta row have the same TTL; a row with dead cells has no TTL."""
     for record in records(mutation):
         for change in record.changes:
             if isinstance(change, RowWrite):
@@ -159,7 +159,7 @@ def test_a_delta_row_has_one_ttl(mutation: Partition) -> None:
 
 
 def test_two_inserts_of_a_row_at_different_times_are_an_update_and_an_insert() -> None:
-    """Merging keeps only the later marker, so the earlier insert is logged as an update."""
+    """Merging the inserts keeps only the later marker, so the earlier is logged as an update."""
     mutation = Partition(TABLE, (value(0),))
     row = mutation.row((value(0),))
     row.set_marker(Cell(3, b""))

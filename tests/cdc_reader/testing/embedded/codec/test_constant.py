@@ -1,4 +1,4 @@
-"""Constants become the driver's bytes, or are rejected with the server's messages."""
+"""Tests that constants are serialised as by the driver, or rejected with ScyllaDB's messages."""
 
 import struct
 from datetime import UTC, date, datetime, timedelta
@@ -19,7 +19,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def literal(kind: str, text: str, of_type: str) -> bytes:
-    """Return the bytes of a constant."""
+    """Serialise a constant."""
     constant = Constant(ConstantKind(kind), text)
     assert accepts(constant, Native(of_type))
     return encode(constant, Native(of_type))
@@ -54,7 +54,7 @@ def literal(kind: str, text: str, of_type: str) -> bytes:
     ],
 )
 def test_constants_by_type(kind: str, text: str, of_type: str, value: str) -> None:
-    """The expected bytes are written out, one constant for each type."""
+    """A constant of each type is serialised to the expected bytes."""
     assert literal(kind, text, of_type).hex() == value
 
 
@@ -89,7 +89,7 @@ def test_constants_by_type(kind: str, text: str, of_type: str, value: str) -> No
 def test_a_constant_that_is_no_value_is_refused(
     kind: str, text: str, of_type: str, message: str
 ) -> None:
-    """The texts are of the right kind, with impossible contents."""
+    """Texts of the right kind with invalid contents are rejected."""
     with pytest.raises(MarshalError) as caught:
         literal(kind, text, of_type)
     assert str(caught.value) == f"marshaling error: {message}"
@@ -100,44 +100,44 @@ def test_a_constant_that_is_no_value_is_refused(
     [("STRING", "int"), ("INTEGER", "text"), ("HEX", "text"), ("UUID", "blob"), ("FLOAT", "int")],
 )
 def test_a_constant_of_another_kind_is_refused(kind: str, of_type: str) -> None:
-    """A string is not a number, and a blob is not a text."""
+    """For example, a string is not accepted as a number, nor a blob as text."""
     assert not accepts(Constant(ConstantKind(kind), "1"), Native(of_type))
 
 
 def driver(name: str, value: Any) -> bytes:
-    """Return the driver's bytes for a value."""
+    """Serialise a value with the driver."""
     return bytes(getattr(cqltypes, name).serialize(value, 4))
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6))
 def test_decimals_are_the_driver_s(number: Decimal) -> None:
-    """Any plain decimal has the driver's bytes."""
+    """Any decimal is serialised as by the driver."""
     assert literal("FLOAT", format(number, "f"), "decimal") == driver("DecimalType", number)
 
 
 @given(st.integers(-(10**40), 10**40))
 def test_varints_are_the_driver_s(number: int) -> None:
-    """Any integer has the driver's bytes."""
+    """Any varint is serialised as by the driver."""
     assert literal("INTEGER", str(number), "varint") == driver("IntegerType", number)
 
 
 @given(st.floats())
 def test_doubles_keep_every_bit_of_their_text(number: float) -> None:
-    """The text that Python prints parses to the same double."""
+    """Any double that Python formats as text is parsed to the same double."""
     text = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(repr(number), repr(number))
     assert literal("FLOAT", text, "double") == struct.pack(">d", float(repr(number)))
 
 
 @given(st.dates())
 def test_dates_are_days(day: date) -> None:
-    """Any day of Python's calendar is a count of days, 2^31 for 1970-01-01."""
+    """A date is stored as a number of days, in which 1970-01-01 is 2^31."""
     days = (day - EPOCH.date()).days + (1 << 31)
     assert int.from_bytes(literal("STRING", day.isoformat(), "date"), "big") == days
 
 
-@given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)))  # noqa: DTZ001 - UTC is said below
+@given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)))  # noqa: DTZ001 - the test sets UTC
 def test_timestamps_are_milliseconds(moment: datetime) -> None:
-    """Any timestamp is a count of milliseconds; the text has up to three fractional digits."""
+    """A timestamp is stored in milliseconds since 1970."""
     moment = moment.replace(tzinfo=UTC)
     millis = (moment - EPOCH) // timedelta(milliseconds=1)
     found = literal("STRING", moment.isoformat(timespec="milliseconds"), "timestamp")

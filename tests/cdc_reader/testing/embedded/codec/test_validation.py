@@ -1,4 +1,4 @@
-"""Bound values: valid ones pass, sets and maps come out sorted, others are rejected."""
+"""Tests the validation of bound values, which also sorts sets and maps."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ def check(of_type: str) -> Callable[[bytes], bytes]:
 
 
 def numbers(*values: int) -> bytes:
-    """Return a collection of ints, in the order given."""
+    """Serialise a list or set of ints in the given order."""
     return list_value([value.to_bytes(4, "big", signed=True) for value in values])
 
 
@@ -34,7 +34,7 @@ def numbers(*values: int) -> bytes:
     ],
 )
 def test_a_wrong_size_is_refused(of_type: str, size: int, name: str) -> None:
-    """The message names the type's class and the size found."""
+    """The error message has the class of the type and the size of the value."""
     with pytest.raises(MarshalError) as caught:
         check(of_type)(bytes(size))
     assert str(caught.value) == (
@@ -45,7 +45,7 @@ def test_a_wrong_size_is_refused(of_type: str, size: int, name: str) -> None:
 
 @pytest.mark.parametrize("of_type", ["int", "text", "uuid", "timestamp", "decimal", "inet"])
 def test_empty_values_are_legal(of_type: str) -> None:
-    """Every scalar may be empty."""
+    """Values of every scalar type may be empty."""
     assert check(of_type)(b"") == b""
 
 
@@ -65,19 +65,19 @@ def test_empty_values_are_legal(of_type: str) -> None:
     ],
 )
 def test_malformed_values_are_refused(of_type: str, value: bytes) -> None:
-    """This covers bad text, truncated collections, nulls inside, and too many fields."""
+    """Invalid text, truncated collections, nulls in collections and excess fields are rejected."""
     with pytest.raises(MarshalError):
         check(of_type)(value)
 
 
 def test_fields_may_be_missing_or_null() -> None:
-    """A UDT written before a field was added stays as it is."""
+    """A UDT value with null or missing fields is accepted unchanged."""
     assert check("u")(b"\xff\xff\xff\xff") == b"\xff\xff\xff\xff"
 
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1)))
 def test_sets_come_out_sorted_and_distinct(values: list[int]) -> None:
-    """Whatever order the client sends, the value is in the order of its type."""
+    """A set is sorted by its element type, whatever order the client sends."""
     assert check("set<int>")(numbers(*values)) == numbers(*sorted(set(values)))
 
 
@@ -85,7 +85,7 @@ def test_sets_come_out_sorted_and_distinct(values: list[int]) -> None:
     st.binary(max_size=40), st.sampled_from(["list<int>", "map<text, set<int>>", "u", "duration"])
 )
 def test_any_bytes_pass_or_are_refused(value: bytes, of_type: str) -> None:
-    """A validator raises no other error, and accepts its own results."""
+    """A validator raises only MarshalError, and accepts the values that it returns."""
     try:
         valid = check(of_type)(value)
     except MarshalError:

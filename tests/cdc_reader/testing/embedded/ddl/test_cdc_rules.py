@@ -1,4 +1,4 @@
-"""The rules of each server version for logs of changed tables."""
+"""Tests each version's rules for CDC logs when schemas change."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ SERIAL, LOCAL_SERIAL = 8, 9
 
 @pytest.fixture
 def version(request: pytest.FixtureRequest) -> str:
-    """The version to imitate; a test may parametrize it."""
+    """The version to emulate, which tests may parametrize."""
     return str(getattr(request, "param", "2026.2"))
 
 
 @pytest.fixture
 def shell(version: str, make_shell: Any) -> Any:
-    """An engine like this version, with a table `t` that has CDC."""
+    """An engine that behaves like `version`, with a table `t` that has CDC."""
     shell = make_shell(catalog=Catalog(profile=profile(version)))
     shell.run(f"CREATE TABLE t (pk int, ck int, a int, PRIMARY KEY (pk, ck)) {CDC}")
     return shell
@@ -35,12 +35,12 @@ def tables(shell: Any) -> set[str]:
 
 
 def log(shell: Any) -> Any:
-    """Return the log's definition."""
+    """Return the definition of the log of `t`."""
     return shell.catalog.table("ks", LOG)
 
 
 def test_a_taken_log_name(shell: Any) -> None:
-    """Neither CREATE nor ALTER enables CDC while a user's table has the log's name."""
+    """Neither CREATE nor ALTER can enable CDC if a user's table has the log's name."""
     shell.run("CREATE TABLE u_scylla_cdc_log (pk int PRIMARY KEY)")
     refusal = (
         INVALID,
@@ -55,7 +55,7 @@ def test_a_taken_log_name(shell: Any) -> None:
 
 
 def test_a_counter_table(shell: Any) -> None:
-    """A counter table cannot have CDC, at creation or later."""
+    """Neither CREATE nor ALTER can enable CDC on a counter table."""
     refusal = INVALID, "Cannot create CDC log for table ks.c. Counter support not implemented"
     assert shell.refusal(f"CREATE TABLE c (pk int PRIMARY KEY, n counter) {CDC}") == refusal
     shell.run("CREATE TABLE c (pk int PRIMARY KEY, n counter)")
@@ -63,7 +63,7 @@ def test_a_counter_table(shell: Any) -> None:
 
 
 def test_a_log_of_a_log(shell: Any) -> None:
-    """Logs do not nest."""
+    """CDC cannot be enabled on a log."""
     assert shell.refusal(f"ALTER TABLE {LOG} {CDC}") == (
         INVALID,
         (
@@ -74,13 +74,13 @@ def test_a_log_of_a_log(shell: Any) -> None:
 
 
 def view(base: str, options: str = "") -> str:
-    """Return a statement that creates a view."""
+    """Return a statement that creates a materialized view."""
     where = "WHERE pk IS NOT NULL AND ck IS NOT NULL PRIMARY KEY (ck, pk)"
     return f"CREATE MATERIALIZED VIEW mv AS SELECT * FROM {base} {where} {options}"
 
 
 def test_cdc_on_a_materialized_view(shell: Any) -> None:
-    """CDC is rejected as such, while other views are not supported at all."""
+    """CDC on a view has a specific error; other views are not supported at all."""
     refusal = INVALID, "Cannot enable CDC for a materialized view"
     assert shell.refusal(view("t", CDC)) == refusal
     _, message = shell.refusal(view("t", "WITH comment = 'cdc'"))
@@ -89,13 +89,13 @@ def test_cdc_on_a_materialized_view(shell: Any) -> None:
 
 @pytest.mark.parametrize("base", [LOG, f"ks.{LOG}", f'"ks" . "{LOG}"'])
 def test_a_materialized_view_of_a_log(shell: Any, base: str) -> None:
-    """Such a view is rejected, whatever the log's name."""
+    """A view of a log is rejected, however the statement spells the log's name."""
     message = "Materialized views cannot be created on CDC Log tables"
     assert shell.refusal(view(base)) == (INVALID, message)
 
 
 def test_dropping_a_log(shell: Any) -> None:
-    """A log cannot be dropped while its base writes it; a detached log can."""
+    """A log cannot be dropped while its base table writes to it; a detached log can."""
     message = f"Cannot DROP cdc log table {LOG}"
     assert shell.refusal(f"DROP TABLE {LOG}") == (UNAUTHORIZED, message)
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -104,7 +104,7 @@ def test_dropping_a_log(shell: Any) -> None:
 
 
 def test_writing_to_a_log(shell: Any) -> None:
-    """Users may write and delete its rows, and alter its properties."""
+    """Users may write and delete the rows of a log, and alter its properties."""
     key = '"cdc$stream_id", "cdc$time", "cdc$batch_seq_no"'
     first, second = (f"0x{number:032x}" for number in (1, 2))
     shell.run(f"INSERT INTO {LOG} ({key}, a) VALUES ({first}, now(), 0, 7)")
@@ -130,7 +130,7 @@ RENAME = f'ALTER TABLE {LOG} RENAME "cdc$stream_id" TO s'
 
 @pytest.mark.parametrize("version", ["2025.1.10", "2025.3", "2026.2"], indirect=True)
 def test_altering_a_logs_columns(shell: Any) -> None:
-    """The error depends on whether the base still writes the log."""
+    """A log's columns cannot be altered; the error depends on whether CDC is still enabled."""
     for cql in COLUMN_STATEMENTS:
         assert shell.refusal(cql) == (
             INVALID,
@@ -154,13 +154,13 @@ def test_altering_a_logs_columns(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "2025.1.9", "2025.2"], indirect=True)
 def test_altering_a_logs_columns_before(shell: Any) -> None:
-    """Earlier versions let users alter the columns of a log."""
+    """In earlier versions, users can alter the columns of a log."""
     shell.run(COLUMN_STATEMENTS[0])
     assert "b" in log(shell).by_name
 
 
 def test_a_table_that_only_looks_like_a_log(shell: Any) -> None:
-    """The name alone protects nothing."""
+    """A user's table with the name of a log can be altered and dropped."""
     shell.run("CREATE TABLE u_scylla_cdc_log (p int PRIMARY KEY, v int)")
     shell.run("ALTER TABLE u_scylla_cdc_log DROP v")
     shell.run("ALTER TABLE u_scylla_cdc_log RENAME p TO q")
@@ -168,7 +168,7 @@ def test_a_table_that_only_looks_like_a_log(shell: Any) -> None:
 
 
 def test_adding_a_base_column(shell: Any) -> None:
-    """The log gains the column, a mark of deletion, and for collections the deleted elements."""
+    """The log gains the column, its deletion column, and for a collection its deleted elements."""
     before = set(log(shell).by_name)
     shell.run("ALTER TABLE t ADD (b int, m set<int>)")
     assert set(log(shell).by_name) - before == {
@@ -186,7 +186,7 @@ def test_adding_a_base_column(shell: Any) -> None:
     indirect=["version"],
 )
 def test_dropping_a_base_column(shell: Any, remembered: set[str]) -> None:
-    """The log loses its columns; since 5.1 they are registered as dropped."""
+    """The log's columns are dropped too; since 5.1 they are recorded as dropped."""
     shell.run("ALTER TABLE t DROP a")
     assert not {"a", "cdc$deleted_a"} & set(log(shell).by_name)
     assert set(log(shell).dropped) == remembered
@@ -194,7 +194,7 @@ def test_dropping_a_base_column(shell: Any, remembered: set[str]) -> None:
 
 @pytest.mark.parametrize("version", ["2025.1.10", "2025.3.1", "2025.4", "2026.2"], indirect=True)
 def test_adding_a_dropped_column_too_soon(shell: Any) -> None:
-    """Five seconds must pass; each statement here takes a microsecond."""
+    """A dropped column can be added again only after five seconds."""
     shell.run("ALTER TABLE t DROP a")
     message = (
         "Cannot add column a because a column with the same name was dropped too recently. Please "
@@ -210,21 +210,21 @@ def test_adding_a_dropped_column_too_soon(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "2025.1.9", "2025.2", "2025.3"], indirect=True)
 def test_adding_a_dropped_column_before(shell: Any) -> None:
-    """Earlier versions accept the column at once."""
+    """In earlier versions, a dropped column can be added again at once."""
     shell.run("ALTER TABLE t DROP a")
     shell.run("ALTER TABLE t ADD a int")
     assert "a" in log(shell).by_name
 
 
 def test_adding_a_dropped_column_without_cdc(shell: Any) -> None:
-    """Only tables with CDC must wait."""
+    """A table without CDC accepts a dropped column again at once."""
     shell.run(f"ALTER TABLE t {NO_CDC}")
     shell.run("ALTER TABLE t DROP a")
     shell.run("ALTER TABLE t ADD a int")
 
 
 def test_renaming_a_key_column(shell: Any) -> None:
-    """The log drops the old name and adds the new: old rows show null under it."""
+    """The log drops the old column and adds the new one, which is null in existing rows."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 2)")
     shell.run("ALTER TABLE t RENAME ck TO k")
     assert shell.ints(f"SELECT pk, k FROM {LOG}") == [(1, None)]
@@ -235,7 +235,7 @@ def test_renaming_a_key_column(shell: Any) -> None:
     ("version", "kept"), [("5.0", False), ("5.1", True), ("2026.2", True)], indirect=["version"]
 )
 def test_disabling_cdc(shell: Any, kept: bool) -> None:
-    """Since 5.1 the log stays and gets no new rows; before, it was dropped."""
+    """Since 5.1 the log is kept without new rows; earlier versions drop it."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     old, shell.changes[:] = log(shell).id, []
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -254,7 +254,7 @@ def test_disabling_cdc(shell: Any, kept: bool) -> None:
     indirect=["version"],
 )
 def test_enabling_cdc_again(shell: Any, comment: str) -> None:
-    """The same log follows the base again; since 2026.1 it keeps its own properties."""
+    """The existing log follows its base table again; since 2026.1 its properties are kept."""
     old = log(shell).id
     shell.run(f"ALTER TABLE {LOG} WITH comment = 'mine'")
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -270,7 +270,7 @@ def test_enabling_cdc_again(shell: Any, comment: str) -> None:
 
 
 def test_dropping_the_base(shell: Any) -> None:
-    """A detached log is dropped with its base."""
+    """A detached log is dropped with its base table."""
     shell.run(f"ALTER TABLE t {NO_CDC}")
     shell.run("DROP TABLE t")
     assert tables(shell) == set()
@@ -278,7 +278,7 @@ def test_dropping_the_base(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["6.0", "2025.1", "2025.3"], indirect=True)
 def test_cdc_on_tablets_before(shell: Any) -> None:
-    """Earlier versions reject CDC on tablets."""
+    """Earlier versions reject CDC in keyspaces that use tablets."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 4}}")
     message = (
         "Cannot create CDC log for a table tk.t, because keyspace uses tablets. See issue #16317."
@@ -289,7 +289,7 @@ def test_cdc_on_tablets_before(shell: Any) -> None:
 
 
 def test_cdc_on_tablets(shell: Any) -> None:
-    """CDC on tablets is allowed since 2025.4; a keyspace may also decline tablets."""
+    """A table in a keyspace that uses tablets may have CDC; a keyspace can also disable tablets."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 4}}")
     shell.run(f"CREATE TABLE tk.t (pk int PRIMARY KEY) {CDC}")
     shell.run(f"CREATE KEYSPACE vk {TABLETS} {{'enabled': false}}")
@@ -297,7 +297,7 @@ def test_cdc_on_tablets(shell: Any) -> None:
 
 
 def test_a_keyspace_of_tablets(shell: Any) -> None:
-    """SimpleStrategy is rejected, and tablets cannot be turned off later."""
+    """Tablets exclude SimpleStrategy, and a vnode keyspace cannot be altered to use tablets."""
     simple = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     message = "SimpleStrategy doesn't support tablet replication"
     cql = f"CREATE KEYSPACE tk {simple} AND tablets = {{'enabled': true}}"
@@ -312,7 +312,7 @@ def test_a_keyspace_of_tablets(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "5.4"], indirect=True)
 def test_a_version_without_tablets(shell: Any) -> None:
-    """Such a version does not know the property `tablets`."""
+    """A version without tablets rejects the property `tablets`."""
     cql = f"CREATE KEYSPACE tk {TABLETS} {{'enabled': false}}"
     assert shell.refusal(cql) == (SYNTAX, "Unknown property 'tablets'")
 
@@ -330,7 +330,7 @@ def test_a_serial_read_of_a_log(shell: Any, consistency: int) -> None:
 
 
 def test_truncating(shell: Any) -> None:
-    """Base and log are truncated separately, and neither is logged."""
+    """Base table and log are truncated separately, and truncations are not logged."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     shell.run("TRUNCATE t")
     assert shell.ints(f"SELECT pk FROM {LOG}") == [(1,)]
@@ -344,7 +344,7 @@ def test_truncating(shell: Any) -> None:
     ("version", "accepted"), [("4.6", True), ("5.0", False)], indirect=["version"]
 )
 def test_altering_cdc_without_enabled(shell: Any, accepted: bool) -> None:
-    """Since 5.0 `enabled` is required; before, it was off by default."""
+    """Since 5.0 `enabled` is required; in earlier versions it is false by default."""
     cql = "ALTER TABLE t WITH cdc = {'preimage': true}"
     if accepted:
         shell.run(cql)
@@ -359,7 +359,7 @@ def test_altering_cdc_without_enabled(shell: Any, accepted: bool) -> None:
     ("version", "accepted"), [("4.6", True), ("5.0", False)], indirect=["version"]
 )
 def test_preimages_given_as_on_and_off(shell: Any, spelling: str, accepted: bool) -> None:
-    """These spellings are rejected since 5.0."""
+    """The values "on" and "off" are rejected since 5.0."""
     cql = f"ALTER TABLE t WITH cdc = {{'enabled': true, 'preimage': '{spelling}'}}"
     if accepted:
         shell.run(cql)
@@ -372,7 +372,7 @@ def test_preimages_given_as_on_and_off(shell: Any, spelling: str, accepted: bool
 
 @pytest.mark.parametrize(("version", "mark"), [("4.5", None), ("4.6", 1)], indirect=["version"])
 def test_a_null_in_a_preimage(shell: Any, mark: int | None) -> None:
-    """Since 4.6 a null differs from a column that is not shown."""
+    """Since 4.6 a preimage marks a null as deleted."""
     shell.run("ALTER TABLE t WITH cdc = {'enabled': true, 'preimage': 'full'}")
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     shell.run("UPDATE t SET a = 2 WHERE pk = 1 AND ck = 1")
@@ -388,7 +388,7 @@ def test_a_null_in_a_preimage(shell: Any, mark: int | None) -> None:
     ("version", "present"), [("4.2", False), ("4.3", True)], indirect=["version"]
 )
 def test_the_end_of_a_batch(shell: Any, present: bool) -> None:
-    """The end is marked since 4.3."""
+    """The log has the column `cdc$end_of_batch` since 4.3."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     assert ("cdc$end_of_batch" in log(shell).by_name) is present
     assert shell.ints(f"SELECT pk FROM {LOG}") == [(1,)]

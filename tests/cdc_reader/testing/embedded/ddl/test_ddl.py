@@ -1,4 +1,4 @@
-"""Schema statements: their effects, notifications and errors."""
+"""Tests the effects, notifications and errors of schema statements."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def columns(shell: Any, table: str) -> set[str]:
 
 
 def test_a_table_with_cdc_brings_its_log(shell: Any) -> None:
-    """CREATE TABLE creates both and notifies clients of both, the base first."""
+    """CREATE TABLE creates table and log, and notifies listeners of both in this order."""
     shell.changes.clear()
     result = shell.run(f"CREATE TABLE t (pk int PRIMARY KEY) {CDC}")
     assert result == SchemaChange("CREATED", "TABLE", "ks", "t")
@@ -37,7 +37,10 @@ def test_a_table_with_cdc_brings_its_log(shell: Any) -> None:
 
 
 def test_a_tables_id_holds_its_time_of_creation(shell: Any) -> None:
-    """The time is the cluster's; a log is as old as its CDC, not as its base table."""
+    """A table's id has the time of its creation by the cluster's clock.
+
+    A log is created when CDC is enabled, which may be later than its base table.
+    """
     shell.run("CREATE TABLE t (pk int PRIMARY KEY)")
     base = shell.now_us
     shell.now_us += 3_600_000_000
@@ -58,7 +61,7 @@ def test_the_log_follows_its_base(cdc: Any) -> None:
 
 
 def test_a_column_dropped_and_added_again_is_empty(cdc: Any) -> None:
-    """A new column does not show the values of an earlier one with its name."""
+    """A new column does not show the values of a dropped column with the same name."""
     cdc.run("INSERT INTO t (pk, ck, a) VALUES (1, 1, 7)")
     cdc.run("ALTER TABLE t DROP a")
     cdc.now_us += 5_000_000
@@ -68,7 +71,7 @@ def test_a_column_dropped_and_added_again_is_empty(cdc: Any) -> None:
 
 
 def test_disabling_keeps_the_log(cdc: Any) -> None:
-    """A detached log can be dropped, and is used again when CDC is enabled again."""
+    """A detached log can be dropped, and is reused when CDC is enabled again."""
     log = cdc.catalog.table("ks", LOG)
     cdc.run("ALTER TABLE t WITH cdc = {'enabled': false}")
     cdc.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
@@ -81,7 +84,7 @@ def test_disabling_keeps_the_log(cdc: Any) -> None:
 
 
 def test_dropping_a_table_drops_its_log(cdc: Any) -> None:
-    """Table and log are removed with their data, and listeners learn of both."""
+    """Table and log are removed with their data, and listeners are notified of both."""
     cdc.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     cdc.run("DROP TABLE t")
     assert cdc.catalog.keyspaces["ks"].tables == {}
@@ -90,7 +93,7 @@ def test_dropping_a_table_drops_its_log(cdc: Any) -> None:
 
 
 def test_a_changed_type_changes_in_every_table(shell: Any) -> None:
-    """ALTER TYPE reaches columns, nested types and logs; old values read with a null field."""
+    """ALTER TYPE affects columns, nested types and logs; an added field is null in old values."""
     shell.run("CREATE TYPE u (x int)")
     shell.run("CREATE TYPE outer_u (inner_u frozen<u>)")
     shell.run(f"CREATE TABLE t (pk int PRIMARY KEY, v u, w frozen<list<outer_u>>) {CDC}")
@@ -107,13 +110,13 @@ def test_a_changed_type_changes_in_every_table(shell: Any) -> None:
 
 
 def test_dropping_a_keyspace_drops_all(cdc: Any) -> None:
-    """Tables, logs and data go with their keyspace."""
+    """DROP KEYSPACE drops its tables, logs and data."""
     assert cdc.run("DROP KEYSPACE ks") == SchemaChange("DROPPED", "KEYSPACE", "ks")
     assert cdc.refusal("SELECT * FROM t") == (INVALID, "Keyspace ks does not exist")
 
 
 def test_keyspace_properties(shell: Any) -> None:
-    """Replication gets its full class name; tablets are as requested."""
+    """The replication class gets its full name; tablets and durable writes are as requested."""
     shell.run(
         "CREATE KEYSPACE k2 WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'replication_factor': 3} "
@@ -257,13 +260,13 @@ def test_keyspace_properties(shell: Any) -> None:
     ],
 )
 def test_refusals(cdc: Any, cql: str, code: int, message: str) -> None:
-    """The code and text are the server's; nothing changes and nobody is notified."""
+    """Errors have ScyllaDB's code and message; no listener is notified."""
     assert cdc.refusal(cql) == (code, message)
     assert cdc.changes == []
 
 
 def test_a_taken_log_name_is_refused(shell: Any) -> None:
-    """CDC cannot be enabled while a user's table has the log's name."""
+    """CDC cannot be enabled if a user's table has the log's name."""
     shell.run(f"CREATE TABLE {LOG} (pk int PRIMARY KEY)")
     message = (
         "Cannot create CDC log table for table ks.t because a table of name "
@@ -289,14 +292,14 @@ def test_a_taken_log_name_is_refused(shell: Any) -> None:
     ],
 )
 def test_if_exists_changes_nothing(cdc: Any, cql: str) -> None:
-    """The schema stays as it is, and nobody is notified."""
+    """The schema does not change, and no listener is notified."""
     cdc.run(cql)
     assert cdc.changes == []
 
 
 @pytest.mark.parametrize(("version", "limit"), [("5.2", 48), ("2025.1", 48), ("2025.2", 192)])
 def test_names_have_a_length(make_shell: Any, version: str, limit: int) -> None:
-    """The limit for keyspaces and tables grew with 2025.2."""
+    """Names of keyspaces and tables have a maximum length, which is larger since 2025.2."""
     shell = make_shell(catalog=Catalog(profile=profile(version)))
     options = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     shell.run(f"CREATE KEYSPACE {'k' * limit} {options}")
@@ -320,10 +323,10 @@ def test_names_have_a_length(make_shell: Any, version: str, limit: int) -> None:
     ],
 )
 def test_names_of_keyspaces_are_checked(shell: Any, name: str, message: str) -> None:
-    """This check comes first, whether the keyspace exists or not."""
+    """A keyspace name is checked before the properties, even with IF NOT EXISTS."""
     assert shell.refusal(f"CREATE KEYSPACE IF NOT EXISTS {name} WITH x = 1") == (INVALID, message)
 
 
 def test_a_keyspace_in_use_must_exist(shell: Any) -> None:
-    """Only this message quotes its name."""
+    """USE rejects a missing keyspace; only this message has quotes around the name."""
     assert shell.refusal("USE nowhere") == (INVALID, "Keyspace 'nowhere' does not exist")

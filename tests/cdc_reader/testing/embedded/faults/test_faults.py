@@ -1,4 +1,4 @@
-"""Each fault as cassandra-driver sees it."""
+"""Tests each kind of fault with cassandra-driver."""
 
 import threading
 import time
@@ -37,7 +37,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def session(server: EmbeddedScylla) -> Iterator[Session]:
-    """A session with the first node that retries nothing, and a table of 100 rows."""
+    """A session with the first node, without retries, and a table with 100 rows."""
     with_first = session_with(server, server.host)
     with_first.execute(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -51,7 +51,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 
 def session_with(server: EmbeddedScylla, address: str) -> Session:
-    """Open a session with one node."""
+    """Open a session with one node, without retries."""
     profile = ExecutionProfile(
         WhiteListRoundRobinPolicy([address]), retry_policy=FallthroughRetryPolicy()
     )
@@ -80,7 +80,7 @@ def session_with(server: EmbeddedScylla, address: str) -> Session:
 def test_an_error_occurs_as_often_as_requested(
     server: EmbeddedScylla, session: Session, kind: str, error: type[Exception], text: str
 ) -> None:
-    """The error has its class and text; statements before and after it succeed."""
+    """The error has the right class and text; statements before and after it succeed."""
     fault = Fault(kind, "ks.t", times=2, after=1)
     with server.faults.during(fault):
         assert len(list(session.execute(SELECT))) == 100
@@ -108,14 +108,14 @@ def test_an_error_occurs_as_often_as_requested(
 def test_a_permission_is_missing(
     server: EmbeddedScylla, session: Session, statement: str, needed: str
 ) -> None:
-    """The error names the permission needed; for a log, the one on its base table."""
+    """The error names the missing permission; for a log, the one on its base table."""
     server.faults.add(Fault("unauthorized", "ks"))
     with pytest.raises(Unauthorized, match=f"User anonymous has no {needed}.* or any of its par"):
         session.execute(statement)
 
 
 def test_errors_carry_counts_of_replicas(server: EmbeddedScylla, session: Session) -> None:
-    """The error has the required and the actual number."""
+    """The errors have the numbers of required and available replicas or responses."""
     server.faults.add(Fault("unavailable"), Fault("read-timeout"))
     with pytest.raises(Unavailable) as unavailable:
         session.execute(SELECT)
@@ -131,7 +131,7 @@ def test_errors_carry_counts_of_replicas(server: EmbeddedScylla, session: Sessio
 def test_a_connection_is_dropped_in_the_middle_of_a_page(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """The third page breaks off; the driver connects anew, and its paging state is still good."""
+    """After the driver has reconnected, the paging state of the interrupted read is still valid."""
     server.faults.add(Fault("drop", "ks.t", after=2))
     select = session.prepare(SELECT)
     select.fetch_size = 20
@@ -147,7 +147,7 @@ def test_a_connection_is_dropped_in_the_middle_of_a_page(
 
 
 def until_connected(attempt: Callable[[], T]) -> T:
-    """Retry until the driver has reconnected in the background; return the result."""
+    """Retry until the driver has reconnected in the background, and return the result."""
     deadline = time.monotonic() + 120
     while True:
         try:
@@ -160,7 +160,7 @@ def until_connected(attempt: Callable[[], T]) -> T:
 def test_a_write_whose_response_is_lost_is_applied(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """The client cannot know this, as with a real server."""
+    """The write is applied although the client gets an error, as with a real server."""
     server.faults.add(Fault("drop", "insert into ks.t"))
     with pytest.raises((ConnectionException, NoHostAvailable)):
         session.execute("INSERT INTO ks.t (pk) VALUES (1000)")
@@ -169,7 +169,7 @@ def test_a_write_whose_response_is_lost_is_applied(
 
 
 def test_later_responses_overtake_a_delayed_one(server: EmbeddedScylla, session: Session) -> None:
-    """Other requests on the connection do not wait; the client may time out first."""
+    """A delayed response does not hold up others; the client may time out before it arrives."""
     server.faults.add(Fault("delay", "ks.t", seconds=30))
     with pytest.raises(OperationTimedOut):
         session.execute(SELECT, timeout=0.1)
@@ -184,7 +184,7 @@ def test_later_responses_overtake_a_delayed_one(server: EmbeddedScylla, session:
 
 
 def test_a_lost_statement_is_prepared_again(server: EmbeddedScylla, session: Session) -> None:
-    """The driver prepares it again when the node says that it does not know the statement."""
+    """The driver prepares a statement again when the node does not recognise its id."""
     select = session.prepare("SELECT pk FROM ks.t WHERE pk = ?")
     fault = Fault("unprepared", "ks.t")
     server.faults.add(fault)
@@ -193,7 +193,7 @@ def test_a_lost_statement_is_prepared_again(server: EmbeddedScylla, session: Ses
 
 
 def test_a_node_goes_down_and_comes_back(server: EmbeddedScylla, session: Session) -> None:
-    """The node's clients cannot reconnect until it is up; the data is shared."""
+    """A node's clients cannot reconnect until it is up; other nodes serve the data meanwhile."""
     first, second = server.cluster.nodes
     assert second.address is not None
     with_second = session_with(server, second.address)
@@ -215,7 +215,7 @@ def test_a_node_goes_down_and_comes_back(server: EmbeddedScylla, session: Sessio
 
 
 def test_a_node_that_is_down_may_leave(server: EmbeddedScylla) -> None:
-    """Such a node is not taken down twice."""
+    """A node that is down can be removed from the ring, but then not brought up again."""
     first, second = server.cluster.nodes
     server.take_down(second)
     server.leave(second)
@@ -225,7 +225,7 @@ def test_a_node_that_is_down_may_leave(server: EmbeddedScylla) -> None:
 
 
 def test_clocks_of_nodes_differ(server: EmbeddedScylla, session: Session) -> None:
-    """A node stamps writes without a timestamp; a node ahead wins over one with the true time."""
+    """A node's clock timestamps writes, so those through a node whose clock is ahead win."""
     _, second = server.cluster.nodes
     assert second.address is not None
     server.skew_clock(second, 60_000_000)
@@ -242,7 +242,7 @@ def test_clocks_of_nodes_differ(server: EmbeddedScylla, session: Session) -> Non
 
 
 def test_errors_are_the_servers_own_codes(server: EmbeddedScylla, session: Session) -> None:
-    """The codes are those of the protocol's specification."""
+    """The error codes are those of the protocol specification."""
     for kind, code in (("overloaded", 0x1001), ("server-error", 0x0000)):
         server.faults.add(Fault(kind))
         with pytest.raises(ErrorMessage) as error:

@@ -1,4 +1,4 @@
-"""Faults as values, and their matching of statements."""
+"""Tests which statements faults match, and how often they affect them."""
 
 import threading
 
@@ -25,12 +25,12 @@ SELECT = Statement('SELECT * FROM "ks"."t_scylla_cdc_log" WHERE pk = ?', 1)
     ],
 )
 def test_a_fault_affects_statements_that_match(match: str, matches: bool) -> None:
-    """Whole words match, ignoring case and quotes."""
+    """Faults match whole words, ignoring case and quotes."""
     assert SELECT.matches(Fault("overloaded", match)) is matches
 
 
 def test_drivers_own_queries_are_spared_unless_named() -> None:
-    """If they were not spared, no client could connect."""
+    """Drivers' queries on system tables do not match unless named, so that clients can connect."""
     own = Statement("SELECT * FROM system.local WHERE key='local'", 1)
     assert not own.matches(Fault("server-error"))
     assert own.matches(Fault("server-error", "system.local"))
@@ -38,7 +38,7 @@ def test_drivers_own_queries_are_spared_unless_named() -> None:
 
 
 def test_some_faults_affect_only_some_kinds_of_statement() -> None:
-    """Reads time out, prepared statements are lost."""
+    """READ_TIMEOUT affects only reads, UNPREPARED only prepared statements."""
     write = Statement("INSERT INTO ks.t (pk) VALUES (?)", 1, is_prepared=True)
     assert not write.matches(Fault("read-timeout"))
     assert SELECT.matches(Fault("read-timeout"))
@@ -48,7 +48,7 @@ def test_some_faults_affect_only_some_kinds_of_statement() -> None:
 
 @given(st.integers(0, 20), st.integers(1, 20), st.integers(0, 60))
 def test_a_fault_skips_then_strikes_then_ends(after: int, times: int, asked: int) -> None:
-    """`after` statements go through, the next `times` do not, the rest do."""
+    """The first `after` statements succeed, the next `times` are affected, the rest succeed."""
     fault, plan = Fault("overloaded", times=times, after=after), FaultPlan()
     plan.add(fault)
     struck = [plan.strike(SELECT) is not None for _ in range(asked)]
@@ -57,7 +57,7 @@ def test_a_fault_skips_then_strikes_then_ends(after: int, times: int, asked: int
 
 
 def test_the_first_fault_that_fits_strikes() -> None:
-    """Each statement meets at most one fault."""
+    """A statement is affected by at most one fault, the first that matches."""
     first, second, plan = Fault("overloaded"), Fault("unavailable"), FaultPlan()
     plan.add(first, second)
     kinds = [strike.kind for _ in range(3) if (strike := plan.strike(SELECT))]
@@ -65,7 +65,7 @@ def test_the_first_fault_that_fits_strikes() -> None:
 
 
 def test_faults_are_in_force_until_taken_away() -> None:
-    """Faults end with a context, one by one, or all together."""
+    """Faults are active until their context ends or they are cleared."""
     fault, plan = Fault("overloaded", times=None), FaultPlan()
     with plan.during(fault):
         assert plan
@@ -77,7 +77,7 @@ def test_faults_are_in_force_until_taken_away() -> None:
 
 
 def test_threads_share_a_plan() -> None:
-    """The number of strikes is exact with several threads."""
+    """The count of affected statements is exact with several threads."""
     fault, plan = Fault("overloaded", times=1_000), FaultPlan()
     plan.add(fault)
 
@@ -94,7 +94,7 @@ def test_threads_share_a_plan() -> None:
 
 
 def test_a_fault_is_read_from_text() -> None:
-    """The format is that of the command line."""
+    """A fault is parsed from the format of the command line."""
     assert Fault.parse("overloaded") == Fault("overloaded")
     text = "delay,match=ks.t,times=inf,after=3,seconds=0.5"
     assert Fault.parse(text) == Fault("delay", "ks.t", times=None, after=3, seconds=0.5)
@@ -113,6 +113,6 @@ def test_a_fault_is_read_from_text() -> None:
     ],
 )
 def test_a_fault_that_cannot_be_is_refused(text: str, message: str) -> None:
-    """The error is one line."""
+    """An invalid fault raises a one-line error."""
     with pytest.raises(ConfigurationError, match=message):
         Fault.parse(text)

@@ -1,4 +1,4 @@
-"""CQL text becomes the right statement, or an error with its position."""
+"""Tests that CQL text is parsed to the right statement, or to an error with its position."""
 
 import contextlib
 import gzip
@@ -33,7 +33,7 @@ T = ast.TableName(None, "t")
 
 
 def value_of(term: str) -> object:
-    """Return the term in an INSERT's only value."""
+    """Parse a term, as the value of an INSERT."""
     statement = parse(f"INSERT INTO t (a) VALUES ({term})")
     assert isinstance(statement, ast.Insert)
     return statement.values[0]
@@ -72,12 +72,15 @@ def test_every_recorded_statement_is_understood() -> None:
     ],
 )
 def test_constants_are_classified_by_their_form(text: str, kind: ConstantKind, value: str) -> None:
-    """Each lexical kind of constant keeps its text, quotes removed."""
+    """Each constant is parsed to its kind and normalised text.
+
+    The text has no quotes; booleans and UUIDs are in lower case.
+    """
     assert value_of(text) == Constant(kind, value)
 
 
 def test_collections_nest() -> None:
-    """Lists, sets, maps, tuples, UDTs and calls stand inside each other."""
+    """Lists, sets, maps, tuples, UDTs and function calls can be nested in each other."""
     assert value_of("[{1}, {1: null}, (1, {f: 1}), {}, now()]") == ListTerm(
         (
             SetTerm((ONE,)),
@@ -90,7 +93,7 @@ def test_collections_nest() -> None:
 
 
 def test_markers_are_numbered_in_order_of_the_text() -> None:
-    """USING comes before SET in an UPDATE, so its markers count first."""
+    """In an UPDATE, USING comes before SET, so its markers have lower numbers."""
     update = parse("UPDATE t USING TTL ? SET a = :a WHERE pk = ? IF b = ?")
     assert isinstance(update, ast.Update)
     assert update.using.ttl == Marker(0)
@@ -100,7 +103,7 @@ def test_markers_are_numbered_in_order_of_the_text() -> None:
 
 
 def test_names_fold_unless_quoted() -> None:
-    """Unquoted names are lower case; quoted ones keep case and doubled quotes mean one."""
+    """Unquoted names become lower case; in quoted names, case is kept and ``""`` is one quote."""
     assert parse('SELECT PK, "Pk", "a""b" FROM Ks.T') == ast.Select(
         ast.TableName("ks", "t"),
         tuple(ast.Selected(ColumnSelector(name)) for name in ("pk", "Pk", 'a"b')),
@@ -113,7 +116,7 @@ def test_names_fold_unless_quoted() -> None:
     "ttl type users uuid values writetime".split(),
 )
 def test_unreserved_words_are_names(name: str) -> None:
-    """Columns may be called by words that mean something elsewhere."""
+    """Columns may have the names of keywords that are not reserved."""
     create = parse(f"CREATE TABLE t ({name} int PRIMARY KEY)")
     assert isinstance(create, ast.CreateTable)
     assert create.primary_keys == (ast.PrimaryKey((name,)),)
@@ -126,12 +129,12 @@ def test_unreserved_words_are_names(name: str) -> None:
 
 
 def test_comments_are_skipped() -> None:
-    """Both line comments and the block comment count as space."""
+    """Both kinds of line comments, and block comments, count as white space."""
     assert parse("SELECT * -- all\nFROM // of\n/* the\n table */ t;") == ast.Select(T)
 
 
 def test_statements_of_log_readers_are_parsed() -> None:
-    """The query of the official libraries parses, with all its parts."""
+    """A query with the clauses that log readers use is parsed."""
     select = parse(
         'SELECT * FROM ks.log WHERE "cdc$stream_id" IN (?, ?) AND "cdc$time" >= minTimeuuid(?) '
         "PER PARTITION LIMIT 1 LIMIT 2 ALLOW FILTERING BYPASS CACHE"
@@ -162,7 +165,7 @@ def test_statements_of_log_readers_are_parsed() -> None:
     ],
 )
 def test_a_syntax_error_points_at_its_place(text: str, message: str) -> None:
-    """Lines count from 1 and columns from 0, as on the real server."""
+    """The position has lines counted from 1 and columns from 0, as in ScyllaDB."""
     with pytest.raises(CqlSyntaxError) as caught:
         parse(text)
     assert caught.value.message == message
@@ -178,20 +181,20 @@ def test_a_syntax_error_points_at_its_place(text: str, message: str) -> None:
     ],
 )
 def test_unsupported_statements_are_named(text: str, what: str) -> None:
-    """Unsupported statements of CQL are recognised as such."""
+    """CQL statements that the server does not support are recognised by name."""
     assert parse(text) == ast.Unsupported(what)
 
 
 @given(st.text(alphabet="SELECTFROMtwhere*'\"(){}[]=<>,.:;?$-/ 0123456789x\n", max_size=60))
 def test_any_text_is_a_statement_or_a_syntax_error(text: str) -> None:
-    """The parser never fails in another way."""
+    """The parser raises no error other than SyntaxError."""
     with contextlib.suppress(CqlSyntaxError):
         parse(text)
 
 
 @given(st.text(max_size=30))
 def test_any_string_survives_quoting(text: str) -> None:
-    """Any text in quotes, with its own quotes doubled, parses to the same text."""
+    """Any text in quotes, with its quotes doubled, is parsed to the same text."""
     quoted = "'" + text.replace("'", "''") + "'"
     assert value_of(quoted) == Constant(ConstantKind.STRING, text)
 
@@ -199,7 +202,7 @@ def test_any_string_survives_quoting(text: str) -> None:
 def test_the_parser_s_tables_are_kept_for_later_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A damaged file in the cache folder is replaced; a missing folder is no error."""
+    """A damaged cache file is replaced; an unusable cache directory causes no error."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cql = "SELECT a.b, count(*) FROM ks.t WHERE p IN (1, ?) AND c > :c"
     expected = build_parser().parse(cql)

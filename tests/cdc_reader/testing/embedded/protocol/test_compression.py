@@ -1,4 +1,4 @@
-"""Compressed frames: both algorithms, both directions, and invalid bytes."""
+"""Tests frame compression with both algorithms, in both directions, and with invalid bytes."""
 
 import sys
 
@@ -18,7 +18,7 @@ algorithms = pytest.mark.parametrize("algorithm", sorted(compressions()))
 @algorithms
 @given(body=st.binary(max_size=2000))
 def test_a_body_comes_back_as_it_was(algorithm: str, body: bytes) -> None:
-    """Decompressing undoes compressing, empty bodies too."""
+    """A compressed body, even an empty one, is decompressed to the original."""
     compression = compressions()[algorithm]
     assert compression.decompress(compression.compress(body)) == body
 
@@ -26,7 +26,7 @@ def test_a_body_comes_back_as_it_was(algorithm: str, body: bytes) -> None:
 @algorithms
 @given(garbage=st.binary(max_size=60))
 def test_garbage_is_a_protocol_error(algorithm: str, garbage: bytes) -> None:
-    """Any bytes either decompress or give a ProtocolError."""
+    """Any bytes are either decompressed or raise ProtocolError."""
     try:
         body = compressions()[algorithm].decompress(garbage)
     except ProtocolError:
@@ -35,7 +35,7 @@ def test_garbage_is_a_protocol_error(algorithm: str, garbage: bytes) -> None:
 
 
 def test_a_body_that_would_be_too_large_is_refused_before_it_is_made() -> None:
-    """A few bytes that claim to be larger than a frame use no memory."""
+    """A body whose stated size is larger than a frame is rejected before memory is allocated."""
     claim = (MAX_BODY + 1).to_bytes(4, "big") + b"\x00"
     with pytest.raises(ProtocolError, match="request size too large"):
         compressions()["lz4"].decompress(claim)
@@ -45,7 +45,7 @@ def test_a_body_that_would_be_too_large_is_refused_before_it_is_made() -> None:
 
 @algorithms
 def test_a_driver_that_compresses_writes_and_reads(algorithm: str) -> None:
-    """A real driver with compression on reads back the large value it wrote."""
+    """A driver with compression reads back a large value that it has written."""
     text = "what goes in comes out " * 1000
     with EmbeddedScylla() as server:
         cluster = Cluster([server.host], port=server.port, compression=algorithm)
@@ -63,7 +63,7 @@ def test_a_driver_that_compresses_writes_and_reads(algorithm: str) -> None:
 
 
 def test_without_the_library_nothing_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that requests compression anyway is rejected."""
+    """Without `cramjam`, no compression is offered, and clients that request it are rejected."""
     monkeypatch.setitem(sys.modules, "cramjam", None)
     compressions.cache_clear()
     try:

@@ -1,4 +1,4 @@
-"""The protocol core: any bytes in, requests out."""
+"""Tests how a connection decodes bytes to requests."""
 
 import base64
 import gzip
@@ -45,7 +45,7 @@ DATA = Path(__file__).parents[4] / "data"
 
 
 def recorded(request: str) -> Any:
-    """Return the recorded answer to a request."""
+    """Return the recorded response to a request."""
     with gzip.open(DATA / "scylla-5.2-responses.json.gz", "rt") as file:
         (found,) = (r for r in json.load(file)["responses"] if r["request"] == request)
     return found
@@ -59,25 +59,25 @@ def frame(
 
 
 def driver_frame(message: Any, version: int = 4) -> bytes:
-    """Return a request as cassandra-driver sends it."""
+    """Encode a request as cassandra-driver does."""
     body = io.BytesIO()
     message.send_body(body, version)
     return frame(message.opcode, body.getvalue(), version=version)
 
 
 def ready() -> Connection:
-    """Return a connection whose handshake is over."""
+    """Return a connection that has completed the handshake."""
     return Connection(State.READY)
 
 
 def request(data: bytes, connection: Connection | None = None) -> Any:
-    """Return the only request in `data`."""
+    """Decode the only request in `data`."""
     (call,) = (connection or ready()).receive(data)
     return call.request
 
 
 def test_start_up_requests_of_the_driver_are_understood() -> None:
-    """OPTIONS, STARTUP, AUTH_RESPONSE and REGISTER are encoded by the driver."""
+    """The driver's OPTIONS, STARTUP, AUTH_RESPONSE and REGISTER are decoded."""
     startup = driver_frame(StartupMessage("3.4.5", {"DRIVER_NAME": "d"}))
     login = driver_frame(AuthResponseMessage(b"\0user\0password"))
     register = driver_frame(RegisterMessage(["TOPOLOGY_CHANGE", "SCHEMA_CHANGE"]))
@@ -115,33 +115,33 @@ def test_a_query_with_all_options_is_understood(version: int) -> None:
 
 
 def test_an_execution_with_unset_values_is_understood() -> None:
-    """Values may be bytes, null, or not set at all."""
+    """Bound values may be bytes, null or unset."""
     message = ExecuteMessage(b"id", [b"", None, UNSET_VALUE], ConsistencyLevel.ONE)
     expected = Execute(b"id", [b"", None, UNSET], QueryOptions())
     assert request(driver_frame(message)) == expected
 
 
 def test_the_metadata_of_a_result_may_be_declined() -> None:
-    """A client that has prepared a statement knows its columns."""
+    """A client can skip the metadata, because it knows the columns of a prepared statement."""
     body = b"\0\x02id" + b"\0\x01" + b"\x02"
     expected = Execute(b"id", [], QueryOptions(), skip_metadata=True)
     assert request(frame(Opcode.EXECUTE, body)) == expected
 
 
 def test_a_negative_length_is_null_in_version_3() -> None:
-    """Only version 4 tells "not set" from null."""
+    """Before version 4, any negative length is null; "not set" does not exist."""
     body = b"\0\x02id" + b"\0\x01" + b"\x01" + b"\0\x01" + b"\xff\xff\xff\xfe"
     assert request(frame(Opcode.EXECUTE, body, version=3)) == Execute(b"id", [None], QueryOptions())
 
 
 def test_named_values_are_understood() -> None:
-    """With the flag for names, values come as a map."""
+    """With the flag for named values, values are decoded to a dict."""
     body = b"\0\0\0\x01q" + b"\0\x01" + b"\x41" + b"\0\x01" + b"\0\x01k" + b"\0\0\0\x01v"
     assert request(frame(Opcode.QUERY, body)) == Query("q", {"k": b"v"}, QueryOptions())
 
 
 def test_a_batch_of_texts_and_ids_is_understood() -> None:
-    """Statements come by text and by id, each with its values."""
+    """A batch has statements as text and as prepared ids, each with its values."""
     statements = [(False, "INSERT", [b"1"]), (True, b"id", [None, UNSET_VALUE])]
     message = BatchMessage(BatchType.UNLOGGED, statements, ConsistencyLevel.ONE, timestamp=9)
     assert request(driver_frame(message)) == Batch(
@@ -152,19 +152,19 @@ def test_a_batch_of_texts_and_ids_is_understood() -> None:
 
 
 def test_a_prepare_is_understood() -> None:
-    """PREPARE carries the text."""
+    """A PREPARE has the text of a statement."""
     assert request(driver_frame(PrepareMessage("SELECT"))) == Prepare("SELECT")
 
 
 def test_a_custom_payload_is_passed_over() -> None:
-    """The payload before the body changes nothing in the request."""
+    """A custom payload before the body is ignored."""
     body = b"\0\x01" + b"\0\x01k" + b"\0\0\0\x01v" + b"\0\0\0\x01q"
     assert request(frame(Opcode.PREPARE, body, flags=0x04)) == Prepare("q")
 
 
 @pytest.mark.parametrize("version", [5, 66])
 def test_an_unknown_version_is_answered_with_the_supported_one(version: int) -> None:
-    """The answer is the recorded one, and no calls follow it."""
+    """The response equals the recorded one, and the connection is closed."""
     connection = Connection()
     (call,) = connection.receive(frame(Opcode.OPTIONS, stream=9, version=version) * 2)
     assert isinstance(call.request, CqlError)
@@ -180,7 +180,7 @@ def test_an_unknown_version_is_answered_with_the_supported_one(version: int) -> 
     [("opcode 0x99", 0x99, b""), ("QUERY truncated body", Opcode.QUERY, b"\0\0")],
 )
 def test_a_malformed_frame_is_answered_as_recorded(name: str, opcode: int, body: bytes) -> None:
-    """Only that request is rejected; the connection stays open."""
+    """A malformed request is rejected with the recorded error; the connection stays open."""
     connection = ready()
     error = request(frame(opcode, body), connection)
     assert responses.error(error).body == base64.b64decode(recorded(name)["body"])
@@ -188,7 +188,7 @@ def test_a_malformed_frame_is_answered_as_recorded(name: str, opcode: int, body:
 
 
 def test_a_body_of_more_than_256_mib_is_refused() -> None:
-    """The header is enough to reject such a body."""
+    """A header that announces too large a body is rejected, and the connection is closed."""
     connection = ready()
     header = HEADER.pack(4, 0, 1, Opcode.QUERY, MAX_BODY + 1)
     assert isinstance(request(header, connection), ProtocolError)
@@ -204,7 +204,7 @@ def test_a_body_of_more_than_256_mib_is_refused() -> None:
     ],
 )
 def test_a_request_out_of_turn_is_refused(state: State, opcode: Opcode) -> None:
-    """Each state of the handshake has its own error."""
+    """A request that the handshake's state does not allow is rejected."""
     refusal = request(frame(opcode, b"\0\0"), Connection(state))
     assert isinstance(refusal, ProtocolError)
     assert refusal.message.startswith("Unexpected message")
@@ -212,7 +212,7 @@ def test_a_request_out_of_turn_is_refused(state: State, opcode: Opcode) -> None:
 
 @given(st.lists(st.binary(max_size=64)), st.sampled_from(State))
 def test_no_bytes_crash_the_connection(chunks: list[bytes], state: State) -> None:
-    """Any bytes are a request, an error, or the beginning of more."""
+    """Any bytes are decoded to requests and errors, or are kept until more arrive."""
     connection = Connection(state)
     for chunk in chunks:
         assert all(isinstance(call, Call) for call in connection.receive(chunk))
@@ -220,13 +220,13 @@ def test_no_bytes_crash_the_connection(chunks: list[bytes], state: State) -> Non
 
 @given(st.sampled_from(Opcode), st.binary(max_size=200), st.integers(0, 255), st.integers(3, 4))
 def test_no_body_crashes_the_decoder(opcode: int, body: bytes, flags: int, version: int) -> None:
-    """A frame with a whole header gives exactly one call."""
+    """A complete frame is decoded to exactly one request or error."""
     assert request(frame(opcode, body, flags=flags, version=version)) is not None
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300)))
 def test_frames_may_arrive_in_any_pieces(texts: list[bytes], cuts: list[int]) -> None:
-    """The calls depend on the bytes, not on the sizes of reads."""
+    """The calls do not depend on how the bytes are split among reads."""
     data = b"".join(
         frame(Opcode.PREPARE, len(t).to_bytes(4, "big") + t, stream)
         for stream, t in enumerate(texts)

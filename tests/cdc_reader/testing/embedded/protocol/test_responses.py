@@ -1,4 +1,4 @@
-"""Answers are encoded byte for byte as recorded from a real server."""
+"""Tests that responses are encoded byte for byte as recorded from a real server."""
 
 import base64
 import gzip
@@ -49,13 +49,13 @@ ERRORS = {
 
 
 def recorded(name: str) -> Any:
-    """Return a recording of the test data."""
+    """Load a recording from the test data."""
     with gzip.open(DATA / f"scylla-5.2-{name}.json.gz", "rt") as file:
         return json.load(file)
 
 
 def recorded_results() -> list[Any]:
-    """Return every recorded RESULT body, as (request, flags, body)."""
+    """Return every recorded RESULT, as a test parameter (flags, body)."""
     frames, found = recorded("frames"), []
     found += [(cql, 0, body) for cql, body in frames["system"].items()]
     for result in frames["results"]:
@@ -69,7 +69,7 @@ def recorded_results() -> list[Any]:
 
 
 def recorded_errors() -> list[Any]:
-    """Return the body of every recorded ERROR."""
+    """Return the body of every recorded ERROR, as a test parameter."""
     answers = recorded("responses")["responses"]
     return [
         pytest.param(base64.b64decode(answer["body"]), id=answer["request"][:60])
@@ -79,7 +79,7 @@ def recorded_errors() -> list[Any]:
 
 
 class Decoder(BodyReader):
-    """Decodes RESULT bodies, as a client does."""
+    """Decodes RESULT bodies as a client does."""
 
     def result(self) -> tuple[Result, ResultFormat]:
         match self.int32():
@@ -149,7 +149,7 @@ class Decoder(BodyReader):
 
 @pytest.mark.parametrize(("flags", "body"), recorded_results())
 def test_a_recorded_result_is_encoded_again(flags: int, body: bytes) -> None:
-    """Decoding and encoding a recorded RESULT gives the same bytes."""
+    """Decoding a recorded RESULT and encoding it again yields the same bytes."""
     decoder = Decoder(body)
     warnings = tuple(decoder.string_list()) if flags & 0x08 else ()
     result, style = decoder.result()
@@ -160,7 +160,7 @@ def test_a_recorded_result_is_encoded_again(flags: int, body: bytes) -> None:
 
 @pytest.mark.parametrize("body", recorded_errors())
 def test_a_recorded_error_is_encoded_again(body: bytes) -> None:
-    """Each recorded kind of error has the fields that its code requires."""
+    """Decoding a recorded ERROR and encoding it again yields the same bytes."""
     decoder = Decoder(body)
     code, message = decoder.int32(), decoder.string()
     error: errors.CqlError
@@ -175,7 +175,7 @@ def test_a_recorded_error_is_encoded_again(body: bytes) -> None:
 
 
 def test_recorded_events_are_encoded_again() -> None:
-    """Schema events are the server's, byte for byte."""
+    """Decoding a recorded schema event and encoding it again yields the same bytes."""
     for event in recorded("responses")["events"]:
         decoder = Decoder(base64.b64decode(event["body"]))
         assert decoder.string() == "SCHEMA_CHANGE"
@@ -184,13 +184,13 @@ def test_recorded_events_are_encoded_again() -> None:
 
 
 def test_a_node_event_names_the_nodes_address() -> None:
-    """STATUS_CHANGE carries [inet]: size, address, port."""
+    """A STATUS_CHANGE has the node's address as an [inet]: size, address, port."""
     answer = responses.node_event("STATUS_CHANGE", "UP", "127.0.0.2", 9042)
     assert answer.body == b"\0\x0dSTATUS_CHANGE\0\x02UP\x04\x7f\0\0\x02\0\0\x23\x52"
 
 
 def test_errors_about_replicas_carry_their_counts() -> None:
-    """Unavailable and read timeouts have the fields of the specification."""
+    """Unavailable and read timeout errors have the fields of the specification."""
     unavailable = responses.error(errors.Unavailable("u", 4, 2, 1)).body
     assert unavailable == bytes.fromhex("00001000 0001 75 0004 00000002 00000001")
     timeout = responses.error(errors.ReadTimeout("t", 4, 1, 2, data_present=True)).body
@@ -198,7 +198,7 @@ def test_errors_about_replicas_carry_their_counts() -> None:
 
 
 def test_a_vector_is_a_custom_type() -> None:
-    """The parameters of a vector are in its class name."""
+    """A vector's element type and dimension are encoded in its class name."""
     name = (
         "org.apache.cassandra.db.marshal.VectorType(org.apache.cassandra.db.marshal.FloatType, 3)"
     )
@@ -207,7 +207,7 @@ def test_a_vector_is_a_custom_type() -> None:
 
 
 def test_version_3_knows_neither_warnings_nor_key_indexes() -> None:
-    """A client of version 3 does not get the additions of version 4."""
+    """A version 3 response has none of the fields that version 4 added."""
     column = ColumnSpec("ks", "t", "pk", Native("int"))
     prepared = Prepared(b"id", (column,), (0,), (), warnings=("careful",))
     frame = responses.result(prepared, 3).frame(3, 1)
@@ -217,7 +217,7 @@ def test_version_3_knows_neither_warnings_nor_key_indexes() -> None:
 
 
 def test_an_lwt_statement_is_marked_for_clients_that_ask() -> None:
-    """The mark is the highest bit of the bind metadata's flags, if it was negotiated."""
+    """If negotiated, the highest bit of the bind metadata's flags marks LWT statements."""
     prepared = Prepared(b"id", (), is_lwt=True)
     plain = responses.result(prepared, 4).body
     marked = responses.result(prepared, 4, ResultFormat(lwt_mark=True)).body
@@ -226,7 +226,7 @@ def test_an_lwt_statement_is_marked_for_clients_that_ask() -> None:
 
 
 def test_a_page_is_encoded_in_few_calls() -> None:
-    """At most three calls per cell, because benchmarks of clients must measure the clients."""
+    """Encoding takes at most three calls per cell, so that benchmarks measure clients."""
     column = ColumnSpec("ks", "t", "c", Native("blob"))
     rows = Rows((column,) * 11, [(b"\0" * 16, None, b"\0\0\0\1", b"x" * 300, *(b"",) * 7)] * 1_000)
     assert calls(lambda: responses.result(rows)) <= 3 * 11_000

@@ -1,4 +1,4 @@
-"""INSERT ... JSON, accepted and rejected as by the server."""
+"""Tests that INSERT JSON accepts and rejects what ScyllaDB does."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ OTHER = "d2177dd0-eaa2-11de-a572-001b779c76e3"
 
 @pytest.fixture
 def table(shell: Any) -> Any:
-    """A table of every kind of column."""
+    """A table with every kind of column."""
     shell.run('CREATE TYPE u (x int, "Y" text)')
     shell.run(
         "CREATE TABLE t (pk int, ck text, a ascii, b bigint, bl blob, bo boolean, da date, "
@@ -26,12 +26,12 @@ def table(shell: Any) -> Any:
 
 
 def insert(shell: Any, more: str = "", **values: Any) -> None:
-    """Insert a row with these further columns."""
+    """Insert a row with these additional columns."""
     shell.run(f"INSERT INTO t JSON ?{more}", json.dumps({"pk": 1, "ck": "c", **values}).encode())
 
 
 def read(shell: Any, column: str) -> Any:
-    """Return a column of the only row, as JSON."""
+    """Return a column of the only row, decoded from JSON."""
     (text,) = shell.rows(f"SELECT JSON {column} FROM t")[0]
     return next(iter(json.loads(text).values()))
 
@@ -76,13 +76,13 @@ def read(shell: Any, column: str) -> Any:
     ],
 )
 def test_a_value_of_each_type(table: Any, column: str, given: Any, stored: Any) -> None:
-    """SELECT JSON returns what INSERT JSON accepted."""
+    """INSERT JSON accepts a value of each type, and SELECT JSON returns it."""
     insert(table, **{column: given})
     assert read(table, column) == stored
 
 
 def test_a_duration(table: Any) -> None:
-    """A duration is written as in CQL."""
+    """A duration in JSON is parsed like one in CQL."""
     insert(table, du="1y2mo3w4d5h6m7s8ms9us10ns")
     table.run("INSERT INTO t (pk, ck, du) VALUES (2, 'c', 1y2mo3w4d5h6m7s8ms9us10ns)")
     (one,), (other,) = table.rows("SELECT du FROM t")
@@ -91,13 +91,13 @@ def test_a_duration(table: Any) -> None:
 
 @pytest.mark.parametrize("text", ["'{}'", "$${}$$"])
 def test_names_fold_to_lower_case_unless_quoted(table: Any, text: str) -> None:
-    """Quotes within a name are for case, as in CQL."""
+    """Names become lower case unless they are quoted within the JSON string, as in CQL."""
     table.run("INSERT INTO t JSON " + text.format('{"PK": 1, "Ck": "c", "\\"Name\\"": 3}'))
     assert table.ints('SELECT "Name" FROM t') == [(3,)]
 
 
 def test_what_is_left_out_is_null(table: Any) -> None:
-    """This holds with and without DEFAULT NULL, for columns of all kinds."""
+    """Columns missing from the text become null, with or without DEFAULT NULL."""
     for default in ("", " DEFAULT NULL"):
         insert(table, b=1, l=[1], ud={"x": 1})
         insert(table, default, sm=1)
@@ -105,7 +105,7 @@ def test_what_is_left_out_is_null(table: Any) -> None:
 
 
 def test_default_unset_leaves_what_is_left_out(table: Any) -> None:
-    """Only a null in the text writes a null."""
+    """With DEFAULT UNSET, missing columns stay unchanged; only a null in the text writes null."""
     insert(table, b=1, sm=2, l=[1])
     insert(table, " DEFAULT UNSET", sm=None)
     assert table.ints("SELECT b, sm FROM t") == [(1, None)]
@@ -113,13 +113,13 @@ def test_default_unset_leaves_what_is_left_out(table: Any) -> None:
 
 
 def test_static_columns_are_not_written(table: Any) -> None:
-    """The server reads them in the text and leaves them as they are."""
+    """Static columns in the text are ignored, as in ScyllaDB."""
     insert(table, st=1)
     assert table.ints("SELECT st FROM t") == [(None,)]
 
 
 def test_using_and_if_not_exists(table: Any) -> None:
-    """Both clauses follow the text, as they follow the values of other INSERTs."""
+    """USING and IF NOT EXISTS follow the text, as they follow the values of other INSERTs."""
     insert(table, " USING TTL 100 AND TIMESTAMP 5", b=1)
     assert table.ints("SELECT ttl(b), writetime(b) FROM t") == [(100, 5)]
     insert(table, " IF NOT EXISTS", b=2)
@@ -127,7 +127,7 @@ def test_using_and_if_not_exists(table: Any) -> None:
 
 
 def test_a_batch_of_named_and_positional_texts(table: Any) -> None:
-    """Each statement has its own text."""
+    """Each statement of a batch has a separate text, bound by name or position."""
     first, second = (json.dumps({"pk": 1, "ck": ck}).encode() for ck in "ab")
     table.run(
         "BEGIN BATCH INSERT INTO t JSON :one; INSERT INTO t JSON ? DEFAULT UNSET; APPLY BATCH",
@@ -138,7 +138,7 @@ def test_a_batch_of_named_and_positional_texts(table: Any) -> None:
 
 
 def test_the_log_has_a_null_for_what_is_left_out(shell: Any) -> None:
-    """The log shows all columns of a row rewritten by JSON."""
+    """The log marks columns missing from the text as deleted, except with DEFAULT UNSET."""
     shell.run(
         "CREATE TABLE t (pk int PRIMARY KEY, a int, b int, s set<int>) WITH cdc = {'enabled': true}"
     )
@@ -161,7 +161,7 @@ def test_the_log_has_a_null_for_what_is_left_out(shell: Any) -> None:
     ],
 )
 def test_a_text_that_does_not_fit_the_table_is_refused(table: Any, text: str, message: str) -> None:
-    """The text must have the whole key, and no columns but the table's."""
+    """The text must have all key columns, and only columns of the table."""
     assert table.refusal("INSERT INTO t JSON ?", text.encode()) == (INVALID, message)
 
 
@@ -196,7 +196,7 @@ def test_a_text_that_does_not_fit_the_table_is_refused(table: Any, text: str, me
 def test_a_value_that_is_none_of_its_type_is_a_server_error(
     table: Any, text: str, message: str
 ) -> None:
-    """The server does not catch the error, so the text comes with code 0."""
+    """The error has code 0, as in ScyllaDB, which does not catch it."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"marshaling error: {message}")
 
@@ -214,7 +214,7 @@ def test_a_value_that_is_none_of_its_type_is_a_server_error(
     ],
 )
 def test_malformed_json_is_a_server_error(table: Any, text: str, message: str) -> None:
-    """The message is that of the server's JSON library."""
+    """The error has the message of ScyllaDB's JSON library."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"Parsing JSON failed: {message}")
 
@@ -228,18 +228,18 @@ def test_malformed_json_is_a_server_error(table: Any, text: str, message: str) -
     ],
 )
 def test_json_of_the_wrong_shape_is_a_server_error(table: Any, text: str, message: str) -> None:
-    """A row must be an object and a text a string, and nesting is limited."""
+    """The text must be an object with values of the right kind, and nesting is limited."""
     assert table.refusal("INSERT INTO t JSON ?", text.encode()) == (SERVER_ERROR, message)
 
 
 def test_neither_null_nor_unset_is_a_row(table: Any) -> None:
-    """A bound text must be a JSON object."""
+    """The bound text must not be null or unset."""
     assert table.refusal("INSERT INTO t JSON ?", None)[0] == INVALID
     assert table.refusal("INSERT INTO t JSON ?", UNSET)[0] == INVALID
 
 
 def test_counters_have_no_json(shell: Any) -> None:
-    """A counter can only be incremented."""
+    """INSERT JSON rejects counter tables."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY, c counter)")
     text = b'{"pk": 1, "c": 2}'
     message = "INSERT statement are not allowed on counter tables, use UPDATE instead"

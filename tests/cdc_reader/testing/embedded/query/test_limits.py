@@ -1,4 +1,4 @@
-"""Limits on statements that the grammar allows, and conflicting writes."""
+"""Tests limits on valid statements, and conflicting writes."""
 
 from typing import Any
 
@@ -12,19 +12,19 @@ NANO = 1
 
 @pytest.fixture
 def table(shell: Any) -> Any:
-    """A table of texts, one of counters."""
+    """A table with text columns, and a counter table."""
     shell.run("CREATE TABLE t (pk text, ck text, v text, PRIMARY KEY (pk, ck))")
     shell.run("CREATE TABLE c (pk int PRIMARY KEY, n counter)")
     return shell
 
 
 def vint_duration(nanoseconds: int) -> bytes:
-    """Return a duration of a few nanoseconds: three zigzag vints."""
+    """Serialise a duration of a few nanoseconds, which is three zigzag vints."""
     return bytes((0, 0, nanoseconds * 2))
 
 
 def test_keys_have_at_most_65535_bytes(table: Any) -> None:
-    """A longer partition key is rejected, and so is a longer clustering key."""
+    """Longer partition keys and clustering keys are rejected."""
     insert = "INSERT INTO t (pk, ck, v) VALUES (?, ?, 'v')"
     table.run(insert, LONG[1:], LONG[1:])
     message = "Key length of 65536 is longer than maximum of 65535"
@@ -41,7 +41,7 @@ def test_keys_have_at_most_65535_bytes(table: Any) -> None:
     ],
 )
 def test_timestamps_are_at_most_three_days_ahead(table: Any, cql: str) -> None:
-    """A later timestamp is most likely in nanoseconds."""
+    """A later timestamp is rejected, because it is probably in nanoseconds."""
     table.run(cql.format(table.now_us + 3 * DAY_US))
     code, message = table.refusal(cql.format(table.now_us + 4 * DAY_US))
     assert (code, message[:58]) == (
@@ -51,7 +51,7 @@ def test_timestamps_are_at_most_three_days_ahead(table: Any, cql: str) -> None:
 
 
 def test_a_batch_of_several_partitions_has_at_most_a_mebibyte(table: Any) -> None:
-    """A batch of a single partition may be larger."""
+    """A batch is limited to 1 MiB if it writes more than one partition."""
     insert = "INSERT INTO t (pk, ck, v) VALUES ('{}', '{}', ?); "
     value = b"v" * 600_000
     table.run(f"BEGIN BATCH {insert.format(1, 1)}{insert.format(1, 2)} APPLY BATCH", value, value)
@@ -69,7 +69,7 @@ def test_a_batch_of_several_partitions_has_at_most_a_mebibyte(table: Any) -> Non
     ],
 )
 def test_timeouts_may_be_bound(table: Any, cql: str) -> None:
-    """Timeouts are durations in whole milliseconds."""
+    """USING TIMEOUT accepts bind variables, and only whole milliseconds."""
     table.run(cql.replace("?", "5ms"))
     message = "Timeout values must be expressed in millisecond granularity"
     assert table.refusal(cql, vint_duration(NANO)) == (INVALID, message)
@@ -81,7 +81,7 @@ def test_timeouts_may_be_bound(table: Any, cql: str) -> None:
 
 
 def test_each_increment_of_a_batch_counts(table: Any) -> None:
-    """This covers several counters, and a later statement with the same timestamp."""
+    """Every increment counts, even several of one counter, or after the clock was set back."""
     table.run(
         "BEGIN COUNTER BATCH UPDATE c SET n = n + 5 WHERE pk IN (1, 2); "
         "UPDATE c SET n = n - 7 WHERE pk = 1; UPDATE c SET n = n + 1 WHERE pk = 1; APPLY BATCH"
@@ -93,7 +93,7 @@ def test_each_increment_of_a_batch_counts(table: Any) -> None:
 
 
 def test_a_tie_is_won_by_what_lives_longer(table: Any) -> None:
-    """A cell with a TTL wins over one without, and the later expiry over the earlier."""
+    """With equal timestamps, a TTL wins over none, and a later expiry over an earlier one."""
     insert = "INSERT INTO t (pk, ck, v) VALUES ('p', 'c', '{}') USING TIMESTAMP 1{}"
     for value, ttl in (("z", ""), ("a", " AND TTL 50"), ("b", " AND TTL 40")):
         table.run(insert.format(value, ttl))
@@ -101,7 +101,7 @@ def test_a_tie_is_won_by_what_lives_longer(table: Any) -> None:
 
 
 def test_limits_are_not_null(table: Any) -> None:
-    """A bound limit must be a number."""
+    """A bound LIMIT must not be null."""
     assert table.refusal("SELECT * FROM t LIMIT ?", None) == (
         INVALID,
         "Invalid null value of limit",
@@ -109,20 +109,20 @@ def test_limits_are_not_null(table: Any) -> None:
 
 
 def test_markers_of_one_name_are_one_variable(table: Any) -> None:
-    """The variable is bound once."""
+    """Markers with the same name share one bound value."""
     table.run("INSERT INTO t (pk, ck, v) VALUES (:x, :x, :y)", b"x", b"y")
     assert table.rows("SELECT * FROM t") == [(b"x", b"x", b"y")]
 
 
 def test_a_comment_ends_with_its_line(table: Any) -> None:
-    """A comment that no line break ends is an error."""
+    """A line comment without a line break at its end is an error."""
     assert table.rows("SELECT * FROM t -- all\n") == []
     assert table.refusal("SELECT * FROM t -- all")[0] == SYNTAX
 
 
 @pytest.mark.parametrize("name", ["cdc$time", "cdc$deleted_a"])
 def test_a_base_table_has_no_column_of_the_log_s(table: Any, name: str) -> None:
-    """A real 5.2 aborts on such a table."""
+    """A base table cannot have a column with the name of a log column; a real 5.2 crashes on it."""
     with_cdc = "WITH cdc = {'enabled': true}"
     refused = f'CREATE TABLE b (pk int PRIMARY KEY, a int, "{name}" int) {with_cdc}'
     assert table.refusal(refused)[0] == INVALID

@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE, BATCH and IF: the contents of the table afterwards."""
+"""Tests the effects of INSERT, UPDATE, DELETE, BATCH and IF on a table."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ WHERE = "WHERE pk = 1 AND ck = 1"
 
 @pytest.fixture
 def table(shell: Any) -> Any:
-    """A table with a column of every shape, empty."""
+    """An empty table with a column of each kind."""
     shell.run("CREATE TYPE u (x int, y text)")
     shell.run(
         "CREATE TABLE t (pk int, ck int, a int, l list<int>, q set<int>, m map<int, text>, un u, "
@@ -26,7 +26,7 @@ def table(shell: Any) -> Any:
 
 
 def json_of(shell: Any, columns: str) -> list[str]:
-    """Return the rows as JSON texts."""
+    """Return the rows of `t` as JSON texts."""
     return [cell.decode() for (cell,) in shell.rows(f"SELECT JSON {columns} FROM t")]
 
 
@@ -57,7 +57,7 @@ def test_assignments_in_turn(table: Any, column: str, changes: list[str], value:
 
 
 def test_a_list_cell_is_set_by_its_id(table: Any) -> None:
-    """The order of statements does not matter; null removes the element."""
+    """A list element is set by its id, in any order of statements; null removes it."""
     ids = [f"0000000{at}-0000-1000-8080-808080808080" for at in range(4)]
     for at in (2, 0, 3, 1):
         table.run(f"UPDATE t SET l[SCYLLA_TIMEUUID_LIST_INDEX({ids[at]})] = {at} {WHERE}")
@@ -81,7 +81,7 @@ def test_a_list_cell_is_set_by_its_id(table: Any) -> None:
     ],
 )
 def test_deleting_parts_of_a_row(table: Any, deleted: str, column: str, value: str) -> None:
-    """This covers a column, an element by index or key, and a field."""
+    """DELETE can delete a column, an element by index or key, or a field."""
     table.run(
         "INSERT INTO t (pk, ck, a, l, q, m, un) "
         "VALUES (1, 1, 5, [1, 2, 3], {1, 2}, {1: 'a', 2: 'b'}, {x: 1, y: 'a'})"
@@ -103,7 +103,7 @@ def test_deleting_parts_of_a_row(table: Any, deleted: str, column: str, value: s
     ],
 )
 def test_deleting_rows(table: Any, where: str, left: list[int]) -> None:
-    """This covers rows by key, range and partition; later writes stay."""
+    """DELETE removes rows by key, range or partition; later writes are not affected."""
     for ck in range(1, 6):
         table.run(f"INSERT INTO t (pk, ck) VALUES (1, {ck})")
     table.run(f"DELETE FROM t WHERE {where}")
@@ -124,7 +124,7 @@ def test_the_later_timestamp_wins(table: Any) -> None:
 
 
 def test_the_server_s_timestamps_rise_though_its_clock_stands(table: Any) -> None:
-    """Two writes in one microsecond keep their order."""
+    """Writes in the same microsecond keep their order, because server timestamps increase."""
     options = table.options
     for value in (1, 2, 3):
         table.engine.query(f"UPDATE t SET a = {value} {WHERE}", (), options)
@@ -145,7 +145,7 @@ def test_unset_values_leave_columns_alone(table: Any) -> None:
 
 
 def test_values_are_bound_by_name(table: Any) -> None:
-    """A mapping gives each named marker its value."""
+    """The values of named markers can be bound with a mapping."""
     values = {"k": (1).to_bytes(4, "big"), "v": (7).to_bytes(4, "big")}
     table.engine.query("UPDATE t SET a = :v WHERE pk = :k AND ck = :k", values, table.options)
     assert table.ints("SELECT pk, ck, a FROM t") == [(1, 1, 7)]
@@ -220,13 +220,13 @@ def test_ttl_of_table_and_statement(shell: Any) -> None:
     ],
 )
 def test_writes_that_are_refused(table: Any, cql: str, message: str) -> None:
-    """The message is the server's, and nothing is written."""
+    """A rejected write has ScyllaDB's message, and nothing is written."""
     assert table.refusal(cql) == (INVALID, message)
     assert table.rows("SELECT * FROM t") == []
 
 
 def test_counters_add_up(shell: Any) -> None:
-    """Counters are only incremented and decremented."""
+    """A counter can be incremented and decremented, but not set."""
     shell.run("CREATE TABLE c (pk int PRIMARY KEY, n counter)")
     shell.run("UPDATE c SET n = n + 5 WHERE pk = 1")
     shell.run("UPDATE c SET n -= 7 WHERE pk = 1")
@@ -238,7 +238,7 @@ def test_counters_add_up(shell: Any) -> None:
 
 
 def test_a_batch_is_one_mutation_per_partition(table: Any) -> None:
-    """All statements of a batch share one timestamp; ties are decided by value."""
+    """All statements of a batch share one timestamp, so the larger value wins."""
     table.run(
         "BEGIN BATCH INSERT INTO t (pk, ck, a) VALUES (1, 1, 1); "
         "UPDATE t SET a = 2 WHERE pk = 1 AND ck = 1; UPDATE t SET s = 3 WHERE pk = 1; APPLY BATCH"
@@ -249,7 +249,7 @@ def test_a_batch_is_one_mutation_per_partition(table: Any) -> None:
 
 
 def test_a_batch_frame_takes_texts_and_prepared_statements(table: Any) -> None:
-    """Statements come with their own values; a SELECT among them is rejected."""
+    """A BATCH frame has texts and prepared statements, each with values; SELECT is rejected."""
     one, two = (1).to_bytes(4, "big"), (2).to_bytes(4, "big")
     prepared = table.engine.prepare("INSERT INTO t (pk, ck) VALUES (?, ?)", table.options)
     statements = [
@@ -264,7 +264,7 @@ def test_a_batch_frame_takes_texts_and_prepared_statements(table: Any) -> None:
 
 
 def test_prepared_statements_follow_the_schema(table: Any) -> None:
-    """The same text keeps its id; after ALTER it has a new plan and new columns."""
+    """After ALTER, the same text has the same id, but a new plan with new columns."""
     prepared = table.engine.prepare("SELECT * FROM t", table.options)
     table.run("ALTER TABLE t ADD z int")
     again = table.engine.prepare("SELECT * FROM t", table.options)
@@ -288,7 +288,7 @@ def test_prepared_statements_follow_the_schema(table: Any) -> None:
 def test_drivers_learn_where_the_partition_key_is(
     shell: Any, cql: str, indexes: tuple[int, ...]
 ) -> None:
-    """A prepared statement lists the variables of the partition key, if all are bound."""
+    """A prepared statement has the indexes of the partition key's variables, if all are bound."""
     shell.run("CREATE TABLE k (a int, b int, v int, PRIMARY KEY ((a, b)))")
     assert shell.engine.prepare(cql, shell.options).partition_key_indexes == indexes
 
@@ -301,7 +301,7 @@ def applied(result: Any) -> list[bool]:
 
 
 def test_transactions_apply_when_their_conditions_hold(table: Any) -> None:
-    """This covers IF NOT EXISTS, IF EXISTS and comparisons, with nulls and elements."""
+    """A transaction applies if IF [NOT] EXISTS, or the comparisons of values and elements, hold."""
     insert = "INSERT INTO t (pk, ck, a, m) VALUES (1, 1, 1, {1: 'x'}) IF NOT EXISTS"
     assert applied(table.run(insert)) == [True]
     assert applied(table.run(insert)) == [False]
@@ -317,7 +317,7 @@ def test_transactions_apply_when_their_conditions_hold(table: Any) -> None:
 
 
 def test_a_transaction_of_several_statements_is_all_or_nothing(table: Any) -> None:
-    """The result has a row for each statement; only one partition is allowed."""
+    """A conditional batch applies as a whole or not at all, and allows only one partition."""
     batch = "BEGIN BATCH {} APPLY BATCH"
     first = "INSERT INTO t (pk, ck) VALUES (1, {}) IF NOT EXISTS;"
     both = batch.format(first.format(1) + first.format(2))
@@ -332,7 +332,7 @@ def test_a_transaction_of_several_statements_is_all_or_nothing(table: Any) -> No
 
 
 def test_truncate_forgets_rows_and_leaves_the_log(shell: Any) -> None:
-    """TRUNCATE empties the table alone and is not logged."""
+    """TRUNCATE empties the table, but not its log, and is not logged."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY) WITH cdc = {'enabled': true}")
     shell.run("INSERT INTO t (pk) VALUES (1)")
     shell.run("TRUNCATE t")
@@ -350,7 +350,10 @@ def test_truncate_forgets_rows_and_leaves_the_log(shell: Any) -> None:
     ],
 )
 def test_a_prepared_statement_is_forgotten_with_its_columns(table: Any, change: list[str]) -> None:
-    """Drivers then prepare it again, and never decode rows with outdated metadata."""
+    """A prepared statement is forgotten if its columns change.
+
+    Drivers then prepare it again, and never decode rows with outdated metadata.
+    """
     prepared = table.engine.prepare("SELECT * FROM t WHERE pk = ?", table.options)
     for statement in change:
         table.run(statement)
@@ -359,7 +362,7 @@ def test_a_prepared_statement_is_forgotten_with_its_columns(table: Any, change: 
 
 
 def test_a_prepared_statement_outlives_changes_elsewhere(table: Any) -> None:
-    """Changes of other tables, and of its table's properties, have no effect."""
+    """A prepared statement is kept if other tables or its table's properties change."""
     prepared = table.engine.prepare("SELECT * FROM t WHERE pk = ?", table.options)
     table.run("CREATE TABLE other (pk int PRIMARY KEY)")
     table.run("ALTER TABLE t WITH comment = 'new'")
@@ -378,7 +381,7 @@ def test_a_prepared_statement_outlives_changes_elsewhere(table: Any) -> None:
 )
 @pytest.mark.parametrize("order", ["ASC", "DESC"])
 def test_clustering_keys_of_parts(shell: Any, kind: str, values: list[str], order: str) -> None:
-    """Rows are found by collections and tuples in the key, and sorted by their parts."""
+    """Clustering keys may be collections, tuples and UDTs, which are ordered by their elements."""
     shell.run("CREATE TYPE u (x int, y text)")
     shell.run(
         f"CREATE TABLE t (pk int, ck {kind}, v int, PRIMARY KEY (pk, ck)) "

@@ -1,4 +1,4 @@
-"""SELECT: its rows, their order, and its pages."""
+"""Tests the rows of SELECT, their order and their pages."""
 
 import itertools
 from typing import Any
@@ -24,7 +24,7 @@ SHOULD_ALLOW_FILTERING = (
 
 @pytest.fixture(scope="module")
 def filled(make_shell: Any) -> Any:
-    """Partitions 0 to 4 of 5 rows (c1, c2), 0 to 2 with a static value; 9 has only that."""
+    """A table `t`: partitions 0 to 4 have 5 rows; partitions 0, 1, 2 and 9 have a static value."""
     shell = make_shell()
     shell.run(
         "CREATE TABLE t (pk int, c1 int, c2 int, v int, s int static, PRIMARY KEY (pk, c1, c2)) "
@@ -67,12 +67,12 @@ def filled(make_shell: Any) -> Any:
     ],
 )
 def test_rows_of_a_partition(filled: Any, where: str, rows: list[tuple[int, int]]) -> None:
-    """Clustering restrictions select rows, which come in clustering order, c2 descending."""
+    """Restrictions select rows of a partition, which are returned in clustering order."""
     assert filled.ints(f"SELECT c1, c2 FROM t WHERE pk = 0 AND {where}") == rows
 
 
 def test_partitions_come_in_token_order(filled: Any) -> None:
-    """A full scan follows the ring; partitions named by IN come in the order of their type."""
+    """A full scan returns partitions in token order, a query with IN in the order of their type."""
     tokens = filled.ints("SELECT DISTINCT token(pk) FROM t")
     assert tokens == sorted(tokens)
     assert len(tokens) == 6
@@ -81,14 +81,14 @@ def test_partitions_come_in_token_order(filled: Any) -> None:
 
 
 def test_a_lone_static_row_is_shown(filled: Any) -> None:
-    """A partition without rows shows its static values, unless rows are requested by key."""
+    """A partition without rows shows its static values, unless rows are selected by key."""
     assert filled.ints("SELECT * FROM t WHERE pk = 9") == [(9, None, None, 9, None)]
     assert filled.ints("SELECT * FROM t WHERE pk = 9 AND c1 = 1") == []
     assert filled.ints("SELECT pk, s FROM t WHERE pk = 2 LIMIT 1") == [(2, 2)]
 
 
 def test_token_ranges_cut_the_ring(filled: Any) -> None:
-    """Adjacent ranges give every partition once; the smallest token means either end."""
+    """Adjacent token ranges return each partition once; the smallest token means either end."""
     tokens = [token for (token,) in filled.ints("SELECT DISTINCT token(pk) FROM t")]
     edges = [-(2**63), *tokens[1:4], -(2**63)]
     found = [
@@ -102,7 +102,7 @@ def test_token_ranges_cut_the_ring(filled: Any) -> None:
 
 
 def test_aggregates_are_one_row(filled: Any) -> None:
-    """Plain columns show the first row's value; without rows, the count is 0."""
+    """Aggregates return one row; plain columns have the first row's value, and counts may be 0."""
     assert filled.ints(
         "SELECT count(*), count(s), max(v), min(c1), sum(c2) FROM t WHERE pk = 3"
     ) == [(5, 0, 303, 1, 7)]
@@ -111,7 +111,7 @@ def test_aggregates_are_one_row(filled: Any) -> None:
 
 
 def test_keys_in_order_across_partitions(filled: Any) -> None:
-    """ORDER BY over several keys sorts all rows together, and cannot be paged."""
+    """ORDER BY sorts the rows of several partitions together, and does not allow paging."""
     cql = "SELECT pk, c1, c2 FROM t WHERE pk IN (0, 1) ORDER BY c1 DESC LIMIT 3"
     assert {row[1:] for row in filled.ints(cql)} == {(3, 1), (2, 1)}
     with pytest.raises(CqlError, match="Cannot page queries with both ORDER BY and a IN"):
@@ -151,13 +151,13 @@ def test_keys_in_order_across_partitions(filled: Any) -> None:
     ],
 )
 def test_restrictions_that_are_refused(filled: Any, where: str, message: str) -> None:
-    """The message is the server's."""
+    """An invalid restriction is rejected with ScyllaDB's message."""
     assert filled.refusal(f"SELECT * FROM t WHERE {where}") == (INVALID, message)
 
 
 @pytest.mark.parametrize("where", ["pk IN ({})", "pk = 1 AND c1 IN ({})"])
 def test_lists_that_are_too_long_are_refused(filled: Any, where: str) -> None:
-    """The server's error mentions clustering keys in either case."""
+    """IN lists have a maximum; as in ScyllaDB, the error always mentions clustering keys."""
     keys = ", ".join(map(str, range(101)))
     assert filled.refusal(f"SELECT * FROM t WHERE {where.format(keys)}") == (
         ServerError.code,
@@ -166,7 +166,7 @@ def test_lists_that_are_too_long_are_refused(filled: Any, where: str) -> None:
 
 
 def test_ranges_without_a_key_earn_a_warning(filled: Any) -> None:
-    """Clustering ranges over all partitions work, with the server's warning."""
+    """A clustering restriction on all partitions is accepted, with ScyllaDB's warning."""
     result = filled.run("SELECT pk FROM t WHERE c1 = 3")
     assert result.warnings == (SHOULD_ALLOW_FILTERING,)
     assert len(result.rows) == 5
@@ -191,7 +191,7 @@ def test_ranges_without_a_key_earn_a_warning(filled: Any) -> None:
     st.integers(1, 30),
 )
 def test_any_page_size_gives_the_same_rows(filled: Any, cql: str, page_size: int) -> None:
-    """The pages together are the unpaged result, and none exceeds the page size."""
+    """The pages add up to the unpaged result, and all but the last are full."""
     pages = filled.pages(cql, page_size)
     assert [row for page in pages for row in page] == filled.rows(cql)
     assert all(len(page) <= page_size for page in pages)
@@ -199,7 +199,7 @@ def test_any_page_size_gives_the_same_rows(filled: Any, cql: str, page_size: int
 
 
 def test_a_page_ends_at_a_mebibyte(shell: Any) -> None:
-    """Whatever the page size, a page is cut once its cells fill 1 MiB."""
+    """A page ends when its cells reach 1 MiB, whatever the page size."""
     shell.run("CREATE TABLE t (pk int, ck int, v blob, PRIMARY KEY (pk, ck))")
     for ck in range(10):
         shell.run(f"INSERT INTO t (pk, ck, v) VALUES (0, {ck}, ?)", bytes(300_000))
@@ -210,7 +210,7 @@ def test_a_page_ends_at_a_mebibyte(shell: Any) -> None:
 
 @given(st.integers(0, 60), st.integers(1, 255))
 def test_a_paging_state_cannot_be_tampered_with(filled: Any, place: int, change: int) -> None:
-    """A changed byte is detected."""
+    """A paging state with a changed byte is rejected."""
     options = evolve(filled.options, page_size=7)
     result = filled.engine.query("SELECT * FROM t", (), options)
     assert isinstance(result, Rows)
@@ -223,7 +223,7 @@ def test_a_paging_state_cannot_be_tampered_with(filled: Any, place: int, change:
 
 
 def test_log_partitions_need_whole_stream_ids(shell: Any) -> None:
-    """A log accepts any key, but a read by key finds only those of 16 bytes."""
+    """A log accepts any partition key, but reads by key find only keys of 16 bytes."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY) WITH cdc = {'enabled': true}")
     for key in ("0x00", "0x000102030405060708090a0b0c0d0e0f"):
         cql = (
@@ -237,7 +237,7 @@ def test_log_partitions_need_whole_stream_ids(shell: Any) -> None:
 
 
 def test_rows_expire_with_the_clock(shell: Any) -> None:
-    """A cell is read until its TTL has passed on the server's clock; TTL() counts down."""
+    """A cell expires when its TTL has passed on the server's clock; TTL() counts down."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY, v int)")
     shell.run("INSERT INTO t (pk, v) VALUES (1, 2) USING TTL 100")
     shell.now_us += 40_000_000
@@ -247,7 +247,7 @@ def test_rows_expire_with_the_clock(shell: Any) -> None:
 
 
 def test_functions_and_casts(shell: Any) -> None:
-    """Computed columns have the server's names."""
+    """Computed columns have the values and names that ScyllaDB returns."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY, u timeuuid, n varint, x text, m map<int, text>)")
     shell.run(
         "INSERT INTO t (pk, u, n, x, m) "
@@ -269,7 +269,7 @@ def test_functions_and_casts(shell: Any) -> None:
 
 
 def test_json_of_every_kind(shell: Any) -> None:
-    """SELECT JSON writes one text per row."""
+    """SELECT JSON returns one text per row."""
     shell.run("CREATE TYPE u (x int, y text)")
     shell.run(
         'CREATE TABLE t (pk int PRIMARY KEY, "B" blob, d double, l list<text>, '

@@ -1,4 +1,4 @@
-"""Merging mutations does not depend on their order: the last write wins."""
+"""Tests that merged mutations do not depend on their order, because the last write wins."""
 
 from uuid import UUID
 
@@ -29,7 +29,7 @@ NOW = 1_000
 
 
 def value(number: int) -> bytes:
-    """Return an int, serialised."""
+    """Serialise an int."""
     return number.to_bytes(4, "big")
 
 
@@ -73,7 +73,7 @@ def read(partition: Partition) -> object:
 
 @given(st.lists(mutations(), max_size=6), st.randoms(use_true_random=False))
 def test_merging_is_order_free(writes: list[Partition], random: st.DataObject) -> None:
-    """Any order of the same mutations gives the same contents."""
+    """The same mutations in any order yield the same contents."""
     shuffled = list(writes)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     left, right = Partition(TABLE, (value(0),)), Partition(TABLE, (value(0),))
@@ -85,7 +85,7 @@ def test_merging_is_order_free(writes: list[Partition], random: st.DataObject) -
 
 @given(st.lists(mutations(), max_size=6))
 def test_merging_twice_changes_nothing(writes: list[Partition]) -> None:
-    """A repeated mutation has no effect."""
+    """Merging a mutation again has no effect."""
     once, twice = Partition(TABLE, (value(0),)), Partition(TABLE, (value(0),))
     for mutation in writes:
         once.merge(mutation)
@@ -95,7 +95,7 @@ def test_merging_twice_changes_nothing(writes: list[Partition]) -> None:
 
 
 def test_a_mutation_is_not_shared_with_what_it_was_merged_into() -> None:
-    """Changing a mutation after it was applied does not reach the stored rows."""
+    """Changing a mutation after it was merged does not change the stored rows."""
     mutation = Partition(TABLE, (value(0),))
     mutation.row((value(1),)).set_cell("a", Cell(1, value(1)))
     stored = Partition(TABLE, (value(0),))
@@ -105,7 +105,7 @@ def test_a_mutation_is_not_shared_with_what_it_was_merged_into() -> None:
 
 
 def test_a_range_of_exactly_one_row_is_a_row_deletion() -> None:
-    """A closed range with equal full ends deletes that row and leaves no range behind."""
+    """A range that includes exactly one full key becomes a row deletion."""
     mutation = Partition(TABLE, (value(0),))
     mutation.delete_range(RangeTombstone(Bound((value(1),), BEFORE), Bound((value(1),), AFTER), 9))
     assert not len(mutation.ranges)

@@ -1,4 +1,4 @@
-"""Range tombstones stay disjoint, and the latest deletion wins everywhere."""
+"""Tests that range tombstones stay disjoint, and that the latest deletion wins."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ SORT_KEYS = (sort_key(Native("int")), sort_key(Native("int")))
 
 
 def value(number: int) -> bytes:
-    """Return an int, serialised."""
+    """Serialise an int."""
     return number.to_bytes(4, "big", signed=True)
 
 
@@ -23,7 +23,7 @@ keys = st.tuples(st.integers(-3, 3).map(value), st.integers(-3, 3).map(value))
 
 
 def covers(tombstone: RangeTombstone, key: tuple[bytes, ...]) -> bool:
-    """Return True if the row lies in the range."""
+    """Return True if the row is in the range."""
     start, end = tombstone.start.position(SORT_KEYS), tombstone.end.position(SORT_KEYS)
     return start < position(SORT_KEYS, key) < end
 
@@ -32,7 +32,7 @@ def covers(tombstone: RangeTombstone, key: tuple[bytes, ...]) -> bool:
 def test_a_row_is_deleted_at_the_latest_range_that_covers_it(
     added: list[RangeTombstone], key: tuple[bytes, ...]
 ) -> None:
-    """A row's deletion time is the greatest timestamp of all ranges that contain it."""
+    """A row's deletion time is the latest timestamp of all ranges that contain it."""
     ranges = RangeTombstones(SORT_KEYS)
     for tombstone in added:
         ranges.add(tombstone)
@@ -42,7 +42,7 @@ def test_a_row_is_deleted_at_the_latest_range_that_covers_it(
 
 @given(st.permutations(range(4)), st.lists(tombstones, min_size=4, max_size=4))
 def test_the_order_of_adding_does_not_matter(order: list[int], added: list[RangeTombstone]) -> None:
-    """Ranges added in any order give the same disjoint ranges in clustering order."""
+    """Ranges added in any order yield the same disjoint ranges in clustering order."""
     left, right = RangeTombstones(SORT_KEYS), RangeTombstones(SORT_KEYS)
     for i, j in enumerate(order):
         left.add(added[i])
@@ -53,7 +53,7 @@ def test_the_order_of_adding_does_not_matter(order: list[int], added: list[Range
 
 
 def test_touching_ranges_of_one_time_are_one() -> None:
-    """[1, 2] and (2, 3] with the same timestamp merge; with different ones they do not."""
+    """[1, 2] and (2, 3] with the same timestamp are merged."""
     one, two, three = ((value(n),) for n in (1, 2, 3))
     first = RangeTombstone(Bound(one, BEFORE), Bound(two, AFTER), 7)
     second = RangeTombstone(Bound(two, AFTER), Bound(three, AFTER), 7)

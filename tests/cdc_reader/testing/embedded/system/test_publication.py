@@ -1,4 +1,4 @@
-"""Generations as clients see them: in 4.3's table, in the newer ones, and half published."""
+"""Tests how generations are published to clients, in the tables of 4.3 and of later versions."""
 
 import random
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ REWRITTEN = "SELECT streams_timestamp FROM system.cdc_local WHERE key = 'rewritt
 
 
 def scylla(version: str = "2026.2") -> EmbeddedScylla:
-    """A cluster without sockets, with a manual clock."""
+    """Return a cluster without sockets, with a manual clock."""
     return EmbeddedScylla(clock=ManualClock(NOW), version=version, vnodes=4, shards=3, seed=1)
 
 
 def rows(server: EmbeddedScylla, cql: str) -> list[tuple[bytes | None, ...]]:
-    """Return the first node's answer."""
+    """Return the rows of a query on the first node."""
     engine = server._host(server.cluster.nodes[0]).engine
     result = engine.query(cql, (), QueryOptions())
     assert isinstance(result, Rows)
@@ -45,12 +45,12 @@ def times(server: EmbeddedScylla) -> list[int]:
 
 
 def described(server: EmbeddedScylla, generation: Generation) -> list[int]:
-    """Return the ends of the ranges that clients see of a generation."""
+    """Return the ends of a generation's token ranges that clients see."""
     return [number(e) for t, e, _ in rows(server, RANGES) if number(t) == generation.timestamp]
 
 
 def test_a_generation_is_published_at_once() -> None:
-    """The generation's ranges and timestamp are visible; the newest comes first."""
+    """A new generation's ranges and timestamp are visible at once; the newest is first."""
     server = scylla()
     joined = server.join(vnodes=2, shards=1)
     assert described(server, joined) == list(joined.range_ends)
@@ -59,7 +59,7 @@ def test_a_generation_is_published_at_once() -> None:
 
 @pytest.mark.parametrize(("held", "seen"), [(0, 0), (3, 3), (None, 6)])
 def test_a_publication_is_held_half_way(held: int | None, seen: int) -> None:
-    """Some or all description rows are visible, but no timestamp until `complete`."""
+    """While a publication is held, some or all description rows are visible, but no timestamp."""
     server = scylla()
     server.hold_publication(held)
     joined = server.join(vnodes=2, shards=1)
@@ -73,7 +73,7 @@ def test_a_publication_is_held_half_way(held: int | None, seen: int) -> None:
 
 
 def test_writes_do_not_wait_for_publication() -> None:
-    """A generation takes writes of its time whether clients see it or not."""
+    """A generation logs writes of its time even if it is not published."""
     server = scylla()
     server.hold_publication()
     joined = server.join(vnodes=2, shards=1)
@@ -81,7 +81,7 @@ def test_writes_do_not_wait_for_publication() -> None:
 
 
 def test_an_empty_generation() -> None:
-    """An empty generation has a timestamp and no ranges; its writes fail, until repaired."""
+    """An empty generation has no ranges, and writes to it fail until the streams are repaired."""
     server = scylla()
     empty = server.add_empty_generation()
     assert times(server) == [empty.timestamp, NOW // 1000]
@@ -95,7 +95,7 @@ def test_an_empty_generation() -> None:
 
 
 def legacy(server: EmbeddedScylla) -> Iterator[tuple[int, list[bytes | None]]]:
-    """Return (timestamp, streams) from the table of 4.3."""
+    """Yield (timestamp, streams) from the table of 4.3."""
     for time, streams, expired in rows(server, LEGACY):
         assert streams is not None
         assert expired is None
@@ -103,12 +103,12 @@ def legacy(server: EmbeddedScylla) -> Iterator[tuple[int, list[bytes | None]]]:
 
 
 def streams_of(generation: Generation) -> list[bytes]:
-    """Return all streams, range by range."""
+    """Return all streams of a generation, in order of its ranges."""
     return [stream for span in generation.ranges for stream in span.streams]
 
 
 def test_the_table_of_4_3() -> None:
-    """Each generation is one row with all its streams; there are no newer tables and no mark."""
+    """In 4.3, a generation is one row with all its streams; the newer tables do not exist."""
     server = scylla("4.3")
     server.join(vnodes=2, shards=1)
     assert sorted(legacy(server)) == [
@@ -121,13 +121,13 @@ def test_the_table_of_4_3() -> None:
 
 
 def test_the_first_generation_of_4_3_waits_like_any_other() -> None:
-    """Since 4.4 the first generation operates at once."""
+    """In 4.3, the first generation starts after the delay; since 4.4 it starts at once."""
     assert scylla("4.3").cluster.generations[0].timestamp == NOW // 1000 + 65_000
     assert scylla("4.4").cluster.generations[0].timestamp == NOW // 1000
 
 
 def test_a_held_publication_of_4_3_shows_nothing() -> None:
-    """A single row cannot be published in part."""
+    """A held generation of 4.3 is not visible at all, because it is a single row."""
     server = scylla("4.3")
     server.hold_publication()
     joined = server.join()
@@ -137,7 +137,7 @@ def test_a_held_publication_of_4_3_shows_nothing() -> None:
 
 
 def test_the_upgrade_from_4_3() -> None:
-    """Old generations are copied to the new tables, later ones are only there; the mark is set."""
+    """The upgrade copies old generations to the new tables; later ones are only there."""
     server = scylla("4.3")
     server.join(vnodes=2, shards=1)
     old = dict(legacy(server))
@@ -154,7 +154,7 @@ def test_the_upgrade_from_4_3() -> None:
 
 
 def test_the_upgrade_respects_what_is_held() -> None:
-    """A generation that is held back appears only when it is completed, in the new tables."""
+    """A held generation is published only when it is completed, in the new tables."""
     server = scylla("4.3")
     server.hold_publication()
     joined = server.join()
@@ -165,7 +165,7 @@ def test_the_upgrade_respects_what_is_held() -> None:
 
 
 def test_the_same_seed_gives_the_same_streams() -> None:
-    """The streams are equal even after joins."""
+    """With the same seed, streams are equal, even after a node joins."""
     first, second = scylla(), scylla()
     assert first.join() == second.join()
     assert Generation.empty(1, random.Random(1)) == Generation.empty(1, random.Random(1))
@@ -173,7 +173,7 @@ def test_the_same_seed_gives_the_same_streams() -> None:
 
 @pytest.mark.parametrize("table", ["cdc_generation_timestamps", "cdc_streams_descriptions_v2"])
 def test_clients_may_write_descriptions_but_not_alter_them(table: str) -> None:
-    """INSERT and DELETE are allowed, ALTER and DROP are not."""
+    """Clients may write the description tables, but not alter or drop them."""
     server, name = scylla(), f"system_distributed.{table}"
     key = "key = 'timestamps'" if table.endswith("timestamps") else f"time = {NOW // 1000}"
     engine = server._host(server.cluster.nodes[0]).engine

@@ -1,4 +1,4 @@
-"""System tables answer byte for byte as recorded from a real 5.2."""
+"""Tests that queries of system tables return the bytes recorded from a real 5.2."""
 
 import base64
 import gzip
@@ -26,21 +26,21 @@ DATA = Path(__file__).parents[4] / "data"
 
 
 def recorded() -> dict[str, bytes]:
-    """Return the recorded RESULT bodies by query."""
+    """Return the recorded RESULT bodies, by query."""
     with gzip.open(DATA / "scylla-5.2-frames.json.gz", "rt") as file:
         return {cql: base64.b64decode(body) for cql, body in json.load(file)["system"].items()}
 
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    """A session with a server like the recorded one, without a socket."""
+    """A session, without a socket, with a server that is set up like the recorded one."""
     scylla = EmbeddedScylla(version="5.2", vnodes=16, shards=2)
     host = scylla._host(scylla.cluster.nodes[0])
     return Session(host, peer=("127.0.0.1", 1), connection=Connection(State.READY))
 
 
 def body_of(session: Session, cql: str) -> bytes:
-    """Return the body of the answer to a query."""
+    """Return the body of the response to a query."""
     request = io.BytesIO()
     QueryMessage(cql, 1).send_body(request, 4)
     size = len(request.getvalue())
@@ -51,7 +51,7 @@ def body_of(session: Session, cql: str) -> bytes:
 
 
 def decoded(body: bytes) -> Any:
-    """Return a RESULT as the driver decodes it."""
+    """Decode a RESULT with the driver."""
     return read_result(body)
 
 
@@ -68,12 +68,12 @@ def decoded(body: bytes) -> Any:
     ],
 )
 def test_a_recorded_query_is_answered_with_the_recorded_bytes(session: Session, cql: str) -> None:
-    """Columns, rows, their order and every cell are equal."""
+    """The response is equal to the recorded one, byte for byte."""
     assert body_of(session, cql) == recorded()[cql]
 
 
 def columns_only(body: bytes) -> Iterator[tuple[str, str]]:
-    """Return the names and types of the columns of a RESULT."""
+    """Yield the name and type of each column of a RESULT."""
     result = decoded(body)
     for name, cql_type in zip(result.column_names, result.column_types, strict=True):
         yield name, cql_type.cql_parameterized_type()
@@ -81,12 +81,12 @@ def columns_only(body: bytes) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("cql", [cql for cql in recorded() if "SELECT *" in cql])
 def test_every_recorded_query_has_the_recorded_columns(session: Session, cql: str) -> None:
-    """This includes queries whose rows depend on the cluster."""
+    """All recorded queries return the recorded columns, even if rows depend on the cluster."""
     assert list(columns_only(body_of(session, cql))) == list(columns_only(recorded()[cql]))
 
 
 def test_the_local_row_differs_only_where_clusters_do(session: Session) -> None:
-    """Only ids, tokens, times and names differ."""
+    """The row of `system.local` differs only in values that are specific to a cluster."""
     cql = "SELECT * FROM system.local WHERE key='local'"
     expected, found = decoded(recorded()[cql]), decoded(body_of(session, cql))
     own = {
@@ -104,7 +104,7 @@ def test_the_local_row_differs_only_where_clusters_do(session: Session) -> None:
 
 
 def test_options_are_those_recorded(session: Session) -> None:
-    """Keys, values and order are equal."""
+    """The supported options are equal to the recorded ones, in the same order."""
     with gzip.open(DATA / "scylla-5.2-frames.json.gz", "rt") as file:
         expected = json.load(file)["supported"]
     (answer,) = session.receive(HEADER.pack(4, 0, 0, Opcode.OPTIONS, 0))
@@ -114,14 +114,14 @@ def test_options_are_those_recorded(session: Session) -> None:
 
 
 def test_cdc_local_shows_the_newest_generation(session: Session) -> None:
-    """As in the real server, there are two rows; the second is a mark without values."""
+    """`system.cdc_local` has a row for the newest generation, and one that is only a mark."""
     rows = decoded(body_of(session, "SELECT * FROM system.cdc_local")).parsed_rows
     assert [row[0] for row in rows] == ["cdc_local", "rewritten"]
     assert [cell is None for cell in rows[0] + rows[1]] == [False] * 4 + [True] * 2
 
 
 def test_config_shows_the_limits_in_force() -> None:
-    """A client can read how many keys the server's IN lists may make."""
+    """Clients can read the maximum numbers of keys in IN lists."""
     scylla = EmbeddedScylla(most_partitions=7)
     cql = "SELECT value FROM system.config WHERE name = 'max_{}_key_restrictions_per_query'"
     shown = [scylla.execute(cql.format(key)) for key in ("partition", "clustering")]

@@ -1,4 +1,4 @@
-"""The life of a cluster: it starts, nodes join and leave, and streams are repaired."""
+"""Tests a cluster's generations when it starts, nodes join or leave, and streams are repaired."""
 
 import random
 
@@ -13,7 +13,7 @@ NOW = 1_795_220_000_000_000
 
 
 def cluster(published: list[Generation], ring_delay_ms: int = 30_000) -> Cluster:
-    """A cluster of two nodes that has started."""
+    """Return a two-node cluster that has started."""
     source = random.Random(1)
     nodes = draw_nodes(source, ["127.0.0.1", "127.0.0.2"], vnodes=4, shards=2)
     made = Cluster("c", Ring(nodes), Streams(), source, published.append, ring_delay_ms)
@@ -22,7 +22,7 @@ def cluster(published: list[Generation], ring_delay_ms: int = 30_000) -> Cluster
 
 
 def test_the_first_generation_operates_at_once() -> None:
-    """The first generation covers all nodes' ranges, and is published."""
+    """The first generation starts at once, covers all token ranges, and is published."""
     published: list[Generation] = []
     made = cluster(published)
     assert published == list(made.generations)
@@ -32,7 +32,7 @@ def test_the_first_generation_operates_at_once() -> None:
 
 
 def test_a_joining_node_makes_a_generation_that_starts_later() -> None:
-    """Two ring delays plus five seconds later, or at once if the ring delay is 0."""
+    """The generation starts after two ring delays plus 5 s, or at once if the ring delay is 0."""
     made = cluster([])
     generation = made.join(NOW, made.new_node(vnodes=3, shards=5))
     assert generation.timestamp == NOW // 1000 + 65_000
@@ -43,7 +43,7 @@ def test_a_joining_node_makes_a_generation_that_starts_later() -> None:
 
 
 def test_no_later_generation_begins_before_it_is_made() -> None:
-    """A generation begins with the next millisecond: this one may already have rows."""
+    """A generation starts with the next millisecond, because this one may already have rows."""
     hasty = cluster([], ring_delay_ms=0)
     made = NOW + 5_001
     assert hasty.join(made, hasty.new_node(1, 1)).timestamp * 1000 == NOW + 6_000
@@ -51,7 +51,7 @@ def test_no_later_generation_begins_before_it_is_made() -> None:
 
 
 def test_a_leaving_node_makes_none_until_the_streams_are_repaired() -> None:
-    """An unnecessary repair makes none either."""
+    """Neither a leaving node nor an unnecessary repair creates a generation."""
     published: list[Generation] = []
     made = cluster(published)
     assert made.check_and_repair(NOW) is None
@@ -64,7 +64,7 @@ def test_a_leaving_node_makes_none_until_the_streams_are_repaired() -> None:
 
 @pytest.mark.parametrize("counts", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
 def test_counts_below_one_are_refused(counts: tuple[int, int, int]) -> None:
-    """This covers nodes, vnodes and shards."""
+    """The numbers of nodes, vnodes and shards must be at least 1."""
     nodes, vnodes, shards = counts
     with pytest.raises(ValueError, match="expected at least 1 of each"):
         draw_nodes(random.Random(1), ["127.0.0.1"] * nodes, vnodes, shards)

@@ -1,4 +1,4 @@
-"""Generations and the choice of streams equal those recorded from a real cluster."""
+"""Tests that generations and the choice of streams equal those recorded from a real cluster."""
 
 import gzip
 import json
@@ -34,18 +34,18 @@ ignored_bits = st.integers(1, 16)
 
 
 def recorded() -> Any:
-    """Return the recorded cluster, with its three generations."""
+    """Load the recording of a cluster with three generations."""
     with gzip.open(DATA / "scylla-5.2-generations.json.gz", "rt") as file:
         return json.load(file)
 
 
 def signed(number: str) -> int:
-    """Decode a bigint cell."""
+    """Decode a recorded bigint."""
     return int.from_bytes(bytes.fromhex(number), "big", signed=True)
 
 
 def generations() -> Iterator[Generation]:
-    """Return the recorded generations, oldest first."""
+    """Yield the recorded generations, oldest first."""
     rows = recorded()["phases"][-1]["streams"]["rows"]
     for time in sorted({row[0] for row in rows}):
         ranges = [
@@ -59,21 +59,21 @@ def generations() -> Iterator[Generation]:
 
 
 def toy_ring() -> Ring:
-    """Return the worked example: four ranges, three shards."""
+    """Return the ring of the worked examples: one node with four token ranges and three shards."""
     ends = (-6 * 10**18, -15 * 10**17, 25 * 10**17, 7 * 10**18)
     return Ring((Node(NOBODY, ends, 3),))
 
 
 class NoRandom(random.Random):
-    """A source of random bits that are all zero."""
+    """A random source whose bits are all zero."""
 
-    def getrandbits(self, k: int, /) -> int:  # noqa: ARG002 - as Random has it
+    def getrandbits(self, k: int, /) -> int:  # noqa: ARG002 - the signature of Random
         return 0
 
 
 @pytest.mark.parametrize("generation", list(generations()), ids=lambda g: str(g.timestamp))
 def test_a_recorded_generation_has_the_tokens_we_would_give_it(generation: Generation) -> None:
-    """Each stream's token, index and version follow from the ring and the shard counts."""
+    """The recorded streams have the tokens, indexes and versions that the algorithm computes."""
     starts = [generation.range_ends[-1], *generation.range_ends]
     for index, (span, (start, end)) in enumerate(
         zip(generation.ranges, pairwise(starts), strict=True)
@@ -90,7 +90,7 @@ def test_a_recorded_generation_has_the_tokens_we_would_give_it(generation: Gener
 def test_every_recorded_row_is_in_the_stream_we_would_choose(
     log: str, columns: tuple[str, ...], key: str
 ) -> None:
-    """This covers each key in each generation, and the recorded tokens of keys."""
+    """Each recorded row, in any of the generations, is in the stream that the algorithm chooses."""
     cluster = recorded()
     streams = Streams(profile("5.2"), list(generations()))
     known = {tuple(row[:-1]): signed(row[-1]) for row in cluster[f"tokens_{key}"]["rows"]}
@@ -123,7 +123,10 @@ def test_every_recorded_row_is_in_the_stream_we_would_choose(
 def test_the_ids_of_scylladbs_own_documentation(
     vnode: tuple[int, int], expected: tuple[str, ...]
 ) -> None:
-    """The second shard of the second range owns no token in it, so its id gets the range's end."""
+    """The tokens equal those in ScyllaDB's documentation.
+
+    The second shard owns no token in the second range, so its stream gets the range's end.
+    """
     start, end = (token - 2**64 if token >> 63 else token for token in vnode)
     found = [first_token_of(shard, start, end, 3, 12) % 2**64 for shard in range(3)]
     assert [f"{token:016x}" for token in found] == list(expected)
@@ -140,7 +143,7 @@ def test_the_ids_of_scylladbs_own_documentation(
     ],
 )
 def test_the_worked_examples(key: tuple[int | str, ...], expected: str) -> None:
-    """This covers keys of one and two columns, inside the ring and across its end."""
+    """Keys of one and two columns, in any token range, go to the expected streams."""
     streams = Streams(generations=[Generation.of(toy_ring(), 0, NoRandom())])
     values = tuple(
         Int32Type.serialize(v, 4) if isinstance(v, int) else UTF8Type.serialize(v, 4) for v in key
@@ -152,7 +155,7 @@ def test_the_worked_examples(key: tuple[int | str, ...], expected: str) -> None:
 def test_a_streams_token_is_the_first_of_its_shard(
     start: int, end: int, shards: int, ignore_msb: int
 ) -> None:
-    """A token is in its range; a slice of the shard begins there, except at the range's end."""
+    """A stream's token is the first one in the range that its shard owns, or the range's end."""
     for shard in range(shards):
         token = first_token_of(shard, start, end, shards, ignore_msb)
         assert (token - start - 1) % 2**64 <= (end - start - 1) % 2**64
@@ -166,7 +169,7 @@ def test_a_streams_token_is_the_first_of_its_shard(
 def test_a_key_goes_to_its_owners_shard(
     seed: int, nodes: int, vnodes: int, shards: int, token: int
 ) -> None:
-    """The chosen stream is that of the shard that owns the key."""
+    """A key's stream belongs to the shard that owns the key."""
     source = random.Random(seed)
     drawn = draw_tokens(source, nodes * vnodes)
     ring = Ring(tuple(Node(NOBODY, drawn[n::nodes], shards + n) for n in range(nodes)))
@@ -179,7 +182,7 @@ def test_a_key_goes_to_its_owners_shard(
 
 
 def test_the_same_seed_gives_the_same_generation() -> None:
-    """All randomness comes from one source."""
+    """The same seed produces the same generation; another seed produces another."""
     first, second = (
         Generation.of(toy_ring(), 1, random.Random(7)),
         Generation.of(toy_ring(), 1, random.Random(7)),
@@ -189,7 +192,7 @@ def test_the_same_seed_gives_the_same_generation() -> None:
 
 
 def test_a_ring_needs_tokens_that_differ() -> None:
-    """Two owners of one token, and a ring without tokens, are rejected."""
+    """A ring is rejected if it has no tokens, or two nodes own the same token."""
     with pytest.raises(ValueError, match="two owners"):
         Ring((Node(NOBODY, (1,), 1), Node(NOBODY, (1,), 1)))
     with pytest.raises(ValueError, match="without tokens"):

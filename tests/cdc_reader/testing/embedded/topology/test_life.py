@@ -1,7 +1,7 @@
-"""For any history of a cluster, the published streams agree with the streams of the log.
+"""Tests, for random cluster histories, that log rows are in the published streams.
 
-Everything is read as a client reads it. Expected streams follow the server's documentation, not the
-code under test.
+All data is read as a client reads it. Expected streams are computed from ScyllaDB's documentation,
+not by the code under test.
 """
 
 import random
@@ -44,7 +44,7 @@ actions = st.one_of(
 
 @define
 class Life:
-    """A cluster with a table that uses vnodes and one of tablets, without sockets."""
+    """A cluster without sockets, with a table that uses vnodes and one that uses tablets."""
 
     ring_delay_ms: int
     clock: ManualClock = field(factory=lambda: ManualClock(START))
@@ -110,7 +110,7 @@ class Life:
         self.clock.advance(micros)
 
     def _write(self, pk: int, offset: int) -> None:
-        """Write to both tables; each accepts by its own rule, or nothing is written."""
+        """Write to both tables, and check that each accepts or rejects as documented."""
         now, write = self.clock.now(), self.clock.now() + offset
         for keyspace, written in self.written.items():
             expected = self.accepts(keyspace, write, now)
@@ -124,7 +124,7 @@ class Life:
                 written.append((pk, write))
 
     def accepts(self, keyspace: str, write: int, now: int) -> bool:
-        """Return True if a write is accepted by the documented rules."""
+        """Return True if the documented rules accept a write."""
         if write > now + LEEWAY:
             return False
         if keyspace == "tk":
@@ -136,7 +136,7 @@ class Life:
         return recent and bool(of_write) and bool(of_write[-1].ranges)
 
     def log(self, keyspace: str) -> list[tuple[StreamId, int, int]]:
-        """Return (stream, key, µs) of all rows of a log."""
+        """Return (stream, key, time in µs) of all rows of a log."""
         columns = '"cdc$stream_id", pk, "cdc$time"'
         found = self.rows(f"SELECT {columns} FROM {keyspace}.t_scylla_cdc_log")
         return [(StreamId(s), number(pk), timeuuid.micros(time)) for s, pk, time in found]
@@ -148,12 +148,12 @@ def number(cell: bytes) -> int:
 
 
 def newest_at(timestamps: Iterable[int], write_us: int) -> int:
-    """Return the timestamp (ms) of the streams that take a write of this time."""
+    """Return the timestamp (ms) of the streams that are current at a write's time."""
     return max(timestamp for timestamp in timestamps if timestamp * 1000 <= write_us)
 
 
 def generations_of(life: Life) -> dict[int, list[tuple[int, list[StreamId]]]]:
-    """Return (range end, streams) in order, by published timestamp."""
+    """Return each published generation by timestamp, as a list of (range end, streams)."""
     times = life.rows(
         "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
     )
@@ -167,7 +167,7 @@ def generations_of(life: Life) -> dict[int, list[tuple[int, list[StreamId]]]]:
 
 
 def check_generation(ranges: list[tuple[int, list[StreamId]]]) -> None:
-    """Check the ids: of version 1, numbered by vnode, all different, each in its range."""
+    """Check that stream ids have version 1, their vnode's index and range, and are distinct."""
     ends = [end for end, _ in ranges]
     assert ends == sorted(set(ends))
     for index, (end, streams) in enumerate(ranges):
@@ -181,13 +181,13 @@ def check_generation(ranges: list[tuple[int, list[StreamId]]]) -> None:
 
 
 def vnode_stream(ranges: list[tuple[int, list[StreamId]]], token: int) -> StreamId:
-    """Return the stream of a token, by the documented rule."""
+    """Return the stream of a token by the documented rule."""
     streams = next((s for end, s in ranges if end >= token), ranges[0][1])
     return streams[((token + 2**63 << 12) % 2**64) * len(streams) >> 64]
 
 
 def tablet_sets(life: Life) -> dict[int, dict[int, list[StreamId]]]:
-    """Return the streams of the tablets table by timestamp and state, in the table's order."""
+    """Return the streams of the table that uses tablets, by timestamp and state, in table order."""
     where = "WHERE keyspace_name = 'tk' AND table_name = 't'"
     times = life.rows(f"SELECT timestamp FROM system.cdc_timestamps {where}")
     found: dict[int, dict[int, list[StreamId]]] = {
@@ -201,7 +201,7 @@ def tablet_sets(life: Life) -> dict[int, dict[int, list[StreamId]]]:
 
 
 def check_sets(sets: dict[int, dict[int, list[StreamId]]]) -> None:
-    """Check the sets' times, tokens and order, and that each follows from the one before."""
+    """Check the times, tokens and order of the sets, and the differences between them."""
     times = list(sets)
     assert times[0] == START // 1000 - 5000
     assert all(earlier < later for earlier, later in pairwise(times))
@@ -220,7 +220,7 @@ def check_sets(sets: dict[int, dict[int, list[StreamId]]]) -> None:
 
 
 def check_internal_tables(life: Life, sets: dict[int, dict[int, list[StreamId]]]) -> None:
-    """Check that the oldest set and the later differences, by the log's id, give the same sets."""
+    """Check that the internal tables have the oldest set and the same differences, by log id."""
     log_id = life.server.catalog.table("tk", "t_scylla_cdc_log").id
     first, *later = sets
     state = life.rows(
@@ -247,10 +247,10 @@ def check_internal_tables(life: Life, sets: dict[int, dict[int, list[StreamId]]]
 def test_every_log_row_is_in_a_stream_of_its_time(
     ring_delay_ms: int, life_story: list[tuple[Any, ...]]
 ) -> None:
-    """This holds for joins, leaves, repairs, splits, merges, and writes early and late.
+    """Each log row is in a stream that is current at its time.
 
-    It does not hold without a ring delay: coordinators cannot know a generation that begins at
-    once.
+    This holds for joins, leaves, repairs, splits, merges, and early and late writes. It does not
+    hold without a ring delay, because then a generation starts before coordinators know it.
     """
     life = Life(ring_delay_ms)
     for action in life_story:
@@ -281,7 +281,7 @@ def test_every_log_row_is_in_a_stream_of_its_time(
 def test_a_later_generation_starts_after_the_ring_delay(
     seed: int, joins: int, ring_delay: int
 ) -> None:
-    """The start is two ring delays plus 5 s after its creation, and after all others."""
+    """A generation starts two ring delays plus 5 s after its creation, and after all others."""
     life = Life(ring_delay)
     source = random.Random(seed)
     delay = 2 * ring_delay + 5000 if ring_delay else 0

@@ -1,4 +1,4 @@
-"""The streams of tablets split, merge and stay as recorded from a real server."""
+"""Tests that a table's streams change with its tablets as recorded from a real server."""
 
 import gzip
 import json
@@ -15,17 +15,17 @@ VERSIONS = sorted(path.name.split("-")[1] for path in DATA.glob("scylla-*-tablet
 LITTLE_MS = 10
 
 State = tuple[str, int, str, str]
-"""Table, number of the set, state, and the token of a stream."""
+"""(table, index of the set, state, token of the stream)."""
 
 
 def recorded(version: str) -> Any:
-    """Return a table's recorded life: its DDL, and the streams in each phase."""
+    """Load a version's recording: DDL statements, and the streams in each phase."""
     with gzip.open(DATA / f"scylla-{version}-tablets.json.gz", "rt") as file:
         return json.load(file)
 
 
 def states(rows: list[tuple[str, int, int, bytes]]) -> set[State]:
-    """Return the streams without random parts: timestamps are numbered, ids are their tokens."""
+    """Return the streams without random parts: timestamps become indexes, ids become tokens."""
     times = {table: sorted({row[1] for row in rows if row[0] == table}) for table in ("t", "u")}
     return {
         (table, times[table].index(time), str(state), stream[:8].hex())
@@ -35,7 +35,7 @@ def states(rows: list[tuple[str, int, int, bytes]]) -> set[State]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_streams_follow_the_least_number_of_tablets(version: str) -> None:
-    """Tablets double or halve step by step, and stay when CDC is disabled."""
+    """Streams follow the minimum number of tablets step by step, and are kept without CDC."""
     recording = recorded(version)
     clock = ManualClock(recording["ddl"][0]["at"] - 60_000_000)
     scylla = EmbeddedScylla(version=version, clock=clock, ring_delay_ms=0)
@@ -56,14 +56,14 @@ def test_streams_follow_the_least_number_of_tablets(version: str) -> None:
                 for _, table, time, state, stream in phase["streams"]["rows"]
             ]
         )
-        # The real server takes a minute for each step; here all steps happen at once.
+        # A real server takes a minute per step; here all steps are done at once.
         assert found >= expected
         assert phase["name"] == "splitting" or found == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_first_streams_begin_before_their_table(version: str) -> None:
-    """The streams begin five seconds earlier, so that the first writes find them."""
+    """The first streams begin five seconds before the table, so that its first writes find them."""
     recording = recorded(version)
     clock = ManualClock(recording["ddl"][0]["at"])
     scylla = EmbeddedScylla(version=version, clock=clock, ring_delay_ms=0)
@@ -80,7 +80,7 @@ def test_the_first_streams_begin_before_their_table(version: str) -> None:
 
 
 def run(scylla: EmbeddedScylla, clock: ManualClock, ddl: dict[str, Any]) -> None:
-    """Execute a statement at its time."""
+    """Execute a statement at its recorded time."""
     clock.advance(max(0, ddl["at"] - clock.now()))
     scylla.execute(ddl["cql"])
 

@@ -1,4 +1,4 @@
-"""Topology and tablets as the driver sees them, over real sockets."""
+"""Tests topology changes and tablets with the driver, over real sockets."""
 
 import queue
 import socket
@@ -26,7 +26,7 @@ TABLETS = "WHERE keyspace_name = 'ks' AND table_name = 't'"
 def connected(
     server: EmbeddedScylla, host: str = "", translator: AddressTranslator | None = None
 ) -> Iterator[Session]:
-    """Yield a session with all nodes, or with only this one."""
+    """Yield a session with all nodes, or only with `host`."""
     first = host or server.host
     policy = WhiteListRoundRobinPolicy([host]) if host else RoundRobinPolicy()
     profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(load_balancing_policy=policy)}
@@ -44,12 +44,12 @@ def connected(
 
 
 def milliseconds(moment: datetime) -> int:
-    """Return the server's timestamp from which the driver made this time."""
+    """Convert the driver's datetime back to the server's timestamp in ms."""
     return round(moment.replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def test_a_node_that_joins_is_there_for_clients() -> None:
-    """The node listens and has the same data, and registered clients are notified."""
+    """A node that joins accepts clients and has the same data; registered clients are notified."""
     with EmbeddedScylla(vnodes=4) as server, connected(server) as session:
         events: queue.Queue[tuple[str, str, tuple[str, int]]] = queue.Queue()
         connection = session.cluster.control_connection._connection
@@ -79,7 +79,7 @@ def test_a_node_that_joins_is_there_for_clients() -> None:
 
 
 def test_a_node_may_join_before_the_start() -> None:
-    """The node then listens with the others; a node that has left does not."""
+    """A node that joined before the start listens with the others; one that has left does not."""
     server = EmbeddedScylla(vnodes=1)
     server.join(vnodes=1)
     server.join(vnodes=1)
@@ -91,7 +91,7 @@ def test_a_node_may_join_before_the_start() -> None:
 
 
 def test_a_node_cannot_join_where_there_is_no_address() -> None:
-    """The ring stays as it was."""
+    """If there is no address for a joining node, the ring does not change."""
     with EmbeddedScylla("0.0.0.0") as server:
         with pytest.raises(ConfigurationError, match="several nodes need a loopback IPv4"):
             server.join()
@@ -103,7 +103,7 @@ def test_a_node_cannot_join_where_there_is_no_address() -> None:
 
 
 def test_tablets_keyspaces_work_as_documented() -> None:
-    """Streams are listed by table; each row of the log is in the stream of its tablet."""
+    """Streams are listed by table, and each log row is in the stream of its tablet."""
     with EmbeddedScylla(vnodes=1, ring_delay_ms=0) as server, connected(server) as session:
         session.execute(f"CREATE KEYSPACE ks {NTS} AND tablets = {{'initial': 4}}")
         session.execute(f"CREATE TABLE ks.t (pk int PRIMARY KEY, v int) {CDC}")
@@ -146,7 +146,7 @@ def test_tablets_keyspaces_work_as_documented() -> None:
 
 
 def test_a_serial_read_of_a_tablets_log_is_refused() -> None:
-    """The message is the server's, whether prepared or not."""
+    """A serial read of the log is rejected with ScyllaDB's message, prepared or not."""
     with EmbeddedScylla(vnodes=1) as server, connected(server) as session:
         session.execute(f"CREATE KEYSPACE ks {NTS} AND tablets = {{'initial': 1}}")
         session.execute(f"CREATE TABLE ks.t (pk int PRIMARY KEY) {CDC}")
@@ -159,7 +159,7 @@ def test_a_serial_read_of_a_tablets_log_is_refused() -> None:
 
 
 def test_the_driver_reads_the_table_of_4_3_and_the_upgraded_ones() -> None:
-    """Before the upgrade the new tables do not exist; afterwards they are complete."""
+    """Before the upgrade from 4.3, the new tables do not exist; after it they are complete."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0, vnodes=2) as server:
         server.join(vnodes=1)
         with connected(server) as session:
@@ -187,14 +187,14 @@ def test_the_driver_reads_the_table_of_4_3_and_the_upgraded_ones() -> None:
 
 
 class Relays(AddressTranslator):  # type: ignore[misc]
-    """Connects to a node where it listens, as a relay would."""
+    """Translates an advertised address to the one that the node listens on, like a relay."""
 
     def translate(self, addr: str) -> str:
         return {"192.0.2.7": "127.0.0.9"}.get(addr, addr)
 
 
 def test_a_node_behind_a_relay_is_told_by_the_relay_s_address() -> None:
-    """Peers and events name the address that clients can reach, not the node's own."""
+    """System tables and events have the relay's address, not the one the node listens on."""
     with EmbeddedScylla() as server:
         server.join(address="192.0.2.7", listen_address="127.0.0.9")
         with connected(server, "127.0.0.9", Relays()) as session:
@@ -211,7 +211,7 @@ def test_a_node_behind_a_relay_is_told_by_the_relay_s_address() -> None:
 
 @pytest.mark.parametrize("tablets", [True, False])
 def test_keyspaces_use_tablets_by_default_if_the_server_does(tablets: bool) -> None:
-    """Exceptions ask for vnodes or use SimpleStrategy; `system.config` shows the default."""
+    """The server's default applies unless a keyspace sets `tablets` or uses SimpleStrategy."""
     server = EmbeddedScylla(tablets=tablets)
     for name, options in (
         ("ks", NTS),
@@ -226,6 +226,6 @@ def test_keyspaces_use_tablets_by_default_if_the_server_does(tablets: bool) -> N
 
 
 def test_a_version_without_tablets_cannot_prefer_them() -> None:
-    """The error names the version."""
+    """The option `tablets` is rejected for a version without tablets."""
     with pytest.raises(ConfigurationError, match=r"tablets is True: ScyllaDB 5\.2 has none"):
         EmbeddedScylla(version="5.2", tablets=True)

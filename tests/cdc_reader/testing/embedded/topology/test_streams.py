@@ -1,4 +1,4 @@
-"""Accepted write timestamps, and the errors of others."""
+"""Tests which write timestamps are accepted, and the errors for others."""
 
 from uuid import UUID
 
@@ -19,7 +19,7 @@ KEY = (b"\0\0\0\1",)
 
 
 def streams(version: str, *generations: Generation) -> Streams:
-    """Return the streams known to a server of this version."""
+    """Return the streams of a server of this version with these generations."""
     return Streams(profile(version), list(generations))
 
 
@@ -31,26 +31,26 @@ def streams(version: str, *generations: Generation) -> Streams:
 def test_a_write_near_now_goes_to_the_generation_of_its_time(
     version: str, offset: int, expected: bytes
 ) -> None:
-    """This includes writes slightly in the future, for a generation that does not operate yet."""
+    """A write goes to the generation of its time, even if that starts slightly in the future."""
     found = streams(version, OLD, CURRENT, NEXT).stream_id(KEY, NOW + offset, NOW)
     assert found == expected * 16
 
 
 @pytest.mark.parametrize("version", ["5.2", "2026.2"])
 def test_a_write_of_the_future_is_refused(version: str) -> None:
-    """The limit is five seconds ahead of the server's clock."""
+    """A write more than five seconds ahead of the server's clock is rejected."""
     with pytest.raises(InvalidRequest, match=r'"from the future" \(2026/11/21 00:13:25') as error:
         streams(version, OLD, CURRENT).stream_id(KEY, NOW + 5 * SECOND + 1, NOW)
     assert error.value.message.endswith("well-synchronized  with the database's clocks.")
 
 
 def test_an_old_write_to_the_current_generation_is_accepted() -> None:
-    """The age of a write does not matter, only its generation."""
+    """A write to the current generation is accepted, however old it is."""
     assert streams("2026.2", OLD).stream_id(KEY, OLD.start_us, NOW + 10**12) == b"o" * 16
 
 
 def test_newer_versions_accept_five_seconds_into_the_previous_generation() -> None:
-    """Older writes to the previous generation are rejected."""
+    """Writes to the previous generation are accepted if they are less than five seconds old."""
     server = streams("2026.2", OLD, CURRENT)
     assert server.stream_id(KEY, NOW - 5 * SECOND + 1, NOW) == b"o" * 16
     with pytest.raises(InvalidRequest, match=r'"from the past" \(2026/11/21 00:13:15.000123; cur'):
@@ -58,7 +58,7 @@ def test_newer_versions_accept_five_seconds_into_the_previous_generation() -> No
 
 
 def test_older_versions_refuse_the_previous_generation() -> None:
-    """The message is that of a recorded 5.2, with times without fractions."""
+    """Writes to the previous generation are rejected with the recorded message of 5.2."""
     server = streams("5.2", OLD, CURRENT)
     with pytest.raises(InvalidRequest) as error:
         server.stream_id(KEY, 1, NOW)
@@ -73,7 +73,7 @@ def test_older_versions_refuse_the_previous_generation() -> None:
 
 
 def test_without_a_generation_there_is_no_stream() -> None:
-    """This is a server error rather than an error, as in a cluster during an upgrade."""
+    """Without a generation, a write fails with a server error, as in ScyllaDB during an upgrade."""
     with pytest.raises(ServerError, match="could not find any CDC stream for timestamp"):
         streams("2026.2", NEXT).stream_id(KEY, NOW, NOW)
     with pytest.raises(ServerError, match=r"could not find any CDC stream \(current time"):
@@ -81,7 +81,7 @@ def test_without_a_generation_there_is_no_stream() -> None:
 
 
 def test_absurd_timestamps_are_refused_too() -> None:
-    """This includes timestamps that no calendar can represent."""
+    """Timestamps that no calendar can represent are rejected."""
     with pytest.raises(InvalidRequest, match="from the future"):
         streams("2026.2", OLD).stream_id(KEY, 2**63 - 1, NOW)
     with pytest.raises(InvalidRequest, match="from the past"):
@@ -89,6 +89,6 @@ def test_absurd_timestamps_are_refused_too() -> None:
 
 
 def test_generations_come_in_order_of_time() -> None:
-    """A generation that begins before the newest is rejected."""
+    """A generation that starts before the newest one is rejected."""
     with pytest.raises(ValueError, match="expected a timestamp after"):
         streams("2026.2", CURRENT).add(OLD)

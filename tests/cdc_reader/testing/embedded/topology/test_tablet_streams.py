@@ -1,4 +1,4 @@
-"""The streams of tables that use tablets: created, resized, expired, dropped."""
+"""Tests how the streams of tables that use tablets are created, resized, expired and dropped."""
 
 import pytest
 from attrs import define, field
@@ -17,7 +17,7 @@ LOG = "tk.t_scylla_cdc_log"
 
 @define
 class Tablets:
-    """A cluster of 2 nodes with 3 shards and a keyspace that uses tablets, without sockets."""
+    """A two-node cluster without sockets: 3 shards per node, a keyspace that uses tablets."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(NOW))
     server: EmbeddedScylla = field(init=False)
@@ -43,13 +43,13 @@ class Tablets:
         return result.rows if isinstance(result, Rows) else []
 
     def times(self, table: str = "t") -> list[int]:
-        """Return when streams begin, in seconds from the start, newest first."""
+        """Return the start times of a table's stream sets, in seconds from NOW, newest first."""
         where = f"WHERE keyspace_name = 'tk' AND table_name = '{table}'"
         found = self.run(f"SELECT timestamp FROM system.cdc_timestamps {where}")
         return [int.from_bytes(cell or b"", "big") // 1000 - NOW // SECOND for (cell,) in found]
 
     def sizes(self) -> list[int]:
-        """Return the number of streams of each set."""
+        """Return the number of streams in each set of the only log."""
         (history,) = self.server.tablets.histories()
         return [len(each.streams) for each in history.sets]
 
@@ -61,7 +61,7 @@ def tablets() -> Tablets:
 
 
 def test_the_first_streams_begin_before_the_table(tablets: Tablets) -> None:
-    """The streams begin five seconds earlier, so that they can be used at once."""
+    """The first streams begin five seconds before the table, so that they can be used at once."""
     tablets.create()
     assert tablets.times() == [-5]
     tablets.run(f"INSERT INTO tk.t (pk, v) VALUES (1, 1) USING TIMESTAMP {NOW - 5 * SECOND}")
@@ -72,14 +72,14 @@ def test_the_first_streams_begin_before_the_table(tablets: Tablets) -> None:
 
 @pytest.mark.parametrize(("initial", "size"), [(0, 8), (1, 1), (3, 4), (16, 16)])
 def test_a_keyspace_says_how_many_tablets(tablets: Tablets, initial: int, size: int) -> None:
-    """The number is rounded up to a power of two; by default there is one per shard or more."""
+    """The number of tablets is rounded up to a power of two; the default is one per shard."""
     tablets.create_keyspace(initial, "other")
     tablets.create(table="other.t")
     assert tablets.sizes() == [size]
 
 
 def test_splits_and_merges_are_published_before_they_start(tablets: Tablets) -> None:
-    """New sets start later, like generations, each after the one before it."""
+    """New sets start after a delay, like generations, and after the sets before them."""
     tablets.create()
     assert tablets.server.split_tablets("tk", "t").timestamp == NOW // 1000 + 65_000
     assert tablets.server.merge_tablets("tk", "t").timestamp == NOW // 1000 + 65_001
@@ -90,7 +90,7 @@ def test_splits_and_merges_are_published_before_they_start(tablets: Tablets) -> 
 
 
 def test_one_tablet_cannot_be_merged(tablets: Tablets) -> None:
-    """A table without tablets is rejected too."""
+    """A single tablet cannot be merged, and a table that does not use tablets cannot be resized."""
     tablets.create_keyspace(1, "one")
     tablets.create(table="one.t")
     with pytest.raises(ValueError, match=r"one\.t has one tablet: expected two or more"):
@@ -101,7 +101,7 @@ def test_one_tablet_cannot_be_merged(tablets: Tablets) -> None:
 
 
 def test_old_streams_are_forgotten(tablets: Tablets) -> None:
-    """Streams are removed within a minute after their last rows have expired."""
+    """Streams are removed within a minute after all their rows have expired."""
     tablets.create(ttl=100)
     tablets.server.split_tablets("tk", "t")
     tablets.clock.advance(164 * SECOND)
@@ -118,7 +118,7 @@ def test_old_streams_are_forgotten(tablets: Tablets) -> None:
 
 
 def test_logs_that_never_expire_keep_their_streams(tablets: Tablets) -> None:
-    """A TTL of 0 means that rows never expire."""
+    """If the log's TTL is 0, rows never expire, so all streams are kept."""
     tablets.create(ttl=0)
     tablets.server.split_tablets("tk", "t")
     tablets.clock.advance(10**9 * SECOND)
@@ -126,7 +126,7 @@ def test_logs_that_never_expire_keep_their_streams(tablets: Tablets) -> None:
 
 
 def test_detached_logs_keep_their_streams(tablets: Tablets) -> None:
-    """The streams are used again when CDC is enabled again, and vanish with the log."""
+    """Streams are reused when CDC is enabled again, and removed when the log is dropped."""
     tablets.create()
     before = tablets.server.tablets.histories()
     tablets.run("ALTER TABLE tk.t WITH cdc = {'enabled': false}")
@@ -140,7 +140,7 @@ def test_detached_logs_keep_their_streams(tablets: Tablets) -> None:
 
 @pytest.mark.parametrize("drop", ["DROP TABLE tk.t", "DROP KEYSPACE tk"])
 def test_dropped_tables_have_no_streams(tablets: Tablets, drop: str) -> None:
-    """All four tables forget them; a table recreated has new ones."""
+    """Dropping a table removes its streams from all system tables; recreating it adds new ones."""
     tablets.create()
     (before,) = tablets.server.tablets.histories()
     tablets.server.split_tablets("tk", "t")
@@ -157,7 +157,7 @@ def test_dropped_tables_have_no_streams(tablets: Tablets, drop: str) -> None:
 
 
 def test_each_table_has_its_own_streams(tablets: Tablets) -> None:
-    """One of two tables in a keyspace may be split alone."""
+    """Splitting one table does not affect another in the same keyspace."""
     tablets.create()
     tablets.create(table="tk.u")
     tablets.server.split_tablets("tk", "u")
@@ -168,7 +168,7 @@ def test_each_table_has_its_own_streams(tablets: Tablets) -> None:
 
 
 def test_clients_see_that_a_keyspace_has_tablets(tablets: Tablets) -> None:
-    """`initial_tablets` has a value, zero or more; keyspaces of vnodes have none."""
+    """`system_schema.scylla_keyspaces` lists the keyspaces that use tablets."""
     tablets.create_keyspace(0, "open")
     tablets.run(
         "CREATE KEYSPACE vk WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"

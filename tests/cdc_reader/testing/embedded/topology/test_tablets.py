@@ -1,4 +1,4 @@
-"""The streams of tablets: their choice for a write, and their expiry."""
+"""Tests the choice of streams for writes to tables that use tablets, and their expiry."""
 
 import random
 from uuid import UUID
@@ -19,7 +19,7 @@ ZERO = (b"\0\0\0\0",)  # int 0, whose token is -3485513579396041028
 
 
 def history(*sets: tuple[int, int]) -> StreamHistory:
-    """Return a history of sets, each (seconds from now, number of tablets)."""
+    """Return a history of sets; each argument is (start in seconds from NOW, number of tablets)."""
     source = random.Random(1)
     made = (StreamSet.of(tablets, NOW // 1000 + s * 1000, source) for s, tablets in sets)
     return StreamHistory("ks", "t", LOG_ID, tuple(made))
@@ -36,14 +36,14 @@ def history(*sets: tuple[int, int]) -> StreamHistory:
     ],
 )
 def test_the_worked_examples(key: tuple[bytes, ...], token: int) -> None:
-    """A key goes to the first of four tablets whose last token is at or after its own."""
+    """A key goes to the first of four tablets whose last token is not before the key's token."""
     stream = StreamId(history((-5, 4)).stream_id(key, NOW, NOW))
     assert (stream.token, stream.index, stream.version) == (token, 0, 1)
 
 
 @given(st.integers(0, 10), st.integers(MIN_TOKEN, MAX_TOKEN), st.integers(0, 2**32))
 def test_a_write_goes_to_the_tablet_that_holds_it(power: int, token: int, seed: int) -> None:
-    """Tablets are of equal size and cover all tokens; none wraps around."""
+    """Tablets have equal sizes and cover all tokens, without wrapping around."""
     made = StreamSet.of(1 << power, 0, random.Random(seed))
     size = 2**64 >> power
     assert made.stream_for(token) == made.streams[(token - MIN_TOKEN) // size]
@@ -54,7 +54,7 @@ def test_a_write_goes_to_the_tablet_that_holds_it(power: int, token: int, seed: 
 
 @pytest.mark.parametrize("tablets", [0, -1, 3, 12])
 def test_tablets_are_a_power_of_two(tablets: int) -> None:
-    """Splits and merges cannot give other numbers."""
+    """The number of tablets must be a power of two."""
     with pytest.raises(ValueError, match=f"{tablets} tablets: expected a power of two"):
         list(last_tokens(tablets))
 
@@ -63,13 +63,13 @@ def test_tablets_are_a_power_of_two(tablets: int) -> None:
     ("offset", "index"), [(0, 1), (5, 1), (-1, 1), (-10, 1), (-11, 0), (-100, 0)]
 )
 def test_a_write_goes_to_the_streams_of_its_time(offset: int, index: int) -> None:
-    """The time of arrival does not matter: closed streams still take rows."""
+    """A write goes to the streams of its timestamp, even if they have been closed since."""
     made = history((-100, 2), (-10, 4), (60, 8))
     assert made.stream_id(ZERO, NOW + offset * SECOND, NOW) in made.sets[index].streams
 
 
 def test_a_write_before_the_oldest_streams_is_refused() -> None:
-    """The server's error has the id of the log and the time in µs."""
+    """A write before the oldest streams is rejected with the log's id and the time in µs."""
     with pytest.raises(ServerError) as error:
         history((-5, 2)).stream_id(ZERO, NOW - 5 * SECOND - 1, NOW)
     assert error.value.message == (
@@ -79,13 +79,13 @@ def test_a_write_before_the_oldest_streams_is_refused() -> None:
 
 
 def test_a_write_of_the_future_is_refused() -> None:
-    """The message is the same as for vnodes."""
+    """A write more than five seconds ahead is rejected, as with vnodes."""
     with pytest.raises(InvalidRequest, match=r'"from the future" \(2026/11/21 00:13:25'):
         history((-5, 2)).stream_id(ZERO, NOW + 5 * SECOND + 1, NOW)
 
 
 def test_differences_add_up() -> None:
-    """The first set opens all its streams; each later one replaces all."""
+    """The first set opens all its streams; each later set replaces all streams."""
     made = history((-100, 2), (-50, 4), (-10, 2))
     (_, closed, opened), *later = made.changes()
     assert (closed, opened) == ((), made.sets[0].streams)
@@ -94,7 +94,7 @@ def test_differences_add_up() -> None:
 
 
 def test_old_streams_are_forgotten() -> None:
-    """The set in force at that moment stays; a moment before all sets removes none."""
+    """`since` keeps the set that is current at the given time, and all later ones."""
     made = history((-100, 2), (-50, 4), (60, 8))
     assert made.since(NOW).sets == made.sets[1:]
     assert made.since(NOW - 50 * SECOND).sets == made.sets[1:]

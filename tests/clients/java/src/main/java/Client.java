@@ -30,8 +30,8 @@ import java.util.Set;
 import java.util.UUID;
 
 /**
- * A client with the Java driver 4, or with ScyllaDB's fork of it. See test_clients.py for what it
- * does and prints.
+ * A client that uses Java driver 4 or ScyllaDB's fork of it. test_clients.py describes what clients
+ * do.
  */
 public class Client {
   public static void main(String[] arguments) throws Exception {
