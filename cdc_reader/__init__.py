@@ -1,14 +1,14 @@
 """Follow ScyllaDB's change data capture log from Python.
 
 `CdcReader` reads the logs of tables as Arrow batches and as changes; `CdcConsumer` calls a
-handler for each change and keeps checkpoints. Each name is imported when it is used, so values
+handler for each change and keeps checkpoints. Each name is imported on first use, so values
 and errors need neither Arrow nor the driver.
 
 The names in `__all__` are public, here and in `checkpoints`, `errors`, `metrics` and `testing`;
 docs/reference/api.md describes them. All others are private.
 
-For maintainers: begin with `reader` and `table_reader`. docs/explanation/design.md draws the
-packages, and the contracts in pyproject.toml say which of them each package may import.
+For maintainers: begin with `reader` and `table_reader`. docs/explanation/design.md has a diagram
+of the packages, and the import contracts in pyproject.toml say what each package may import.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Structured logging that follows the application's logging configuration.
 
 - structlog is configured: events go to it, like the application's own.
-- Python's `logging` has handlers: events go to loggers named after our modules, with their facts
-  in the message and a failure's traceback as `exc_info`.
+- Python's `logging` has handlers: events go to loggers named after this library's modules, with
+  the event's fields in the message and a failure's traceback in `exc_info`.
 - Neither: warnings and errors go to stderr, with time and level.
 
 Which one applies is decided at each event, so an application may set up logging at any time.
@@ -30,7 +30,7 @@ def get_logger(name: str) -> FilteringBoundLogger:
 
 
 class _Logger:
-    """Delegates to the logger that the application's current logging set-up requires."""
+    """Delegates to the logger that the application's current logging configuration requires."""
 
     def __init__(self, name: str) -> None:
         self._own = structlog.wrap_logger(
@@ -45,7 +45,7 @@ class _Logger:
 
 
 class _LastResort(logging.StreamHandler[Any]):
-    """Writes to the current stderr the events that no other handler would receive."""
+    """Writes events that no other handler would receive to the current stderr."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class _LastResort(logging.StreamHandler[Any]):
             super().emit(record)
 
     def _has_others(self, logger: logging.Logger | None) -> bool:
-        """Return True if a record of the logger has other handlers to go to."""
+        """Return True if other handlers receive the logger's records."""
         while logger is not None:
             if any(handler is not self for handler in logger.handlers):
                 return True
@@ -69,7 +69,7 @@ class _LastResort(logging.StreamHandler[Any]):
 
 
 def _keep_last_resort(package: str) -> None:
-    """Install the handler of last resort on the package's logger unless it is there already."""
+    """Install the last-resort handler on the package's logger, unless it is already there."""
     logger = logging.getLogger(package)
     if not any(isinstance(handler, _LastResort) for handler in logger.handlers):
         logger.addHandler(_LastResort())

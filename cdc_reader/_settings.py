@@ -19,13 +19,13 @@ Validator = Callable[[Any, "Attribute[Any]", Any], None]
 
 
 _LONGEST = timedelta(days=36_500)
-"""A longer wait overflows the timers of the operating system."""
+"""The longest duration allowed; a longer wait would overflow the operating system's timers."""
 
 
 def duration(value: timedelta | str) -> timedelta:
     """Convert text such as ``30s``.
 
-    Other values are returned unchanged: the validator refuses them and names the setting.
+    Other values are returned unchanged: the validator rejects them and names the setting.
     """
     try:
         return parse_duration(value) if isinstance(value, str) else value
@@ -39,7 +39,7 @@ def path(value: str | os.PathLike[str] | None) -> str | None:
 
 
 def require(test: Callable[[Any], bool], remedy: str) -> Validator:
-    """Return a validator that refuses values that fail `test`."""
+    """Return a validator that rejects values that fail `test`."""
 
     def validate(_: object, attribute: Attribute[Any], value: object) -> None:
         if not test(value):
@@ -70,7 +70,7 @@ POSITIVE = _lasting(lambda value: value > timedelta(0), "give a duration above z
 NOT_NEGATIVE = _lasting(lambda value: value >= timedelta(0), "give a duration of zero or more")
 A_SECOND_OR_MORE = _lasting(lambda value: value >= timedelta(seconds=1), "give at least one second")
 _MOST = 1 << 63
-"""Larger numbers do not fit 64 bits, and some are no floats."""
+"""Numbers from here on do not fit in 64 bits, and some cannot be converted to float."""
 AT_LEAST_ONE = require(
     lambda value: is_whole(value) and 1 <= value < _MOST, "give a whole number of at least 1"
 )
@@ -93,7 +93,7 @@ def _is_number(value: object) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """Return True for a string that is not empty and has no NUL, which would cut it short."""
+    """Return True for a non-empty string without NUL, which would truncate it."""
     return isinstance(value, str) and value != "" and "\0" not in value
 
 
@@ -103,7 +103,7 @@ def is_whole(value: object) -> bool:
 
 
 def shown(value: object) -> object:
-    """Return a plain value, or the type of any other, which may be long or contain a secret."""
+    """Return a plain value unchanged, or the type of another, which may be long or secret."""
     plain = value is None or isinstance(value, str | int | float | tuple)
     return value if plain else type(value)
 
@@ -125,7 +125,7 @@ def member(option: str, value: str, kind: type[E]) -> E:
 
 
 def expect_or(option: str, value: T | None, default: Callable[[], T], kind: type[T]) -> T:
-    """Return the value as `expect` does, or the default in place of None."""
+    """Like `expect`, but return the default in place of None."""
     return expect(option, default() if value is None else value, kind)
 
 

@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 @define
 class ReadStats:
-    """What a read cost, and the bad records and retries that it met; see `recorded_in`."""
+    """The cost of a read, its retries, and the bad records it found; see `recorded_in`."""
 
     queries: int = 0
     """Queries sent; further pages are not counted."""
     retries: int = 0
     """Requests that were sent again after a failure."""
     waited: float = 0.0
-    """Seconds spent only waiting for answers, including pauses before retries."""
+    """Seconds spent only waiting for responses, including pauses before retries."""
     bad_records: int = 0
     """Rows that could not be converted, and were skipped or quarantined."""
 
@@ -36,7 +36,7 @@ _current: ContextVar[ReadStats | None] = ContextVar("stats", default=None)
 
 @contextmanager
 def recorded_in(stats: ReadStats) -> Iterator[None]:
-    """Add what is read within this context to `stats`."""
+    """Add the statistics of reads within this context to `stats`."""
     token = _current.set(stats)
     try:
         yield
@@ -45,7 +45,7 @@ def recorded_in(stats: ReadStats) -> Iterator[None]:
 
 
 def each_recorded_in(stats: ReadStats, items: Iterator[T]) -> Iterator[T]:
-    """Yield the items, adding what it takes to compute each to `stats`.
+    """Yield the items, and add the statistics of computing each one to `stats`.
 
     The context is left before each `yield`, because a generator shares its caller's context.
     """

@@ -21,10 +21,9 @@ T = TypeVar("T")
 Micros: TypeAlias = int
 """A point in time: microseconds since 1970 (UTC).
 
-An alias for readers, not a type that a checker tells from `int`: with a `NewType` the sum of a time
-and a duration is a plain int, as is a duration, so each of them would be wrapped again by hand, and
-two times could still be added. Users may also pass an int of their own wherever a `Moment` is
-meant."""
+An alias for human readers, not a distinct type. With a `NewType`, the sum of a time and a duration
+would be a plain int and have to be wrapped again, and two times could still be added. Besides,
+users may pass a plain int wherever a `Moment` is expected."""
 
 BEGINNING: Micros = -(1 << 62)
 """Earlier than every write time."""
@@ -49,12 +48,12 @@ _SPELLINGS = {
     3_600_000_000: "h hr hrs hour hours",
     86_400_000_000: "d day days",
 }
-"""How a unit of a duration is written, by its length in µs."""
+"""The spellings of each unit of duration, by its length in µs."""
 _UNITS = {spelling: unit for unit, line in _SPELLINGS.items() for spelling in line.split()}
 _PART = re.compile(r"\s*([0-9]{1,30})\s*([a-zµ]+)")
 
 _FIRST = 1_000_000_000_000_000
-"""µs since 1970 of a day in 2001. No log is older, and numbers in other units are smaller."""
+"""A time in 2001, in µs since 1970. No log is older, and times in coarser units are smaller."""
 _LAST = 100 * _FIRST
 _IN_MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 _NUMBER = re.compile(r"\+?[0-9]{1,30}")
@@ -62,7 +61,7 @@ _COMPACT_DATE = re.compile(r"(19|20)[0-9]{6}")
 """A date such as 20261121, which as milliseconds would be a time on 1970-01-01."""
 
 _MOST_SECONDS = 1_000_000_000
-"""In a remedy that repeats the number given."""
+"""An upper bound of the numbers for which an error message suggests seconds as the unit."""
 _DURATION_REMEDY = "give a duration such as '30s', '5 minutes', '1h30m' or '250ms'"
 _TIMESTAMP_REMEDY = (
     "give an ISO-8601 time such as '2026-11-21T05:30:00Z' (UTC if no zone is given), "
@@ -257,9 +256,9 @@ def parse_duration(text: str, option: str = "duration") -> timedelta:
 def parse_timestamp(text: str, option: str = "timestamp") -> Micros:
     """Parse a point in time to microseconds since 1970 (UTC).
 
-    A plain integer is in milliseconds, of any size: the text may be a value from a table.
-    ISO-8601 text without a zone is UTC. Raises ConfigurationError, naming `option`, for anything
-    else.
+    A plain integer is a number of milliseconds. It may be of any size, because the text may come
+    from a table.
+    ISO-8601 text without a zone is UTC. Raises ConfigurationError, naming `option`, for other text.
     """
     stripped = text.strip()
     if re.fullmatch(r"[+-]?\d{1,15}", stripped, re.ASCII) and not _COMPACT_DATE.fullmatch(stripped):
@@ -274,9 +273,9 @@ def parse_timestamp(text: str, option: str = "timestamp") -> Micros:
 def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
     """Parse a moment to µs since 1970.
 
-    Accepts ``now``, a time ago (``-10m``), an ISO-8601 time (UTC if it names no zone), or a number
-    of milliseconds since 1970. Raises ConfigurationError for anything else; the error names
-    `option`, and lists `words` as further valid values. Zero is valid as in `moment_micros`.
+    Accepts ``now``, a time relative to it (``-10m``), an ISO-8601 time (UTC if it has no zone), or
+    a number of milliseconds since 1970. Raises ConfigurationError for anything else; the error
+    names `option`, and lists `words` as further valid values. Zero is valid as in `moment_micros`.
     """
     stripped = text.strip()
     if stripped.lower() == NOW:
@@ -299,7 +298,7 @@ def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
 
 
 def _counted(number: int, unit: str, option: str, given: object) -> Micros:
-    """Convert a number of `unit` to µs; refuse one that is plausible only in another unit."""
+    """Convert a number of `unit` to µs; reject one that is not a plausible time in this unit."""
     if _is_likely(number * _IN_MICROS[unit]):
         return number * _IN_MICROS[unit]
     for other, each in {**_IN_MICROS, "nanoseconds": 0}.items():

@@ -32,7 +32,7 @@ DEFAULT_PORT = 9042
 _HOST = re.compile(
     r"(?!.{254})[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[\w.-]+)?"
 )
-"""Labels of at most 63 characters, or an IPv6 address: the resolver raises errors of its own."""
+"""Labels of at most 63 characters, or an IPv6 address; others cause errors in the resolver."""
 _PORT = re.compile(
     r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
 )
@@ -48,7 +48,7 @@ def _contact_points(value: str | tuple[str, ...] | list[str]) -> tuple[str, ...]
 
 
 def _upper_case(value: str) -> str:
-    """Convert text; other values are returned unchanged, and refused by the validator."""
+    """Convert text to upper case; return other values unchanged, for the validator to reject."""
     given: object = value
     return value.upper() if isinstance(given, str) else value
 
@@ -62,20 +62,20 @@ def _password(_: object, attribute: Attribute[Any], value: object) -> None:
 
 @frozen
 class ConnectionConfig:
-    """How to connect to the cluster.
+    """Settings of a connection to the cluster.
 
     `contact_points` are ``host`` or ``host:port`` (IPv6 as ``[::1]:9042``), as a sequence or
     separated by commas; `port` applies to those without one. No `repr` contains the password.
 
-    `tls` turns TLS on, and so does `tls_ca`, a PEM file of authorities. A server's certificate must
-    be signed by one of them, or by one of the system's authorities if no file is given. Unless
-    `tls_verify_hostname` is False, the certificate must also name the server: by the contact
-    point's name, or by the address that the client connects to. `tls_cert` and `tls_key`, also PEM
-    files, authenticate the client.
+    `tls` turns TLS on, and so does `tls_ca`, a PEM file of CA certificates. A node's certificate
+    must be signed by one of these CAs, or by one of the system's trusted CAs if no file is given.
+    Unless `tls_verify_hostname` is False, the certificate must also contain the contact point's
+    name, or the address that the client connects to. `tls_cert` and `tls_key`, also PEM files,
+    authenticate the client.
 
-    `consistency` is that of log reads: if writes use QUORUM, reads must too, or rows can be
-    missed. `connect_timeout` limits connecting as a whole, `request_timeout` each attempt to read
-    a page.
+    `consistency` is the consistency level of log reads: if writes use QUORUM, reads must too, or
+    rows can be missed. `connect_timeout` limits the time to connect to the cluster, and
+    `request_timeout` each attempt to read a page.
 
     Raises ConfigurationError for values that cannot be used.
     """
@@ -165,7 +165,7 @@ class ConnectionConfig:
 
 
 def as_connection(connection: ConnectionConfig | str) -> ConnectionConfig:
-    """Return the configuration itself, or one with the contact points given as text.
+    """Return `connection`, or a configuration with these contact points if it is text.
 
     Raises ConfigurationError for anything else.
     """
@@ -181,8 +181,9 @@ def as_connection(connection: ConnectionConfig | str) -> ConnectionConfig:
 class DeliveryMode(StrEnum):
     """When rows are delivered, and in which order.
 
-    `settled`: once settled, stream after stream, each stream in order. `ordered`: once settled,
-    each table in order of write time. `eager`: as soon as they are read, in the order read.
+    `settled`: after they have settled, stream by stream, each stream in order. `ordered`: after
+    they have settled, each table in order of write time. `eager`: as soon as they have been read,
+    in the order read.
     """
 
     SETTLED = "settled"
@@ -214,7 +215,7 @@ class DataLossMode(StrEnum):
 class SnapshotMode(StrEnum):
     """What a consumer without a checkpoint begins with.
 
-    `none`: with the log. `initial`: with the rows that the table has; the log follows.
+    `none`: the log. `initial`: the table's existing rows, then the log.
     """
 
     NONE = "none"
@@ -239,7 +240,7 @@ def _data_loss(value: str) -> DataLossMode:
 
 @frozen
 class ReadConfig:
-    """How the log is read.
+    """Settings of log reads.
 
     `window` is the length of a window with data; without data it grows up to `max_window`. When
     following, the position never passes now - `confidence_window`, because writes take time to
@@ -248,24 +249,25 @@ class ReadConfig:
 
     `fetch_size` is the number of rows per page (the server may end a page earlier, at 1 MiB of a
     stream), `chunk_size` the number of streams per query, and `in_flight` the number of concurrent
-    queries. `max_queries_per_second` limits how often a connection requests a page, evenly over
-    time; the tables of a `CdcReader` or consumer share one connection. With or without a limit, a
-    reader slows down while nodes answer that they are overloaded, and recovers within 30 seconds
-    after. `retry_deadline` limits how long one page is retried. `strategy` is how windows are read;
-    see `cdc_reader.streams.strategy`.
+    queries. `max_queries_per_second` limits how many pages a connection requests, spread evenly
+    over time; the tables of a `CdcReader` or consumer share one connection. With or without a
+    limit, a reader slows down while nodes report that they are overloaded, and recovers within 30
+    seconds afterwards. `retry_deadline` limits how long one page is retried. `strategy` is how
+    windows are read; see `cdc_reader.streams.strategy`.
 
     With `delivery` ordered, a window's rows are collected, sorted by write time, and then
-    delivered. Windows whose rows take more than `sort_bytes` are made smaller. Rows of one
-    microsecond are delivered stream after stream. With `delivery` eager, rows are delivered as
-    soon as they are read, and the confidence window is read again every `eager_interval`.
+    delivered. Windows whose rows take more than `sort_bytes` are made smaller. Rows written in the
+    same microsecond are delivered stream by stream. With `delivery` eager, rows are delivered as
+    soon as they have been read, and the confidence window is read again every `eager_interval`.
 
-    `late_rows` is what to do with rows that arrive behind the position, and with rows in streams
-    of a generation that was not in force. To find the former, the last `late_horizon` is read
-    again every `late_interval`. If they are delivered, a restart repeats late rows of the last
-    `late_interval`; with a `confidence_window` below 15 seconds it repeats all rows of that time,
-    because a row's arrival is known only to within 14 seconds. `data_loss` is what to do when rows
-    expired before they were read. `publication_wait` is how long the position waits for a
-    generation that has streams but is not announced yet.
+    `late_rows` is what to do with rows that arrive behind the position, and with strays: rows in
+    streams of a generation that was not in force at their write time. To find rows that arrive
+    behind the position, the last `late_horizon` is read again every `late_interval`. If late rows
+    are delivered, a restart repeats late rows of the last `late_interval`; with a
+    `confidence_window` below 15 seconds it repeats all rows of that time, because a row's arrival
+    is known only to within 14 seconds. `data_loss` is what to do when rows expired before they were
+    read. `publication_wait` is how long the position waits for a generation that has streams but is
+    not announced yet.
 
     Durations are timedeltas, or strings such as ``5s``; `strategy`, `delivery`, `late_rows` and
     `data_loss` are members of `Strategy`, `DeliveryMode`, `LateRowsMode` and `DataLossMode`, or

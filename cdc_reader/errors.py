@@ -13,18 +13,18 @@
     │   ├── ConnectionFailedError
     │   ├── AuthenticationFailedError
     │   ├── PermissionDeniedError
-    │   ├── QueryRefusedError         the server understood the query and refused it
-    │   ├── TransientError            may pass: the same request is worth repeating
-    │   │   ├── OverloadedError       a node refuses further requests for now
+    │   ├── QueryRefusedError         the server understood the query and rejected it
+    │   ├── TransientError            temporary: the same request may succeed later
+    │   │   ├── OverloadedError       a node rejects requests for now
     │   │   └── RequestTimeoutError
     │   └── RetriesExhaustedError     a transient error that outlasted the retry deadline
     ├── DecodeError                   bytes from the server do not match the schema
     │   └── ColumnDecodeError         in one column only: a read without that column works
     ├── CheckpointError               a checkpoint cannot be read or saved
-    │   ├── LeaseUnsupportedError     the store cannot keep two consumers of one name apart
+    │   ├── LeaseUnsupportedError     the store cannot give one consumer exclusive access
     │   ├── LeaseHeldError            another consumer of the same name is running
     │   └── LeaseLostError            another consumer of the same name took over
-    ├── StoppedError                  `stop` was called while a read was under way
+    ├── StoppedError                  `stop` was called while a read was in progress
     └── HandlerError                  the handler of a change failed; its own error is the cause
 
 A message is one line: what was found, what was expected, what to do. No message or `repr`
@@ -65,7 +65,7 @@ __all__ = [
 
 _MOST_BITS = 256
 _LONGEST, _SHOWN = 1_000, 40
-"""Characters of a value in a message, and of one that is longer."""
+"""A value of up to `_LONGEST` characters is shown whole; of a longer one, the first `_SHOWN`."""
 
 
 class CdcError(Exception):
@@ -94,7 +94,7 @@ class ConfigurationError(CdcError):
 
 
 def in_one_line(value: object) -> str:
-    """Return a value's `repr` for a message; describe a value whose `repr` is long or has lines."""
+    """Return a value's `repr` in one line; shorten a long one, describe one that is unprintable."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"a number of {value.bit_length()} bits"  # Python refuses to print larger ones
     try:
@@ -115,7 +115,7 @@ class TableNotFoundError(SchemaError):
 
 
 class CdcNotEnabledError(SchemaError):
-    """The table exists and has no CDC log."""
+    """The table exists but has no CDC log."""
 
 
 class UnsupportedTableError(SchemaError):
@@ -146,7 +146,7 @@ class ConnectionFailedError(SourceError):
 
 
 class AuthenticationFailedError(SourceError):
-    """The cluster refused the credentials, or requires some and got none."""
+    """The cluster rejected the credentials, or requires credentials and none were given."""
 
 
 class PermissionDeniedError(SourceError):
@@ -154,15 +154,15 @@ class PermissionDeniedError(SourceError):
 
 
 class QueryRefusedError(SourceError):
-    """The server refused the query; retrying does not help."""
+    """The server rejected the query; retrying does not help."""
 
 
 class TransientError(SourceError):
-    """A failure that may pass, such as a node that is overloaded, down, or lost mid-response."""
+    """A temporary failure, such as a node that is overloaded, down, or lost mid-response."""
 
 
 class OverloadedError(TransientError):
-    """A node refuses further requests for now, because it has too many."""
+    """A node rejects requests for now, because it has too many."""
 
 
 class RequestTimeoutError(TransientError):
@@ -194,7 +194,7 @@ class LeaseHeldError(CheckpointError):
 
 
 class LeaseLostError(CheckpointError):
-    """Another consumer of the same application, table and shard took over; do not save any more."""
+    """Another consumer of the same application, table and shard took over; stop saving."""
 
 
 class StoppedError(CdcError):

@@ -1,7 +1,7 @@
 """Metrics, and the recorders that receive them.
 
 A `Recorder` has two methods. `PrometheusMetrics` exports to Prometheus (needs the extra
-`metrics`), and `MemoryMetrics` keeps the numbers in memory. Importing this module registers
+`metrics`), and `MemoryMetrics` keeps the values in memory. Importing this module registers
 nothing.
 """
 
@@ -49,7 +49,7 @@ __all__ = [
 
 @frozen
 class Metric:
-    """A counter or gauge, kept for each table; `help` says what it measures and the unit."""
+    """A counter or gauge with a value for each table; `help` says what it measures."""
 
     name: str
     help: str
@@ -57,7 +57,7 @@ class Metric:
 
 
 ROWS = Metric("rows", "Log rows read.")
-"""Counts the rows of the log that a consumer has read; late rows are included."""
+"""Counts the log rows that a consumer has read, including late rows."""
 
 LATE_ROWS = Metric(
     "late_rows",
@@ -67,10 +67,10 @@ LATE_ROWS = Metric(
 """Counts the rows of `ROWS` that arrived late, or in a stream of another generation."""
 
 CHANGES = Metric("changes", "Changes that the handler has finished.")
-"""Counts the changes that are acknowledged, skipped ones included."""
+"""Counts acknowledged changes, including skipped ones."""
 
 WINDOWS = Metric("windows", "Windows read completely.")
-"""Counts the windows that are read to their end."""
+"""Counts windows that have been read to their end."""
 
 QUERIES = Metric("queries", "Queries sent to read windows, not counting further pages.")
 """Counts the queries sent to read windows; requests for further pages do not count."""
@@ -79,10 +79,10 @@ WINDOW_QUERIES = Metric("window_queries", "Queries that the last window took.", 
 """The number of queries that the last window took."""
 
 RETRIES = Metric("read_retries", "Read requests retried.")
-"""Counts the repeated requests to the cluster that is read."""
+"""Counts retried requests to the cluster, for pages or anything else."""
 
 OUTSTANDING = Metric("outstanding_changes", "Changes read but not yet acknowledged.", is_gauge=True)
-"""The number of changes that are read but not yet acknowledged."""
+"""The number of changes that have been read but not yet acknowledged."""
 
 LAG = Metric("lag_seconds", "Time from the acknowledged position to now.", is_gauge=True)
 """The seconds from the acknowledged position to now."""
@@ -100,7 +100,7 @@ GENERATION = Metric(
 """The start of the newest known generation, in seconds since 1970."""
 
 HANDLER_RETRIES = Metric("handler_retries", "Handler retries.")
-"""Counts the repeated calls of a handler that failed."""
+"""Counts the times that a failed handler was called again."""
 
 HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed after all attempts.")
 """Counts the changes whose handler failed in all attempts."""
@@ -109,7 +109,7 @@ CHECKPOINTS = Metric("checkpoint_saves", "Checkpoints saved.")
 """Counts the checkpoints saved."""
 
 CHECKPOINT_RETRIES = Metric("checkpoint_retries", "Retries of checkpoint saves.")
-"""Counts the repeated calls of the checkpoint store."""
+"""Counts retried calls to the checkpoint store."""
 
 SNAPSHOT_ROWS = Metric("snapshot_rows", "Rows of the table read for a snapshot.")
 """Counts the rows of the table that were read for a snapshot."""
@@ -117,14 +117,14 @@ SNAPSHOT_ROWS = Metric("snapshot_rows", "Rows of the table read for a snapshot."
 SNAPSHOT_SHARE = Metric(
     "snapshot_share", "Fraction of the snapshot read so far, from 0 to 1.", is_gauge=True
 )
-"""The share of the snapshot that is read, from 0 to 1."""
+"""The fraction of the snapshot read so far, from 0 to 1."""
 
 SNAPSHOT_SECONDS_LEFT = Metric(
     "snapshot_seconds_left",
     "Estimated time to complete the snapshot, at the rate of this run; NaN if unknown.",
     is_gauge=True,
 )
-"""The seconds until the snapshot is read, at the pace of this run; NaN while unknown."""
+"""The estimated seconds to complete the snapshot, at the rate of this run; NaN while unknown."""
 
 METRICS = (
     ROWS,
@@ -172,7 +172,7 @@ class NoMetrics:
 
 
 class MemoryMetrics:
-    """Keeps the numbers in memory: ``metrics[ROWS, table]``, 0 if never recorded."""
+    """Keeps the values in memory: ``metrics[ROWS, table]``, 0 if never recorded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -124,7 +124,7 @@ class CdcReader:
     def follow_changes(
         self, start: Moment | None = None, end: Moment | None = None
     ) -> Iterator[Change]:
-        """Like `follow`, as changes: a window's changes are yielded once its rows are read."""
+        """Like `follow`, but yield changes: those of a window when all its rows have been read."""
         return self._changes(self.follow(start, end))
 
     def snapshot(self) -> TableSnapshot:
@@ -146,7 +146,7 @@ class CdcReader:
         return f"<{type(self).__name__} {names} at {self._connection.hosts}>"
 
     def stop(self) -> None:
-        """End all running reads at once; see `TableReader.stop`. Thread safe."""
+        """End all running reads immediately; see `TableReader.stop`. Thread safe."""
         stop, self._stop = self._stop, Stop()
         stop.set()
         for table in self.tables:

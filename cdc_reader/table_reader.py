@@ -1,4 +1,4 @@
-"""`TableReader`: the log of one table, as Arrow batches and as changes."""
+"""`TableReader` reads the log of one table as Arrow batches or as changes."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ T = TypeVar("T")
 class TableReader:
     """Reads the CDC log of one base table over a connection, which it does not own.
 
-    Queries the cluster lazily, on first use. With `schema` given, it does not query the schema: a
-    worker process can thus read tasks that another process planned (schemas can be pickled). Not
+    Queries the cluster lazily, on first use. With `schema` given, it does not query the schema, so
+    a worker process can read tasks that another process planned (schemas can be pickled). Not
     thread safe, except for `stop`. Methods raise only errors of `cdc_reader.errors`.
     """
 
@@ -105,7 +105,7 @@ class TableReader:
             return self._log.first_timestamp()
 
     def plan(self, window: Window) -> list[Task]:
-        """Return tasks that together hold exactly the rows of `window`, older generations first.
+        """Return tasks that together cover exactly the rows of `window`, older generations first.
 
         Queries the cluster's generations first, and waits up to `publication_wait` for those that
         have streams but are not announced yet. Tasks can be pickled and read in any process.
@@ -121,15 +121,15 @@ class TableReader:
     def batches(
         self, start: Moment | None = None, end: Moment | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all log rows written in [start, end) that exist now; both ends are open by default.
+        """Yield all log rows written in [start, end) that exist now; by default, all rows.
 
         A moment is a datetime with a time zone, text (``2026-11-21T05:30:00Z``, ``-10m`` for ten
         minutes ago, ``now``, or milliseconds since 1970) or an int of µs since 1970. The newest
         rows may be incomplete: only rows older than the confidence window are settled. If rows
         written since `start` have expired, or expire before they are read, warns or raises
-        DataLossError, by `data_loss`. Waits up to `publication_wait` for a generation that has
-        streams but is not announced yet. Raises ConfigurationError for other moments, and if start
-        is after end.
+        DataLossError, depending on `data_loss`. Waits up to `publication_wait` for a generation
+        that has streams but is not announced yet. Raises ConfigurationError for other moments, and
+        if start is after end.
         """
         window = self._window(start, end)
         return each_stopped_by(self._stop, self._bounded(window))
@@ -150,20 +150,21 @@ class TableReader:
         """Return the rows of `batches` in one of the formats of the Spark source, as Arrow.
 
         The result is a ``pyarrow.RecordBatchReader``, which polars, DuckDB and pandas accept.
-        Format `log` is the rows of the log and `_commit_timestamp`, the time of each write;
-        `changes` is the changed rows of the base table, before and after each change; `envelope`
-        is changes as the Debezium connector writes them. The options are those of the Spark
+        Format `log` has the rows of the log and `_commit_timestamp`, the time of each write;
+        `changes` has the changed rows of the base table, before and after each change; `envelope`
+        has changes in the format of the Debezium connector. The options are those of the Spark
         source: see ``docs/reference/spark-options.md``. `columns` are columns of the base table
-        to read beside its key.
+        to read in addition to its key.
 
         A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
-        raises an error. With `on_bad_record` `skip` it is left out and logged; with `quarantine` it
-        is returned with null for what cannot be converted, and column `_bad_record`.
+        raises an error. With ``on_bad_record="skip"`` it is left out and logged. With
+        ``quarantine`` it is returned with nulls for the values that cannot be converted, which
+        column `_bad_record` contains.
 
-        Reads as the result is iterated, and holds a few pages at a time. Stop early by dropping the
-        result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in Python raises
-        errors of `cdc_reader.errors`; a tool that reads it through Arrow's C interface raises its
-        own error, which contains the message.
+        Reads as the result is iterated, and holds only a few pages in memory. Stop early by
+        dropping the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in
+        Python raises errors of `cdc_reader.errors`; a tool that reads it through Arrow's C
+        interface raises its own error, which contains the message.
 
         Raises ConfigurationError for options that cannot be used, and UnsupportedTableError if
         the table's log lacks images that the format needs.
@@ -193,10 +194,11 @@ class TableReader:
         Windows are adjacent; none ends after now - confidence window. Each window yields any
         number of `RowsRead`, then a `WindowComplete` with the checkpoint to restart from. Without
         a start, everything the log still holds is delivered. If rows written since `start` have
-        expired, warns or raises DataLossError, by `data_loss`. For moments, see `batches`.
+        expired, warns or raises DataLossError, depending on `data_loss`. For moments, see
+        `batches`.
 
-        Raises ConfigurationError if a moment `start` is after `end`. After a checkpoint that has
-        reached `end`, there is nothing to deliver.
+        Raises ConfigurationError if `start` is a moment after `end`. From a checkpoint that has
+        already reached `end`, nothing is delivered.
         """
         if isinstance(start, Checkpoint):
             return self._follower(start).follow(end_micros(end, self._clock.now()))
@@ -208,7 +210,8 @@ class TableReader:
     ) -> Follower:
         """Return the follower that `follow` runs, for `CdcConsumer`, which monitors it.
 
-        It calls `on_loss` after it has warned that rows expired unread. `stop` ends it.
+        It calls `on_loss` after it has warned of rows that expired before they were read. `stop`
+        ends it.
         """
         if not isinstance(start, Checkpoint):
             start = Checkpoint(start_micros(start, self._clock.now()))
@@ -225,7 +228,7 @@ class TableReader:
         )
 
     def lost(self, start: Checkpoint) -> Window:
-        """Return the span of write time, from a checkpoint on, in which rows have expired."""
+        """Return the span of write times, from a checkpoint's position on, of expired rows."""
         if expect("start", start, Checkpoint).position == BEGINNING:
             return Window(BEGINNING, BEGINNING)
         with stopped_by(self._stop):
@@ -238,7 +241,7 @@ class TableReader:
         """Return the checkpoint at which following from `start` begins; save it before you follow.
 
         Raises DataLossError if `data_loss` is ``fail`` and rows written since `start` have expired;
-        otherwise the follower warns of it.
+        otherwise the follower logs a warning.
         """
         now = self._clock.now()
         first = start_micros(start, now)
@@ -250,11 +253,11 @@ class TableReader:
         return begun
 
     def snapshot(self, start: Checkpoint | None = None) -> TableSnapshot:
-        """Return a snapshot of the rows that the table has now; later changes are in the log.
+        """Return a snapshot of the table's existing rows; later changes are in the log.
 
-        Fixes the position from which the log is followed afterwards, with a few small queries.
+        Fixes the position from which to follow the log afterwards, with a few small queries.
         `start` is the checkpoint of a snapshot to continue: its `TableSnapshot.checkpoint`, or that
-        of a `RangeComplete`. Raises CheckpointError if `start` is no such checkpoint.
+        of a `RangeComplete`. Raises CheckpointError if `start` has no snapshot.
         """
         with stopped_by(self._stop):
             if start is None:
@@ -283,7 +286,7 @@ class TableReader:
         return f"<{type(self).__name__} {self.name} at {self._hosts}>"
 
     def stop(self) -> None:
-        """End all running reads at once. Thread safe.
+        """End all running reads immediately. Thread safe.
 
         `follow` ends without an error; an interrupted window is not reported complete. A bounded
         read raises StoppedError, because its rows are incomplete. Retries end, and pending
@@ -293,7 +296,7 @@ class TableReader:
         stop.set()
 
     def _window(self, start: Moment | None, end: Moment | None) -> Window:
-        """Return the window between two moments; raise ConfigurationError if there is none."""
+        """Return the window between two moments; raise ConfigurationError if they are reversed."""
         now = self._clock.now()
         window = Window(start_micros(start, now), end_micros(end, now))
         check_order(window.start, window.end)
@@ -317,7 +320,7 @@ class TableReader:
             yield from items
         except QueryRefusedError:
             with stopped_by(self._stop):
-                self._table.schema()  # says so if the table was dropped
+                self._table.schema()  # raises a clearer error if the table was dropped
             raise
 
     def _read(self) -> BoundedRead:

@@ -1,4 +1,4 @@
-"""`TableSnapshot`: the rows that a table has now, as Arrow batches and as changes."""
+"""`TableSnapshot`: a table's existing rows, as Arrow batches or as changes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from cdc_reader.reading.snapshot import (
 )
 
 MakeReader = Callable[..., SnapshotReader]
-"""Makes the reader of a `SnapshotTable`, with their cells' TTLs and write times if `cells`."""
+"""Makes the reader of a `SnapshotTable`; `cells` adds the TTLs and write times of cells."""
 
 
 @frozen
 class FixedSchema:
     """A `SnapshotTable` that is read with one schema, even if the table is altered.
 
-    If `tolerant`, cells that cannot be decoded are noted instead of raised. `generations` are those
-    of the table if they are not given.
+    If `tolerant`, cells that cannot be decoded are noted instead of raised. Without `generations`,
+    the table's are used.
     """
 
     _table: SnapshotTable
@@ -81,7 +81,7 @@ class FixedSchema:
 
 
 class TableSnapshot:
-    """The rows of a table, or of a shard of it; its log is to be followed from `position`.
+    """The rows of a table, or of one shard of it; follow the log from `position` afterwards.
 
         snapshot = reader.table.snapshot()
         for batch in snapshot.batches():
@@ -89,10 +89,10 @@ class TableSnapshot:
         for delivery in reader.follow(snapshot.position):
             ...
 
-    A row is read at some moment while the snapshot is taken. Changes written from the position on
-    may be in it already, and come again from the log. Rows come in no order, but those of a
-    partition are together, in the table's order. Several pages are read at a time, and few are in
-    memory, however large the table is.
+    Each row is read at some moment while the snapshot is taken. It may already include changes
+    written after the position, which come again from the log. Rows come in no particular order,
+    except that a partition's rows come together, in the table's order. Several pages are read at a
+    time, and only a few are in memory, however large the table is.
 
     Each method reads the table anew. Methods raise errors of `cdc_reader.errors`, and StoppedError
     if the reader is stopped.
@@ -110,7 +110,7 @@ class TableSnapshot:
 
     @property
     def position(self) -> Micros:
-        """Where to follow the log from, in µs since 1970: rows count as written then."""
+        """Where to follow the log from, in µs since 1970; rows count as written at this time."""
         return self.checkpoint.position
 
     @property
@@ -120,7 +120,7 @@ class TableSnapshot:
 
     @property
     def share(self) -> SnapshotShare:
-        """How much of the snapshot the last method called has read."""
+        """How much of the snapshot the method called last has read."""
         if self._reader is None:
             return SnapshotShare(0, 0.0, None)
         return self._reader.share
@@ -128,9 +128,9 @@ class TableSnapshot:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows as SELECT shows them, one batch per page.
 
-        `columns` are the columns to read beside the key; all by default. Each row has its
-        partition's static columns; a partition with nothing else has one row without clustering
-        key. Raises ConfigurationError for a column that the table does not have.
+        `columns` are the columns to read in addition to the key; all by default. Each row has its
+        partition's static columns; a partition with nothing else has one row, whose clustering
+        key is null. Raises ConfigurationError for a column that the table does not have.
         """
         return self._batches(project(self._schema, columns))
 
@@ -167,7 +167,7 @@ class TableSnapshot:
     def changes(self) -> Iterator[Change]:
         """Yield the rows as changes whose operation is `ChangeOperation.SNAPSHOT`.
 
-        The static columns of a partition are a change of their own, before the changes of its rows.
+        The static columns of a partition are a separate change, before the changes of its rows.
         """
         changes = SnapshotChanges()
         for delivery in self._begin(FixedSchema(self._table, self._schema), cells=True):
@@ -177,8 +177,8 @@ class TableSnapshot:
         """Yield `SnapshotRows`, and a `RangeComplete` after the last rows of each range.
 
         To continue after a crash, store the checkpoint of each `RangeComplete` together with the
-        effect of the rows, and pass the last one to `TableReader.snapshot`. Follows changes of the
-        schema.
+        effect of the rows, and pass the last one to `TableReader.snapshot`. The schema may change
+        meanwhile.
         """
         return self._begin(self._table, cells=False)
 
@@ -195,7 +195,7 @@ class TableSnapshot:
 def split_rows(
     deliveries: Iterable[SnapshotDelivery], base: TableSchema, types: ValueTypes
 ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Yield the rows in these types, and whether they are static; see `TableRows`."""
+    """Yield rows converted to `types`, each batch with whether it is static; see `TableRows`."""
     split = dict[int, TableRows]()
     for delivery in deliveries:
         if isinstance(delivery, RangeComplete):

@@ -1,4 +1,4 @@
-"""Helpers that pick, group and mark rows of Arrow columns with numpy."""
+"""Functions that select, group and mark rows of Arrow columns, with numpy."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def comparable(column: pa.Array) -> pa.Array:
 
 
 def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """Return a key column as `comparable` does, or as numbers if it has cells with faults.
+    """Return a key column in comparable form, or as numbers if it has cells with faults.
 
     A cell with a fault equals only cells with faults that held the same value.
     """
@@ -116,7 +116,7 @@ def _raw(batch: pa.RecordBatch, name: str) -> dict[int, str]:
 
 
 def repeats(column: pa.Array) -> Mask:
-    """Return for each cell but the first whether it equals the one before; null equals null."""
+    """Return for each cell but the first whether it equals its predecessor; null equals null."""
     equal = booleans(pc.equal(column[1:], column[:-1]))
     if column.null_count:
         null = ~valid(column)
@@ -140,7 +140,7 @@ def combined(groups: Indices, more: Indices) -> Indices:
 
 
 def names_of(marks: Mask, names: list[str], shown: Mask) -> pa.Array:
-    """Return for each row the names whose mark is set; null where not `shown`."""
+    """Return for each row the names whose marks are set; null where not `shown`."""
     rows, columns = np.nonzero(marks & shown[:, np.newaxis])
     lengths = np.bincount(rows, minlength=len(marks))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)

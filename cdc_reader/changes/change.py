@@ -7,7 +7,7 @@ one), one for each range that it deletes, and one if it deletes the partition.
 A column can be in one of these states:
 
 - *left unchanged*: it has no delta;
-- *set to null*: its delta is `Deleted`, and an image has it as None;
+- *set to null*: its delta is `Deleted`, and its value in an image is None;
 - *not shown*: an image lacks it, or there is no image. If the log has keys only,
   `Change.deltas_shown` is False.
 """
@@ -51,8 +51,8 @@ _INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
 class Bound:
     """One end of a range of rows: a prefix of the clustering columns.
 
-    An empty prefix means an open end. If the bound is `inclusive`, all rows that begin with the
-    prefix are inside the range.
+    An empty prefix means that this end is unbounded. If the bound is `inclusive`, all rows that
+    begin with the prefix are inside the range.
     """
 
     prefix: Mapping[str, Any]
@@ -81,8 +81,8 @@ class RowRange:
 class Change:
     """What one write did to one row, range or partition of the base table.
 
-    A value: changes with equal contents are equal, and they can be hashed and pickled. Attributes
-    are computed on first use from the page of rows, which the change keeps in memory.
+    Changes with equal contents are equal; changes can be hashed and pickled. Attributes are
+    computed on first use from the page of rows, which the change keeps in memory.
     """
 
     _page: ChangePage
@@ -139,15 +139,15 @@ class Change:
 
     @property
     def seqs(self) -> tuple[int, ...]:
-        """`cdc$batch_seq_no` of the log rows, ascending; rows of other changes may lie between."""
+        """`cdc$batch_seq_no` of the log rows, ascending; rows of other changes may be between."""
         numbers = self._page.log[BATCH_SEQ_NO]
         return tuple([numbers[row] for row in self._rows])
 
     @property
     def operation(self) -> ChangeOperation:
-        """The operation: a delete if any part is one, else an insert if any part is.
+        """The operation: a delete if any part is one, else an insert if any part is one.
 
-        A row that the table had when a snapshot was taken is a `SNAPSHOT`.
+        The operation of a row of a snapshot is `SNAPSHOT`.
         """
         return self._page.operations[self._number]
 
@@ -163,7 +163,7 @@ class Change:
 
     @property
     def is_static(self) -> bool:
-        """Whether the change is of a partition's static row."""
+        """Whether the change is to a partition's static row."""
         row = self._page.first_rows[self._number]
         return self._page.log.are_static[row] and not self.operation.is_delete
 
@@ -171,8 +171,9 @@ class Change:
     def parts(self) -> tuple[Part, ...]:
         """The delta rows of the change, in order, unmerged.
 
-        A row of a snapshot has a part for each pair of TTL (in seconds left when the row was read)
-        and write time of its cells. The first part is an insert, with the cells that last longest.
+        A row of a snapshot has a part for each combination of TTL (the seconds left when the row
+        was read) and write time of its cells. The first part is an insert, with the cells that last
+        longest.
         """
         if self.operation is ChangeOperation.SNAPSHOT:
             return snapshot_parts(self._page.log, self._page.first_rows[self._number])
@@ -186,14 +187,14 @@ class Change:
 
     @property
     def deltas_shown(self) -> bool:
-        """Whether `deltas` has what was written; False if the log has keys only."""
+        """Whether `deltas` shows what was written; False if the log has keys only."""
         if self.deltas or not self.schema.base.cdc.delta_keys_only:
             return True
         return self.operation not in (ChangeOperation.INSERT, ChangeOperation.UPDATE)
 
     @property
     def ttl(self) -> int | None:
-        """The TTL, in seconds, of everything written; None if it has none, or several."""
+        """The TTL, in seconds, of everything written; None if there is none, or more than one."""
         found = {part.ttl for part in self.parts if part.is_live}
         return found.pop() if len(found) == 1 else None
 
@@ -208,8 +209,8 @@ class Change:
     def before(self) -> Mapping[str, Any] | None:
         """The row's columns before the change, without keys; None if the log has no preimage.
 
-        With ``preimage: true`` these are only the columns touched. Empty collections are None; a
-        non-frozen list is a dict of its elements by timeuuid, in order.
+        With ``preimage: true`` only the columns that the change touched. Empty collections are
+        None; a non-frozen list is a dict of its elements by timeuuid, in order.
         """
         return self._page.befores[self._number]
 
@@ -217,15 +218,15 @@ class Change:
     def after(self) -> Mapping[str, Any] | None:
         """All columns of the row after the change, without keys; None if there is no postimage.
 
-        None also if the row was deleted. Values are as in `before`. A snapshot shows the row as
-        it was when it was read.
+        Also None if the row was deleted. Values are as in `before`. In a snapshot, the row as it
+        was when it was read.
         """
         return self._page.afters[self._number]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the change to values that `json.dumps` accepts.
 
-        A decimal and an integer beyond 64 bits become text; so do uuids, addresses, points in time
+        Decimals and integers beyond 64 bits become text; so do UUIDs, addresses, points in time
         (ISO 8601) and durations. A blob is text ``0x…``. A set is a sorted list. A map is an object
         if its keys are text or numbers, else a list of pairs.
         """
@@ -284,7 +285,7 @@ class Change:
         return self._page.rows(self._number)
 
     def _first(self, name: str) -> Any:
-        """Return a log column's value in the first row; some columns are equal in all rows."""
+        """Return a log column's value in the first row, for columns that are equal in all rows."""
         return self._page.log[name][self._page.first_rows[self._number]]
 
     def _part(self, row: int) -> Part:
@@ -317,7 +318,7 @@ def change_of_rows(
 ) -> Change:
     """Create a change from its log rows, given as Python values by log column.
 
-    Missing columns are null. Used by tests, and to unpickle a change.
+    Missing columns are null. Used in tests, and to unpickle a change.
     """
     log = LogPage.of_values(layout_of(schema), columns, late=late)
     rows = ChangeRows.of_one(columns[OPERATION], is_last=is_last, is_complete=complete)

@@ -59,7 +59,7 @@ class AtomicCells:
         if (deleted := self.deleted) is not None:
             for mapping, row, is_deleted in zip(deltas, rows, deleted, strict=True):
                 if row and is_deleted:
-                    dict.__setitem__(mapping, self.name, DELETED)  # read-only once complete
+                    dict.__setitem__(mapping, self.name, DELETED)  # read-only for others
 
     def shown(self, rows: Choice) -> Values:
         """Return the value of each image row; None for null, and for values not shown."""
@@ -95,7 +95,7 @@ class MultiCells:
         cells = zip(*(nulls if column is None else column for column in columns), strict=True)
         for mapping, cell in compress(zip(deltas, cells, strict=True), rows):
             if cell != _NOTHING and (delta := self._delta(*cell)) is not None:
-                dict.__setitem__(mapping, self.name, delta)  # read-only once complete
+                dict.__setitem__(mapping, self.name, delta)  # read-only for others
 
     def _delta(self, value: Any, overwritten: bool | None, removed: Any) -> Delta | None:
         """Return the delta of one row; None if the column was left unchanged.
@@ -167,7 +167,7 @@ class Layout:
         self.partition_key = tuple(column.name for column in schema.base.partition_key)
         self.clustering = tuple(column.name for column in schema.base.clustering)
         self.converters = {column.name: converter(column.type) for column in schema.columns}
-        # Kept as text, which is enough to tell records apart, and parsed only on demand.
+        # Kept as text, which is enough to distinguish records, and parsed only on demand.
         self.converters[TIME] = pa.Array.to_pylist
         self.of_cells = tuple(
             of(column.name) for of in (ttl_of, written_of) for column in schema.base.columns
@@ -190,7 +190,7 @@ class LogPage(dict[str, Values]):
     """The columns of `count` log rows by name; a column that the log lacks is all null.
 
     The page keeps the batch in memory, and so does every change made from it. `late` rows are
-    strays, or were delivered behind others of their stream.
+    strays, or were delivered after later rows of their stream.
     """
 
     def __init__(self, layout: Layout, batch: pa.RecordBatch, *, late: bool = False) -> None:
@@ -349,8 +349,8 @@ class PageSlice(LogPage):
     """Consecutive rows of a page.
 
     Converted values belong to the slice, not the page, so they are freed with the changes of
-    these few rows. Values of a whole page would live long enough for the garbage collector to
-    scan them, which would take longer than everything else.
+    these few rows. The values of a whole page would live long enough for the garbage collector to
+    scan them, and the scan would take longer than everything else.
     """
 
     def __init__(self, page: LogPage, start: int, end: int) -> None:

@@ -1,4 +1,4 @@
-"""What a write did to one column: `Set`, `Deleted` or, for a collection, `CollectionDelta`.
+"""Deltas: what a write did to a column, as `Set`, `Deleted` or, for elements, `CollectionDelta`.
 
 A column that the write left unchanged has no delta.
 """
@@ -56,7 +56,7 @@ DELETED = Deleted()
 
 
 def merge(earlier: Delta | None, later: Delta) -> Delta:
-    """Merge two deltas of one column. Both are of one write, so they touch different elements."""
+    """Merge two deltas of a column from the same write, which touch different elements."""
     if isinstance(earlier, Deleted) and isinstance(later, CollectionDelta):
         return CollectionDelta(True, later.added, later.removed)
     if isinstance(earlier, CollectionDelta):

@@ -1,4 +1,4 @@
-"""Makes a `Change` from the log rows that belong together; a record's rows may span pages."""
+"""Groups the log rows of each `Change`; a record's rows may span pages."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _RECORDS = 128
 class Grouping:
     """Turns the batches of one read, given in order, into changes.
 
-    A record that a page boundary splits is held until its other rows arrive. Use one grouping for
-    each task's batches, and call `finish` at the end. Extra columns of a batch are ignored. All
-    changes have the given `late`.
+    A record that spans pages is held until its other rows arrive. Use one grouping for each task's
+    batches, and call `finish` at the end. Extra columns of a batch are ignored. `late` is the
+    value of `Change.late` for all changes.
     """
 
     def __init__(self, schema: LogSchema, *, late: bool = False) -> None:
@@ -34,20 +34,20 @@ class Grouping:
 
     def feed(self, batch: pa.RecordBatch) -> list[Change]:
         """Return the changes of all records that this batch completes, in order."""
-        return list(self.each(batch, records=max(1, batch.num_rows)))  # all rows are kept anyway
+        return list(self.each(batch, records=max(1, batch.num_rows)))  # all stay in memory anyway
 
     def each(self, batch: pa.RecordBatch, *, records: int = _RECORDS) -> Iterator[Change]:
         """Like `feed`, but convert lazily, `records` records at a time, to keep memory use low.
 
-        The call itself takes in the batch, before the first `next`.
+        The batch is taken in by the call itself, before the first `next`.
         """
         return self._changes(self._records.feed(batch), records)
 
     def finish(self) -> list[Change]:
-        """Return the changes of the record held back; then the grouping can be used again.
+        """Return the changes of the record held; then the grouping can be used again.
 
-        They are not `complete`, because the read ended before their record did. A log from before
-        ScyllaDB 4.3 does not mark the end of a record; its changes count as complete.
+        They are not `complete`, because the read ended before their record did. Before ScyllaDB
+        4.3, logs do not mark the end of a record; their changes count as complete.
         """
         return list(self._changes(self._records.finish(), 1))
 
@@ -65,7 +65,7 @@ class Grouping:
 
 
 class TableChanges:
-    """Groups the rows of one table's deliveries into changes; late rows separately."""
+    """Groups the rows of one table's deliveries into changes, and late rows separately."""
 
     def __init__(self) -> None:
         self._schema: LogSchema | None = None
@@ -85,7 +85,7 @@ class TableChanges:
         return chain(left, self._grouping(delivery).each(delivery.batch))
 
     def _of_schema_before(self, delivery: RowsRead) -> list[Change]:
-        """Return the changes still held of the previous schema: no record spans two schemas."""
+        """Return the changes still held from the previous schema: no record spans two schemas."""
         if delivery.schema is self._schema:
             return []
         self._schema = delivery.schema

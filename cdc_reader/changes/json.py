@@ -1,8 +1,8 @@
 """Converts the values of a change to what JSON can represent, for `Change.to_dict`.
 
-Numbers, text, booleans and null are unchanged. A decimal, and an integer beyond 64 bits, is text;
-so are uuids, addresses, points in time (ISO 8601) and durations. A blob is text ``0x…``. A set is
-a sorted list. A map is an object if its keys are text or numbers, else a list of pairs.
+Numbers, text, booleans and null are unchanged. Decimals and integers beyond 64 bits become text; so
+do UUIDs, addresses, points in time (ISO 8601) and durations. A blob is text ``0x…``. A set is a
+sorted list. A map is an object if its keys are text or numbers, else a list of pairs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
 from cdc_reader.changes.part import Part
 
 _EXACT_INTEGERS = 1 << 63
-"""Integers from here on, which only a varint can hold, become text."""
+"""Integers from here on, which only a varint can have, become text."""
 
 
 def part_to_json(part: Part) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def value_to_json(value: Any) -> Any:  # noqa: PLR0911 - a table of types
 
 
 def cell_to_json(cell: pa.Scalar) -> Any:
-    """Convert a cell of an Arrow column as `value_to_json` converts the value of a change.
+    """Like `value_to_json`, but convert a cell of an Arrow column.
 
     Points in time beyond Python's calendar are numbers, as in `cdc_reader.cql.values`.
     """

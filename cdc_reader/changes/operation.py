@@ -1,4 +1,4 @@
-"""`ChangeOperation`: what a change does, from the operations of its log rows."""
+"""`ChangeOperation`: what a change does, according to the operations of its log rows."""
 
 from __future__ import annotations
 
@@ -52,4 +52,4 @@ class _Meanings(dict[Operation, ChangeOperation]):
 
 MEANINGS = _Meanings(dict.fromkeys(RANGE_BOUNDS, ChangeOperation.RANGE_DELETE))
 MEANINGS.update(dict.fromkeys(IMAGES, ChangeOperation.IMAGE))
-"""The operation of a change by that of its main log row."""
+"""The operation of a change, by the operation of its main log row."""

@@ -19,8 +19,8 @@ T = TypeVar("T")
 class ChangePage:
     """The changes `start` to `end` of `changes`, renumbered from 0.
 
-    Each property has an entry per change, and is computed for all of them on first use. `log` has
-    only the rows of these changes; the first of them is row `offset` of the rows in `changes`.
+    Each property has an entry for each change, and is computed for all of them on first use. `log`
+    has only the rows of these changes; its first row is row `offset` in `changes`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ChangePage:
 
     @cached_property
     def _places(self) -> tuple[list[int], list[int]]:
-        """Return the log rows, change by change, and where each change's rows begin."""
+        """Return the log rows, grouped by change, and the index where each group begins."""
         bounds = self._changes.bounds[self._part.start : self._part.stop + 1]
         order = self._changes.order[bounds[0] : bounds[-1]]
         return (order - self._offset).tolist(), (bounds - bounds[0]).tolist()
@@ -106,14 +106,14 @@ class ChangePage:
         return [None] * (self._part.stop - self._part.start)
 
     def _at(self, rows: Indices, cells: list[T]) -> list[T]:
-        """Return the cell of each change, given its row for all changes of the page."""
+        """Return the cell of each of these changes; `rows` has the row of every change."""
         return cells if self._are_single else [cells[row] for row in self._rows(rows)]
 
     def _images(self, rows: Indices, images: list[Image | None]) -> list[Image | None]:
         return [None if row < 0 else images[row] for row in self._rows(rows)]
 
     def _rows(self, rows: Indices) -> list[int]:
-        """Return the row of each of these changes within `log`; negative if it has none."""
+        """Return the row in `log` of each of these changes; negative if it has none."""
         found: list[int] = (rows[self._part] - self._offset).tolist()
         return found
 

@@ -1,4 +1,4 @@
-"""`Part`: one delta row of the log, or cells of a snapshot's row that were written alike."""
+"""`Part`: one delta row of the log, or cells of a snapshot's row with one TTL and write time."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def _is_live(delta: Delta) -> bool:
 
 
 _Written = tuple[int | None, Micros | None]
-"""The TTL and the write time of cells; None if they have none, or if it is not known."""
+"""The TTL and the write time of cells; None if there is none, or if it is unknown."""
 
 
 def snapshot_parts(page: LogPage, row: int) -> tuple[Part, ...]:
     """Return the parts of a snapshot's row: first an insert of the cells that last longest.
 
-    The server returns neither TTL nor write time of a row's marker and of elements of collections.
-    The marker gets those of the first part, and collections have none.
+    The server returns the TTL and write time of neither the row marker nor elements of collections.
+    The row marker gets those of the first part, and collections have none.
     """
     alike: defaultdict[_Written, dict[str, Delta]] = defaultdict(dict)
     for name, delta in page.deltas[row].items():

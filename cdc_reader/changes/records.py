@@ -4,8 +4,8 @@ A record is all rows of one stream with the same ``cdc$time``, logged by one wri
 several base rows, each with a preimage, deltas and a postimage. These interleave: all preimages
 come first, then the deltas, then all postimages. Different TTLs split one change into several
 deltas. So a record's rows are grouped by clustering key, a column at a time, and a change is a set
-of row numbers. The delete of a range is a change of two rows, its start and its end. Every other
-row, such as the delete of a partition, is a separate change.
+of row numbers. A range delete is a change of two rows, its start and its end. Every other row, such
+as a partition delete, is a separate change.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ROW_DELETES = (Operation.ROW_DELETE, Operation.SERVER_ROW_DELETE)
 
 
 def row_deletes(base: TableSchema) -> tuple[Operation, ...]:
-    """Return the operations that delete one row; without a clustering key, a partition is a row."""
+    """Return the operations that delete one row; without a clustering key, a partition is one."""
     return _ROW_DELETES if base.clustering else _ROW_DELETES + _PARTITION_DELETES
 
 
@@ -84,7 +84,7 @@ class Records:
 
     @cached_property
     def numbers(self) -> Indices:
-        """The number of each row's record."""
+        """The number of the record that each row belongs to."""
         return np.repeat(np.arange(len(self.starts)), self.lengths)
 
     @property
@@ -103,8 +103,8 @@ class Records:
 class RecordBuffer:
     """Turns batches, given in order, into whole records.
 
-    A record that a page boundary splits is held until the rest of it arrives. This takes more
-    memory than one page only if a record spans many pages.
+    A record that spans pages is held until the rest of it arrives. This takes more memory than one
+    page only if a record spans many pages.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class RecordBuffer:
     def feed(self, batch: pa.RecordBatch) -> Records | None:
         """Return the records that this batch completes; None if there are none.
 
-        The last record is complete if its end is marked, or else once another begins.
+        The last record is complete if its end is marked, or else when another begins.
         """
         if not batch.num_rows:
             return None
@@ -131,7 +131,7 @@ class RecordBuffer:
         return Records(batch, starts) if len(starts) else None
 
     def finish(self) -> Records | None:
-        """Return the record held back, without its end; then the buffer can be used again."""
+        """Return the record held, without its end; then the buffer can be used again."""
         if not self._held:
             return None
         batch, self._held = pa.concat_batches(self._held), []
@@ -197,7 +197,7 @@ class ChangeRows:
 
     @classmethod
     def of_one(cls, operations: list[int], *, is_last: bool, is_complete: bool) -> ChangeRows:
-        """Return one change that has all the rows."""
+        """Return a single change that has all the rows."""
         rows = np.array(operations, np.int64)
         return cls(rows, np.zeros_like(rows), np.array([is_last]), np.array([is_complete]))
 
@@ -244,8 +244,8 @@ class ChangeRows:
     def main(self) -> Indices:
         """The row of each change that determines its operation.
 
-        That is a delete if there is one, else an insert, else an update, and an image only if the
-        change has nothing else.
+        It is a delete if there is one, else an insert, else an update, and an image only if the
+        change has no other rows.
         """
         if self.are_single:
             return np.arange(self.count)
@@ -284,7 +284,7 @@ class ChangeRows:
 
     @cached_property
     def bounds(self) -> Indices:
-        """The index in `order` at which each change's rows begin, and the last one's end."""
+        """The index in `order` at which each change's rows begin; then the end of the last ones."""
         return np.concatenate([[0], np.cumsum(np.bincount(self.changes, minlength=self.count))])
 
 

@@ -1,4 +1,4 @@
-"""Rows of a snapshot as changes: each row of the table becomes a row like the log's."""
+"""Converts rows of a snapshot to changes: each row of the table becomes a row like the log's."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SnapshotChanges:
         self._rows: dict[int, TableRows] = {}
 
     def feed(self, delivery: SnapshotDelivery) -> list[Change]:
-        """Return the changes of a delivery: static rows of partitions first."""
+        """Return the changes of a delivery; a partition's static row comes before its rows."""
         return list(self.each(delivery))
 
     def each(self, delivery: SnapshotDelivery) -> Iterator[Change]:
@@ -84,7 +84,7 @@ def _logged(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> pa.Rec
 
 
 def _with_ids(lists: pa.ListArray, kind: pa.DataType, position: Micros) -> pa.MapArray:
-    """Return lists as a log has them: by element ids, made from `position` and sorted by place."""
+    """Return lists in the form of a log: maps by element ids, which are made from `position`."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
@@ -96,5 +96,5 @@ def _with_ids(lists: pa.ListArray, kind: pa.DataType, position: Micros) -> pa.Ma
 
 
 def _element_id(position: Micros, place: int) -> str:
-    """Return the id of an element at a place in its list; ids sort by place."""
+    """Return the id of the element at a place in its list; ids sort by place."""
     return str(timeuuid.nth(position, place))

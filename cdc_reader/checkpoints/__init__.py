@@ -1,8 +1,8 @@
 """Stores of checkpoints: in memory, in an SQLite file, in a ScyllaDB table.
 
-A store of your own implements `CheckpointStore` or `LeasingStore`; the other names are the values
-that a store keeps. Each name is imported when it is used: only `ScyllaCheckpoints` needs the
-driver.
+To write another store, implement `CheckpointStore` or `LeasingStore`; the other names are the
+values that a store holds. Each name is imported on first use, because only `ScyllaCheckpoints`
+needs the driver.
 
 May import `cluster` and the packages below. Begin with `store`; `acknowledgement` decides what may
 be saved.

@@ -4,13 +4,13 @@ Pure: no I/O, no threads, no clock. Changes are registered in the order of deliv
 in any order. Two structures decide what may be saved:
 
 - *Spans* of the delivery order, each closed by the completion of a window. The position
-  moves to the end of a window once nothing is outstanding in its span and those before it.
-- *Records* of each stream, in order. The stream's `acked_through` moves over its first records
-  while they are acknowledged. Rows acknowledged after an unacknowledged one are listed one by
+  moves to the end of a window when nothing is outstanding in its span and in earlier spans.
+- *Records* of each stream, in order. The stream's `acked_through` advances past its first records
+  as they are acknowledged. Rows acknowledged after an unacknowledged one are listed one by
   one. A log that is read before it has settled has no `acked_through`: a row may still appear
   between two others.
 
-Each change is entered once and removed once, at constant cost. Memory holds the outstanding
+Each change is added once and removed once, at constant cost. Memory holds the outstanding
 changes, and a mark for each stream with rows after the position.
 """
 
@@ -55,7 +55,7 @@ class _Stream:
     rows: set[RowKey] = field(factory=set)
     records: deque[_Record] = field(factory=deque)
     begun: dict[_Record, None] = field(factory=dict)
-    """The records of which some changes are acknowledged."""
+    """The records that are partly acknowledged."""
 
     def enter(self, last: RowKey, *, is_last: bool) -> _Record:
         """Return the record that a change belongs to: the last one, or a new one."""
@@ -70,7 +70,7 @@ class _Stream:
         return record
 
     def acknowledge(self, record: _Record, seqs: tuple[int, ...]) -> int:
-        """Move `acked_through` over records that are done; return the number of their changes."""
+        """Advance `acked_through` past complete records; return the number of their changes."""
         record.acknowledged.append(seqs)
         self.begun[record] = None
         moved = 0
@@ -99,7 +99,7 @@ class _Stream:
 
 @frozen
 class _Completion:
-    """What holds once a span is acknowledged; `window` is the window to report."""
+    """What is true when a span has been acknowledged; `window` is the window to report."""
 
     checkpoint: Checkpoint
     window: Window | None = None
@@ -125,8 +125,7 @@ class InFlightRows:
     """The rows of one change, from its delivery to its acknowledgement.
 
     The rows are in `stream`; `time` is their `cdc$time`, as 16 bytes, and `seqs` their sequence
-    numbers.
-    `is_last` is True if no other change of the record follows.
+    numbers. `is_last` is True if no other change of the record follows.
     """
 
     stream: StreamId
@@ -145,7 +144,7 @@ class InFlightRows:
         self._record = stream.enter(last, is_last=self.is_last) if settled else None
 
     def leave(self) -> int:
-        """Count as acknowledged; return how many changes need not be remembered any more."""
+        """Count as acknowledged; return how many changes no longer need to be remembered."""
         self._span.outstanding -= 1
         if self._record is not None:
             return self._of_stream.acknowledge(self._record, self.seqs)
@@ -156,8 +155,8 @@ class InFlightRows:
 class Acknowledgements:
     """Tracks deliveries from `start`; if `settled`, rows are read only once they have settled.
 
-    If `start` has a snapshot, it must be complete before anything of the log is delivered; see
-    `RangeAcknowledgements`.
+    If `start` has a snapshot, the snapshot must be complete before any row of the log is delivered;
+    see `RangeAcknowledgements`.
     """
 
     def __init__(self, start: Checkpoint, *, settled: bool) -> None:
@@ -191,10 +190,10 @@ class Acknowledgements:
         change.enter(stream, self._spans[-1], settled=self._settled)
 
     def complete(self, checkpoint: Checkpoint, window: Window | None) -> Window | None:
-        """Record that `checkpoint` holds once all changes delivered so far are acknowledged.
+        """Record that `checkpoint` holds when all changes delivered so far are acknowledged.
 
-        `window` is the window that is complete; None after a search for late rows. Returns what
-        `acknowledge` returns, as all changes may be acknowledged already.
+        `window` is the completed window; None after a search for late rows. Returns what
+        `acknowledge` returns, because all changes may already be acknowledged.
         """
         before = (self._spans[-2].completion if len(self._spans) > 1 else None) or self._reached
         completion = _Completion(checkpoint, window)
@@ -215,7 +214,7 @@ class Acknowledgements:
         return self._advance()
 
     def take(self) -> Checkpoint | None:
-        """Return the checkpoint, with the marks changed since the last call; None if unchanged."""
+        """Return the checkpoint, with marks that changed since the last call; None if unchanged."""
         if not (self._changed or self._has_moved):
             return None
         reached, changed = self._reached.checkpoint, self._changed & self._streams.keys()

@@ -1,8 +1,8 @@
-"""Leases: only one consumer of a name at a time may save checkpoints.
+"""Leases ensure that only one consumer of a name at a time saves checkpoints.
 
-Two rules make this safe, even if a process is suspended for long. An owner relies on its lease only
-until it expires by the owner's own clock, read before the request was sent. And a store refuses a
-save once another owner has acquired the lease, however late the save arrives.
+Two rules make this safe, even if a process is suspended for a long time. An owner relies on its
+lease only until it expires by the owner's clock, read before the request was sent. And a store
+rejects a save after another owner has acquired the lease, however late the save arrives.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ class Lease:
         return self._clock.now() < self._until
 
     def acquire(self) -> Owner | None:
-        """Acquire the lease unless another owner holds it; returns that owner, or None on success.
+        """Acquire the lease unless another owner holds it; return that owner, or None on success.
 
-        If the holder was a process on this machine and has ended, its lease is taken over at once.
+        If the holder was a process on this machine and has ended, its lease is taken over
+        immediately.
         """
         requested_at = self._clock.now()
         holder = self._store.acquire(self.name, self._owner, self._duration)
@@ -57,7 +58,10 @@ class Lease:
         return None
 
     def renew(self) -> None:
-        """Extend the lease by `duration`, even if expired; LeaseLostError if another took it."""
+        """Extend the lease by `duration`, even if expired.
+
+        Raises LeaseLostError if another owner took it.
+        """
         requested_at = self._clock.now()
         if not self._store.renew(self.name, self._owner, self._duration):
             raise self._lost()
@@ -68,7 +72,7 @@ class Lease:
         return self._store.load(self.name)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """See `CheckpointStore.save`; LeaseLostError, with nothing saved, if the lease is lost."""
+        """Save as the store does; if the lease is lost, save nothing and raise LeaseLostError."""
         if not self._store.save_as(self._owner, self.name, checkpoint):
             raise self._lost()
 

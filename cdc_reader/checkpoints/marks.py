@@ -1,8 +1,9 @@
-"""Marks: pruned once they no longer matter, and packed for storage.
+"""Prunes marks that no longer matter, and packs the parts of a checkpoint for storage.
 
 A row key is packed as the 16 bytes of `cdc$time`, then 4 bytes of the sequence number, big-endian
-and signed. The history of a TTL is a JSON array of pairs: its start (µs), and the TTL in seconds.
-The progress of a snapshot is a JSON object with its ranges as pairs of tokens.
+and signed. The history of a TTL is a JSON array of pairs: the time of a change (µs), and the TTL
+from then on, in seconds. The progress of a snapshot is a JSON object with its ranges as pairs of
+tokens.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def pack_mark(mark: Mark) -> tuple[bytes, bytes]:
 
 
 def unpack(packed: bytes) -> list[RowKey]:
-    """Return the keys in `packed`; raises CheckpointError if it is not a whole number of keys."""
+    """Return the keys in `packed`; raise CheckpointError if it is not a whole number of keys."""
     if len(packed) % _KEY.size:
         raise CheckpointError(
             f"found a mark of {len(packed)} bytes, expected a multiple of {_KEY.size}; the "

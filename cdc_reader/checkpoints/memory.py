@@ -25,7 +25,7 @@ class _Held:
 class MemoryCheckpoints:
     """A `LeasingStore` in memory: for tests, and for readers that always start afresh.
 
-    `clock` decides when leases run out.
+    `clock` decides when leases expire.
     """
 
     def __init__(self, *, clock: Clock | None = None) -> None:

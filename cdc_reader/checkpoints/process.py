@@ -1,4 +1,4 @@
-"""Detect from Linux's `/proc` whether a process on this machine has ended; unknown elsewhere."""
+"""Detects whether a process on this machine has ended, from `/proc`, which only Linux has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 _PROC = Path("/proc")
 _BOOT = _PROC / "sys/kernel/random/boot_id"
 _ENDED = ("Z", "X", "x")
-"""States of a process that has ended, though its parent has not collected it."""
+"""States of a process that has ended but has not been reaped by its parent."""
 _STATE, _START = 0, 19
 """Indexes of fields in `/proc/PID/stat`, counted after the name."""
 
@@ -44,7 +44,7 @@ def has_ended(pid: int, start: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields after the name, which may hold spaces; empty if unavailable."""
+    """Return the fields after the name, which may contain spaces; empty if unavailable."""
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,7 +1,7 @@
 """Tracks which rows of a snapshot are acknowledged, and derives checkpoints.
 
-Pure: no I/O, no threads, no clock. A range is done once all rows of one reading of it were
-delivered and are acknowledged. Rows of a reading that was given up count only as outstanding.
+Pure: no I/O, no threads, no clock. A range is done when all rows of one reading of it have been
+delivered and acknowledged. Rows of an abandoned reading count only as outstanding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RangeAcknowledgements:
 
     @property
     def position(self) -> Micros:
-        """The position from which the log is to be followed, in µs since 1970."""
+        """The position from which to follow the log, in µs since 1970."""
         return self._start.position
 
     @property
@@ -45,14 +45,14 @@ class RangeAcknowledgements:
         self._outstanding[reading] += rows
 
     def complete(self, read: RangeComplete) -> bool:
-        """Record that all rows of a reading have been delivered; True if a range is done now."""
+        """Record that all rows of a reading were delivered; return True if a range is now done."""
         self._complete[read.reading] = read
         return self._advance(read.reading)
 
     def acknowledge(self, reading: int) -> bool:
         """Record that a delivered row is handled; call it once for each, in any order.
 
-        Returns True if a range is done now.
+        Returns True if a range is now done.
         """
         self._outstanding[reading] -= 1
         return self._advance(reading)

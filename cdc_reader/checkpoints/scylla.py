@@ -1,9 +1,9 @@
 """Checkpoints in a ScyllaDB table, in the cluster that is read or in another.
 
-A save is one mutation of one partition, so it is applied whole or not at all. Under a lease it is a
-lightweight transaction: the servers choose its timestamp, which is later than those before. Without
-a lease, a save carries its own timestamp, later than the previous save's even if that came from a
-host whose clock was ahead.
+A save is one mutation of one partition, so it is applied completely or not at all. Under a lease it
+is a lightweight transaction, whose timestamp the servers choose, later than all earlier ones.
+Without a lease, this class chooses a timestamp later than the previous save's, even if the previous
+save came from a host whose clock was ahead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PART = 64 * 1024
 
 @define
 class _Kept:
-    """The table's content for one checkpoint, as its only writer knows it; None if unknown."""
+    """The table's content for one checkpoint, as known to its only writer; None if unknown."""
 
     lock: threading.Lock = field(factory=threading.Lock)
     stored: Stored | None = None
@@ -44,10 +44,10 @@ class _Kept:
 class ScyllaCheckpoints:
     """A `LeasingStore` in the table `keyspace`.`table`, created on first use; thread-safe.
 
-    The keyspace must exist. A checkpoint expires `ttl` after it was last saved, never if None; set
-    it to at least the log's TTL. Transient failures are retried up to `retry_deadline`. Durations
-    are timedeltas, or strings such as ``30d``. Raises CheckpointError for a table that cannot be
-    used, else the errors of a connection.
+    The keyspace must exist. A checkpoint expires `ttl` after it was last saved, or never if `ttl`
+    is None; set it to at least the log's TTL. Transient failures are retried for up to
+    `retry_deadline`. Durations are timedeltas, or strings such as ``30d``. Raises CheckpointError
+    for a table that cannot be used, and the errors of a connection.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ScyllaCheckpoints:
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
         """See `CheckpointStore.save`.
 
-        More than 64 KiB of marks are saved in parts, each of which is correct on its own.
+        More than 64 KiB of marks are saved in parts; after each part the checkpoint is correct.
         """
         kept = self._entry(name)
         with kept.lock:
@@ -104,8 +104,8 @@ class ScyllaCheckpoints:
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         """See `LeasingStore.acquire`.
 
-        Raises TransientError while the last save's timestamp is ahead of the servers' clock:
-        later saves would lose to it.
+        Raises TransientError while the last save's timestamp is ahead of the servers' clock,
+        because it would win over later saves.
         """
         kept, text, lifetime = self._entry(name), owner.to_text(), _lifetime(duration)
         with kept.lock:
@@ -158,7 +158,7 @@ class ScyllaCheckpoints:
     def _writes(
         self, name: CheckpointName, stored: Stored, checkpoint: Checkpoint, at: int | None
     ) -> list[list[Write]]:
-        """Split the changes into parts, each correct alone; the last one sets the position."""
+        """Split the writes into parts, correct after each; the last part sets the position."""
         position, old = checkpoint.position, _position(stored, checkpoint)
         said = checkpoint.marks if old == position else _marks(stored, checkpoint)
         first, *parts = _parts(self._table.mark(name, position, *item, at) for item in said.items())
@@ -188,13 +188,13 @@ def _position(stored: Stored, checkpoint: Checkpoint) -> int:
 
 
 def _marks(stored: Stored, checkpoint: Checkpoint) -> dict[StreamId, Mark]:
-    """Return the marks that count once `checkpoint` is saved."""
+    """Return the marks that apply after `checkpoint` is saved."""
     marks = {**(stored.checkpoint.marks if stored.checkpoint else {}), **checkpoint.marks}
     return {stream: mark for stream, mark in marks.items() if mark.reaches(checkpoint.position)}
 
 
 def _after(stored: Stored, checkpoint: Checkpoint) -> Stored:
-    """Return the table's content once `checkpoint` is saved."""
+    """Return the table's content after `checkpoint` is saved."""
     marks, stays = _marks(stored, checkpoint), _position(stored, checkpoint) == checkpoint.position
     has_rows = bool(marks if not stays else checkpoint.marks) or (stored.has_rows and stays)
     return Stored(evolve(checkpoint, marks=marks), None, has_rows)

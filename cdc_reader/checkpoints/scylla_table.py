@@ -1,14 +1,14 @@
-"""The ScyllaDB table of checkpoints: its schema, and the statements that read and write it.
+"""The checkpoint table in ScyllaDB: its schema, and the statements that read and write it.
 
-A checkpoint is one partition: static columns hold the position, rows the marks. The row of a mark
-lies under the position it was saved with, its `base`. Only marks under the current position count.
-When the position advances, one range deletion voids all earlier marks, and marks that still
-matter are written again under the new position.
+A checkpoint is one partition: static columns hold the position, and rows hold the marks. A mark's
+row has the position it was saved with as its `base`. Only marks with the current position as their
+base apply. When the position advances, one range delete removes all earlier marks, and marks that
+still matter are written again with the new base.
 
 Two static cells hold the lease. `lease` names its holder, and expires by the servers' clock.
 `owner` names the last owner to acquire it and does not expire: no other owner may save. Both are
-written by lightweight transactions alone, and so is a save under a lease: the condition on `owner`
-and what is saved are one transaction. A transaction is later than all those before it in its
+written only by lightweight transactions. A save under a lease is also one, with a condition on
+`owner`. The timestamp of a transaction is later than those of all earlier transactions in its
 partition, regardless of clocks.
 """
 
@@ -111,7 +111,7 @@ _LEAVE = f"DELETE lease FROM {{table}} WHERE {WHERE}"
 
 @frozen
 class Stored:
-    """A checkpoint as the table holds it, and whether the table has rows of marks.
+    """A checkpoint as stored in the table, and whether the table has rows of marks.
 
     `written` is the timestamp of its last save, `owned` the timestamp of the last write under a
     lease, in µs: 0 if there was none, None if the server chose it and it has not been read.
@@ -132,7 +132,7 @@ class CheckpointTable:
         self._ttl = ttl
 
     def make(self) -> None:
-        """Create the table if it does not exist; CheckpointError if it is not usable."""
+        """Create the table if it does not exist; raise CheckpointError if it cannot be used."""
         if not (found := self._columns()):
             try:
                 self._statements.define(self._cql(SCHEMA))
@@ -158,7 +158,7 @@ class CheckpointTable:
         ]
 
     def load(self, name: CheckpointName) -> Stored:
-        """Return the stored checkpoint, with only the marks that count."""
+        """Return the stored checkpoint, with only the marks that apply."""
         rows = self._rows(name)
         if not rows or rows[0]["position"] is None:
             return Stored(has_rows=any(row["base"] is not None for row in rows))
@@ -181,7 +181,7 @@ class CheckpointTable:
         return Stored(checkpoint, first["writetime(position)"], has_rows, owned)
 
     def position(self, name: CheckpointName, checkpoint: Checkpoint, at: int | None) -> Write:
-        """Set the position, at the timestamp `at`, in µs; if None, the server chooses it."""
+        """Set the position with the timestamp `at` (µs); if None, the server chooses one."""
         said = (
             checkpoint.position,
             checkpoint.generation,
@@ -200,7 +200,7 @@ class CheckpointTable:
         return self._insert(_MARK, (*key_of(name), *said, self._ttl), at)
 
     def void(self, name: CheckpointName, old: Micros, new: Micros, at: int | None) -> Write:
-        """Delete the marks under all positions on the same side of `new` as `old`."""
+        """Delete the marks whose base is less than `new`, or greater if `old` is greater."""
         side, where = "<" if old < new else ">", (*key_of(name), new)
         if at is None:
             return Write(self._cql(_VOID, using="", side=side), where)
@@ -240,7 +240,8 @@ def _mark(row: dict[str, Any]) -> tuple[StreamId, Mark]:
 class LeaseCells:
     """Leases in the table `name`; `ttl` is its checkpoints' TTL in seconds, 0 for none.
 
-    Owners are strings; a `lifetime` is in seconds. A request whose answer was lost may be repeated.
+    Owners are strings; a `lifetime` is in seconds. A request whose response was lost may be
+    repeated.
     """
 
     def __init__(self, name: TableName, statements: Statements, ttl: int) -> None:
@@ -249,7 +250,7 @@ class LeaseCells:
         self._ttl = ttl
 
     def acquire(self, name: CheckpointName, owner: str, lifetime: int) -> str | None:
-        """Acquire the lease if nobody holds it; return the current holder, None if there was none.
+        """Acquire the lease if nobody holds it; return the previous holder, or None.
 
         Raises LeaseUnsupportedError if the servers have no lightweight transactions.
         """
@@ -266,16 +267,16 @@ class LeaseCells:
         return None if said[_APPLIED] else cast("str | None", said["lease"])
 
     def renew(self, name: CheckpointName, owner: str, lifetime: int) -> bool:
-        """Extend the lease to `lifetime` from now, unless another acquired it after `owner`."""
+        """Extend the lease to `lifetime` from now, unless another owner acquired it since."""
         guard = self._own(name, owner, lifetime, " IF owner = ?")
         return self._applies([guard, self._hold(name, owner, lifetime)])
 
     def release(self, name: CheckpointName, owner: str) -> None:
-        """Release the lease, unless another owner acquired it after `owner`."""
+        """Release the lease, unless another owner acquired it since."""
         self.write_as(owner, name, [Write(_LEAVE.format(table=self._table), key_of(name))])
 
     def write_as(self, owner: str, name: CheckpointName, writes: Sequence[Write]) -> bool:
-        """Apply the writes, unless another owner acquired the lease after `owner`."""
+        """Apply the writes, unless another owner acquired the lease since `owner` did."""
         return self._applies([self._own(name, owner, 0, " IF owner = ?"), *writes])
 
     def _applies(self, writes: Sequence[Write]) -> bool:
@@ -286,7 +287,7 @@ class LeaseCells:
         return Write(cql, (lifetime, owner, *key_of(name)))
 
     def _own(self, name: CheckpointName, owner: str, lifetime: int, condition: str = "") -> Write:
-        """Set the owner; the cell lasts as long as the checkpoint, and at least the lease."""
+        """Set the owner; the cell lasts as long as the checkpoint, or as the lease if longer."""
         lasts = max(self._ttl, lifetime) if self._ttl else 0
         values = (lasts, owner, *key_of(name), *([owner] if condition else []))
         return Write(_OWN.format(table=self._table) + condition, values)

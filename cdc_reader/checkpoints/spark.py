@@ -1,7 +1,7 @@
-"""Positions in the checkpointLocation of a Spark query that reads with the source `scylla_cdc`.
+"""Reads positions from the checkpointLocation of a Spark query with the source `scylla_cdc`.
 
 Spark writes `offsets/N` before micro-batch N runs: a version, metadata, then one line for each
-source with the end offset of the micro-batch. It writes `commits/N` once the micro-batch is done.
+source with the end offset of the micro-batch. It writes `commits/N` when the micro-batch is done.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _VERSIONS = (1, 2, 3, 4)
 class SparkCheckpoint:
     """Reads the progress of a query over `table`; `at` is a directory this machine can read.
 
-    An offset that names no table counts as one of `table`. Raises CheckpointError where there is
-    no checkpoint of Spark, or one that cannot be read.
+    An offset without a table's name is taken as an offset of `table`. Raises CheckpointError if
+    there is no Spark checkpoint, or if it cannot be read.
     """
 
     at: Path
     table: TableName
 
     def names(self) -> list[CheckpointName]:
-        """Return the query's id as the only name, if it reads the table and has begun."""
+        """Return the query's id as the only name, if it reads the table and has started."""
         if self._reached() is None:
             return []
         return [CheckpointName(self._query(), self.table)]
@@ -57,17 +57,17 @@ class SparkCheckpoint:
             raise self._unreadable() from error
 
     def _reached(self) -> dict[str, Any] | None:
-        """Return the offset that the query has reached; None if it has not begun.
+        """Return the offset that the query has reached; None if it has not started.
 
-        It is the earliest if several of the query's sources read the table.
+        If several of the query's sources read the table, it is the earliest of their offsets.
         """
         return min(self._offsets(), key=lambda offset: int(offset["position"]), default=None)
 
     def _offsets(self) -> Iterator[dict[str, Any]]:
         """Yield the table's offsets at the end of the newest micro-batch that is done.
 
-        Until the first micro-batch is done, yields the offsets at which it began. An offset of a
-        version before 3 does not record where it began, so its own position is used.
+        Until the first micro-batch is done, yields the offsets at which it began. Offsets before
+        version 3 do not record where it began, so their position is used.
         """
         numbers, done = self._numbers("offsets"), max(self._numbers("commits"), default=-1)
         if not numbers:
@@ -102,7 +102,7 @@ class SparkCheckpoint:
 
 
 def _began(offset: dict[str, Any]) -> int:
-    """Return where the query's first micro-batch began, by the offset at its end."""
+    """Return where the query's first micro-batch began, according to the offset at its end."""
     began: int = offset.get("began", offset["position"])
     return began
 

@@ -1,7 +1,7 @@
 """Checkpoints in an SQLite file, for any number of applications and tables.
 
 Each save is one transaction, synced to disk, so the process or the machine may stop at any moment.
-Several processes may share the file, each with its own names.
+Several processes may share the file if they use different names.
 """
 
 from __future__ import annotations
@@ -91,15 +91,15 @@ _REMEDY = "expected a checkpoint file that can be read and written: check the pa
 
 
 class _LockedError(CheckpointError):
-    """Another process holds the file's write lock for too long."""
+    """Another process has held the file's write lock for too long."""
 
 
 class SqliteCheckpoints:
     """A `LeasingStore` in the file at `path`, created on first use; thread-safe.
 
     `wait` bounds the wait for another process that is writing to the file; `clock` decides when
-    leases run out. Raises CheckpointError for a file that cannot be used: unreadable, locked, or
-    not a file of checkpoints.
+    leases expire. Raises CheckpointError for a file that cannot be used: unreadable, locked, or
+    not a checkpoint file.
     """
 
     def __init__(
@@ -152,8 +152,8 @@ class SqliteCheckpoints:
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         """See `LeasingStore.acquire`.
 
-        A holder keeps even an expired lease while it locks the file, because it may be in the
-        middle of a save.
+        Even an expired lease remains with its holder while the holder locks the file, because it
+        may be saving.
         """
         with self._transaction("BEGIN") as database:
             holder = self._other(database, name, owner)
@@ -274,7 +274,7 @@ class SqliteCheckpoints:
         database.execute("COMMIT")
 
     def _check_layout(self, database: sqlite3.Connection) -> bool:
-        """Return whether the file is new; CheckpointError if its tables are not ours."""
+        """Return whether the file is new; raise CheckpointError if another program wrote it."""
         (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         (owner,) = database.execute("PRAGMA application_id").fetchone()
         (layout,) = database.execute("PRAGMA user_version").fetchone()
@@ -332,13 +332,13 @@ def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
 
 
 def _row(number: int, stream: StreamId, mark: Mark, position: Micros) -> tuple[object, ...]:
-    """Return a mark's row; a mark without rows gets an old time, so it is deleted as old."""
+    """Return a mark's row; a mark that names no rows gets an old time, so that it is deleted."""
     age = newest(mark) if mark.reaches(position) else None
     return number, bytes(stream), position - 1 if age is None else age, *pack_mark(mark)
 
 
 def _is_path(path: object) -> bool:
-    """Return True for what can be a file's name in UTF-8, which SQLite requires."""
+    """Return True if the value can be a file name in UTF-8, which SQLite requires."""
     text = fspath(path) if isinstance(path, PathLike) else path
     if not isinstance(text, str) or not is_text(text):
         return False

@@ -1,11 +1,11 @@
-"""The protocols of checkpoint stores, with and without leases; the names they keep, and owners.
+"""The protocols of checkpoint stores, with and without leases; checkpoint names, and owners.
 
-A new store implements `LeasingStore`, or `CheckpointStore` if it can have no leases. Its methods
-may be called from several threads at once, and raise `TransientError` for a failure that is worth
-another attempt. `sqlite` is an example; `marks` packs the parts of a checkpoint.
+A new store implements `LeasingStore`, or `CheckpointStore` if it cannot support leases. Its methods
+may be called from several threads at once, and raise `TransientError` for failures that are worth
+retrying. `sqlite` is an example; `marks` packs the parts of a checkpoint.
 
 Add the store to the names in ``checkpoints/__init__.py`` and ``cdc_reader/__init__.py``, to the
-fixtures of ``test_stores.py`` and ``test_leases.py``, which hold the laws of a store, to
+fixtures of ``test_stores.py`` and ``test_leases.py``, which test what every store must do, to
 ``docs/reference/checkpoints.md``, and to `cli.following` and `cli.status`, where the commands open
 stores. Then run ``make api``.
 """
@@ -32,7 +32,7 @@ from cdc_reader.reading.progress import Checkpoint
 class CheckpointName:
     """Identifies a checkpoint by application, table and shard (``1/4``).
 
-    Shard ``0/4`` names what four shards share: the start of their snapshot.
+    Shard ``0/4`` identifies what four shards share: the start of their snapshot.
     """
 
     application: str
@@ -41,18 +41,18 @@ class CheckpointName:
 
     @property
     def is_shared(self) -> bool:
-        """Whether this names the start that all shards share, not one shard's position."""
+        """Whether this identifies the start that all shards share, not one shard's position."""
         return self.shard.startswith("0/")
 
     @property
     def shared(self) -> CheckpointName:
-        """The name under which the shards keep what they share."""
+        """The name of the checkpoint that the shards share."""
         return evolve(self, shard=f"0/{self.shard.partition('/')[2]}")
 
 
 @frozen
 class Owner:
-    """A consumer that may hold a lease; `since` is in µs, by its own clock."""
+    """A consumer that may hold a lease; `since` is in µs, by its clock."""
 
     token: str = field(repr=False)
     """Unique to this owner, even within its process."""
@@ -62,7 +62,7 @@ class Owner:
     machine: str = field(default="", repr=False)
     """The machine on which its pid is valid, see `process.machine`; empty if not known."""
     start: int = field(default=0, repr=False)
-    """When its process started: the system reuses pids."""
+    """When its process started, because the system reuses pids."""
 
     @classmethod
     def of_this_process(cls, now: Micros) -> Self:
@@ -73,7 +73,7 @@ class Owner:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse the owner that `to_text` wrote; raises CheckpointError for any other text."""
+        """Parse the output of `to_text`; raise CheckpointError for any other text."""
         try:
             said = json.loads(text)
             return cls(**{name: said[name] for name in fields_dict(cls) if name in said})
@@ -84,7 +84,7 @@ class Owner:
             ) from None
 
     def to_text(self) -> str:
-        """Return the owner as stores keep it; always the same text for one owner."""
+        """Return the text that stores hold for this owner; always the same text for one owner."""
         return json.dumps(asdict(self))
 
     @property
@@ -108,7 +108,7 @@ class CheckpointStore(Protocol):
         """Save the checkpoint atomically; it is durable on return.
 
         Its marks replace the stored marks of the same streams and leave other streams' marks as
-        they are. A mark whose rows all lie before the position no longer counts. So an idle window
+        they are. A mark whose rows are all before the position no longer applies. So an idle window
         costs one small write, however many streams there are.
         """
         ...
@@ -124,7 +124,7 @@ class LeasingStore(CheckpointStore, Protocol):
 
     An owner holds the lease from `acquire` until it releases it, or until `duration` has passed
     since it last acquired or renewed it. Then another owner may acquire it. From that moment the
-    previous owner can neither renew nor save, not even with a request already under way.
+    previous owner can neither renew nor save, not even with a request already in progress.
     """
 
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
@@ -132,7 +132,7 @@ class LeasingStore(CheckpointStore, Protocol):
         ...
 
     def renew(self, name: CheckpointName, owner: Owner, duration: timedelta) -> bool:
-        """Extend the lease to `duration` from now; False if another owner acquired it since."""
+        """Extend the lease to `duration` from now; return False if another owner acquired it."""
         ...
 
     def release(self, name: CheckpointName, owner: Owner) -> None:
@@ -140,5 +140,5 @@ class LeasingStore(CheckpointStore, Protocol):
         ...
 
     def save_as(self, owner: Owner, name: CheckpointName, checkpoint: Checkpoint) -> bool:
-        """Save as `save` does; False, and nothing is saved, if another owner took the lease."""
+        """Like `save`, but save nothing and return False if another owner took the lease."""
         ...

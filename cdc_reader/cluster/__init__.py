@@ -1,4 +1,4 @@
-"""The cluster, through its driver. Besides `testing`, only this package imports the driver.
+"""Access to the cluster through the driver, which only this package and `testing` import.
 
 The driver is cassandra-driver or scylla-driver: see `cdc_reader.cluster.driver`. May import
 `reading`, `decoding` and the packages below. Begin with `connection`; `log`, `generations` and
@@ -8,7 +8,7 @@ The driver is cassandra-driver or scylla-driver: see `cdc_reader.cluster.driver`
 import logging
 
 try:
-    import cassandra.cluster  # noqa: F401 - tells whether there is a driver at all
+    import cassandra.cluster  # noqa: F401 - fails if no driver is installed
 except ImportError as error:
     raise ImportError(
         f"no driver for ScyllaDB can be imported ({error}): run 'pip uninstall -y "
@@ -35,6 +35,6 @@ __all__ = [
     "TableGenerations",
 ]
 
-# The driver also raises the errors that it logs. In an application that configures no logging, this
-# handler keeps Python's handler of last resort from printing them to stderr.
+# The driver also raises the errors that it logs. In an application that does not configure logging,
+# this handler keeps Python's last-resort handler from printing them to stderr.
 logging.getLogger("cassandra").addHandler(logging.NullHandler())

@@ -1,6 +1,6 @@
 """A connection to the cluster: opens the driver's session on first use, and sends queries.
 
-Every wait is bounded: connecting by the connect timeout, a page by the request timeout.
+Every wait is bounded: connecting by the connect timeout, reading a page by the request timeout.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ T = TypeVar("T")
 Columns = tuple[Column, ...]
 
 _PREPARED = 1_000
-"""Most prepared statements to keep; a table needs about a dozen."""
+"""The most prepared statements to keep; a table needs about a dozen."""
 
 _RECONNECT_FIRST, _RECONNECT_LONGEST = 0.5, 10.0
-"""Seconds between attempts to reach a node that went away."""
+"""Seconds between attempts to reconnect to a node."""
 
 
 class PageConnection(DefaultConnection):  # type: ignore[misc]
     """The driver's connection, with larger reads and prompt detection of a closed socket.
 
-    It reads a page from the socket in a few calls; the driver's own 4 KiB buffer would need
-    hundreds. It fails as soon as the server closes the socket. If that happens in the middle of a
-    frame, most of the driver's event loops wait for the rest of the frame until each request times
-    out, and libev's loop spins while it waits.
+    It reads a page from the socket in a few calls; the driver's 4 KiB buffer would need hundreds.
+    It fails as soon as the server closes the socket. If that happened in the middle of a frame,
+    most of the driver's event loops would wait for the rest of the frame until each request timed
+    out, and libev's loop would spin meanwhile.
     """
 
     in_buffer_size = 1 << 20
@@ -148,7 +148,7 @@ class Opening:
         self._opened.add_done_callback(_discard)
 
     def _check_tls(self) -> None:
-        """Raise ConnectionFailedError if TLS is off and a contact point answers only to TLS."""
+        """Raise ConnectionFailedError if TLS is off and a contact point requires TLS."""
         if self._tls is None and any(map(speaks_tls, self._endpoints)):
             reason = "it speaks TLS on this port; check the port, or turn tls on"
             raise refused_error(self._where, [reason])
@@ -174,7 +174,7 @@ def _session(settings: dict[str, Any], local_dc: str | None, fetch_size: int) ->
 
 
 def _check_datacenter(cluster: Cluster, local_dc: str | None) -> None:
-    """Reject an unknown datacenter; the driver would report it as one whose nodes are all down."""
+    """Reject an unknown datacenter; the driver would report that all its nodes are down."""
     known = _datacenters(cluster)
     if local_dc and known and local_dc not in known:
         raise ConfigurationError("local_dc", local_dc, f"the cluster has {', '.join(known)}")
@@ -194,7 +194,7 @@ def _settings(config: ConnectionConfig, tls: ssl.SSLContext | None) -> dict[str,
 
     Schema metadata is off, because on a large cluster reading it takes longer than the queries.
     Nagle's algorithm is off, because the queries of a window are small and would wait for each
-    other's answers.
+    other's responses.
     """
     endpoints = config.endpoints()
     timeout = config.connect_timeout.total_seconds()
@@ -223,7 +223,7 @@ def _credentials(config: ConnectionConfig) -> PlainTextAuthProvider | None:
 
 
 def _profile(config: ConnectionConfig) -> ExecutionProfile:
-    """Return the execution profile without driver retries: `retry` repeats within one deadline."""
+    """Return the execution profile; the driver does not retry, because `Connection.retry` does."""
     return ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(OwnerFirst(config.local_dc or "")),
         retry_policy=FallthroughRetryPolicy(),
@@ -238,7 +238,7 @@ class Connection(Queries):
 
     The first page of a prepared statement carries metadata, which is checked against the query's
     columns. Later pages omit it if the driver supports that; cassandra-driver up to 3.30 does not.
-    When the table is altered, the driver prepares the statement again by itself, and the new
+    When the table is altered, the driver prepares the statement again on its own, and the new
     metadata is checked as well.
 
     `throttle` limits how often pages are requested. Statements that write are not held back.
@@ -293,12 +293,12 @@ class Connection(Queries):
         return request
 
     def retry(self, action: Callable[[], T]) -> T:
-        """See `Queries.retry`; the deadline is the configuration's."""
+        """See `Queries.retry`; the deadline comes from the configuration."""
         with waiting():
             return retry(action, self._read.retry_deadline)
 
     def prepare(self, cql: str, doing: str, columns: Columns | None = None) -> PreparedStatement:
-        """Prepare a statement, or return the one prepared before for the same text and columns.
+        """Prepare a statement, or return the one already prepared for the same text and columns.
 
         Its results carry metadata until a page has been checked against these `columns`.
         """
@@ -326,7 +326,7 @@ class Connection(Queries):
         return self.retry(attempt)
 
     def _prepare(self, cql: str, doing: str) -> PreparedStatement:
-        """Prepare a statement, and drop the driver's metadata, whose types are not ours."""
+        """Prepare a statement, and drop the driver's metadata: its types are not this library's."""
         try:
             session = self.session()
             statement = interruptibly(partial(session.prepare, cql), "driver-prepare")

@@ -1,4 +1,4 @@
-"""The differences between cassandra-driver and scylla-driver, either of which may be installed.
+"""Handles the differences between cassandra-driver and scylla-driver; either may be installed.
 
 Both provide the package `cassandra`; scylla-driver is a fork that knows the shards of a node.
 """
@@ -32,7 +32,7 @@ def open_cluster(settings: Mapping[str, Any]) -> Cluster:
 
 
 def application(name: str) -> dict[str, Any]:
-    """Return the settings that tell the server which application connects."""
+    """Return the settings that name the application to the server."""
     try:
         from cassandra.application_info import ApplicationInfo
     except ImportError:
@@ -49,10 +49,10 @@ def forget_columns(statement: PreparedStatement) -> None:
 
 
 def keep_columns(statement: PreparedStatement, columns: Sequence[Column]) -> None:
-    """Let later results omit their metadata once it has been checked against `columns`.
+    """Let later results omit their metadata, which has been checked against `columns`.
 
-    Where the server gives the metadata an id, scylla-driver sends that along, and replaces both
-    when the server reports a change. Metadata that it has already replaced is kept.
+    If the server gives the metadata an id, scylla-driver sends the id with each request, and
+    replaces both when the server reports a change. Metadata that it has already replaced is kept.
     """
     if not hasattr(statement, "update_result_metadata"):
         statement.result_metadata = columns
@@ -64,7 +64,7 @@ def keep_columns(statement: PreparedStatement, columns: Sequence[Column]) -> Non
 
 @functools.cache
 def warn_of_two_drivers() -> None:
-    """Warn, once per process, if both drivers are installed: they share one folder."""
+    """Warn, once per process, if both drivers are installed, because they share one directory."""
     found = installed_drivers()
     if len(found) > 1:
         log.warning(

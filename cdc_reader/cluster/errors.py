@@ -54,8 +54,8 @@ _Meaning = tuple[type[SourceError], str]
 _REFUSED: _Meaning = (QueryRefusedError, "")
 _PASSING: _Meaning = (TransientError, "; check that enough of the cluster's nodes are up")
 
-# The first row with a matching type gives the meaning of a driver error. The driver has two
-# families of error classes. Only errors that a row calls transient are repeated.
+# The first row with a matching type determines the meaning of a driver error. The driver has two
+# families of error classes. Only requests whose errors are transient here are retried.
 _MEANINGS: tuple[tuple[tuple[type[Exception], ...], _Meaning], ...] = (
     ((AuthenticationFailed,), (AuthenticationFailedError, "; check username and password")),
     ((OperationTimedOut,), (RequestTimeoutError, "; no answer within the request timeout")),
@@ -70,16 +70,16 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], _Meaning], ...] = (
     # Unavailable, bootstrapping, timeouts, and replicas that failed: out of memory,
     # too many reads queued, shutting down.
     ((RequestExecutionException, protocol.RequestExecutionException), _PASSING),
-    # Errors without a code of their own: most are transient; `is_lasting` knows the others.
+    # Errors without a code of their own: most are transient; `is_lasting` recognises the others.
     ((protocol.ServerError,), (TransientError, "; the node's log may say more")),
     ((NoHostAvailable, ConnectionException, ConnectionBusy, OSError), _PASSING),
-    # Defects of the driver, protocol errors, unknown codes.
+    # Bugs of the driver, protocol errors, unknown codes.
     ((Exception,), (SourceError, "")),
 )
 
 
 def with_grant(refusal: str) -> str:
-    """Extend the server's message about a missing permission by the statement that would grant it.
+    """Append to the server's message about a missing permission the statement that grants it.
 
     The message names the resource that was checked: for a log table, its base table.
     """
@@ -98,13 +98,13 @@ def is_lasting(text: str) -> bool:
 
 
 def most_keys(text: str) -> int | None:
-    """Return the limit of keys in an IN list if a query was refused for exceeding it; else None."""
+    """Return the limit of keys in an IN list if a query exceeded it; else None."""
     found = _TOO_MANY_KEYS.search(text)
     return int(found[1]) if found else None
 
 
 def request_error(error: Exception, doing: str) -> CdcError:
-    """Return the error of a request on a connection that once worked; `doing` names its purpose."""
+    """Return the error of a request on an open connection; `doing` names its purpose."""
     if isinstance(error, CdcError):
         return error
     if isinstance(error, Unauthorized):
@@ -114,7 +114,7 @@ def request_error(error: Exception, doing: str) -> CdcError:
 
 
 def _meaning(error: Exception) -> _Meaning:
-    """Classify the error; NoHostAvailable is permanent only if every host refused the query."""
+    """Classify the error; NoHostAvailable is permanent only if every host rejected the query."""
     causes = _causes(error)
     if causes != [error]:
         return _REFUSED if all(_meaning(cause) == _REFUSED for cause in causes) else _PASSING
@@ -140,12 +140,12 @@ def connect_error(error: Exception, where: str) -> CdcError:
 
 
 def refused_error(where: str, reasons: Iterable[str]) -> ConnectionFailedError:
-    """Return the error for nodes that answered but were rejected by TLS for `reasons`."""
+    """Return the error for nodes that responded but were rejected by TLS for `reasons`."""
     return ConnectionFailedError(f"cannot connect to {where}: {'; '.join(dict.fromkeys(reasons))}")
 
 
 def _causes(error: Exception) -> list[Exception]:
-    """Return the errors of the individual hosts if the driver gives them, else the error itself."""
+    """Return the errors of the individual hosts if the driver has them, else the error itself."""
     by_host = getattr(error, "errors", None) if isinstance(error, NoHostAvailable) else None
     return list(by_host.values()) if isinstance(by_host, dict) and by_host else [error]
 

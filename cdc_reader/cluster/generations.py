@@ -1,4 +1,4 @@
-"""Reads generations from the cluster: on vnodes, on tablets, and from ScyllaDB 4.3's table.
+"""Reads generations from the cluster: with vnodes, with tablets, and from ScyllaDB 4.3's table.
 
 Each kind is a `GenerationSource`. `TableGenerations` determines a table's kind.
 """
@@ -52,8 +52,8 @@ _LEGACY = "system_distributed", "cdc_streams_descriptions"
 class DistributedTables:
     """Reads `system_distributed` at the consistency level at which the server writes it.
 
-    That is QUORUM, or ONE in a cluster of one node. The level is chosen for each query, because
-    nodes may join.
+    The level is QUORUM, or ONE in a single-node cluster. It is chosen for each query, because nodes
+    may join.
     """
 
     def __init__(self, queries: Queries) -> None:
@@ -71,7 +71,7 @@ def starts(batches: Iterator[pa.RecordBatch]) -> list[int]:
 
 
 def stream_ids(blobs: pa.Array) -> list[StreamId]:
-    """Return the streams with these ids; raises DecodeError for an invalid id."""
+    """Return the streams with these ids; raise DecodeError for an invalid id."""
     try:
         return list(map(StreamId, blobs.to_pylist()))
     except ValueError as error:
@@ -88,15 +88,15 @@ def stream_lists(sets: pa.Array) -> list[tuple[StreamId, ...]]:
 
 
 def own_groups(streams: Sequence[StreamId]) -> list[StreamGroup]:
-    """Make one group per stream; the stream's token is the end of its range."""
+    """Make one group for each stream; the stream's token is the end of its range."""
     return [StreamGroup(stream.token, (stream,)) for stream in streams]
 
 
 class VnodeGenerations:
-    """The `GenerationSource` over the tables that ScyllaDB 4.4 and later publish.
+    """The `GenerationSource` over the tables of ScyllaDB 4.4 and later.
 
-    The server writes the streams first, then the timestamp. So once a timestamp is read at the
-    consistency level of those writes, its streams are visible as well.
+    The server writes the streams first, then the timestamp. So when a timestamp has been read at
+    the consistency level of those writes, its streams are visible as well.
     """
 
     kind = "vnodes"
@@ -129,7 +129,7 @@ class VnodeGenerations:
         """Return the starts, in µs, of generations stored, at least in part, but not yet announced.
 
         Scans the partition keys of a small table: one row for each generation that the cluster
-        ever had, because the server removes none. No stream is read. The stored generations are
+        ever had, because the server removes none. No streams are read. The stored generations are
         read before the timestamps, so one announced in between does not count as unpublished.
         """
         described = starts(self._tables.batches(_VNODE_DESCRIBED))
@@ -137,10 +137,10 @@ class VnodeGenerations:
 
 
 class TabletGenerations:
-    """The `GenerationSource` of a table on tablets, in ScyllaDB 2025.4 and later.
+    """The `GenerationSource` of a table that uses tablets, in ScyllaDB 2025.4 and later.
 
-    Each node answers from its own tables, at ONE; a node that lags may not know the newest set yet.
-    The server removes sets whose rows have all expired.
+    Each node reads from its local tables, at ONE; a node that lags may not know the newest set of
+    streams yet. The server removes sets whose rows have all expired.
     """
 
     kind = "tablets"
@@ -151,7 +151,7 @@ class TabletGenerations:
         self._key = name.keyspace, name.name
 
     def timestamps(self) -> Sequence[Micros]:
-        """Return the starts, in µs, of all sets that the queried node knows."""
+        """Return the starts, in µs, of all sets of streams that the queried node knows."""
         return starts(
             self._queries.batches(Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE"))
         )
@@ -159,13 +159,13 @@ class TabletGenerations:
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return the streams in force from `start` µs on; none if the server has removed that set.
 
-        If the node does not know the set yet, the query is retried, as other nodes may answer.
+        If the node does not know the set yet, the query is retried, because another node may.
         Raises TableNotFoundError if the table was dropped.
         """
         return self._queries.retry(lambda: self._groups(start))
 
     def unpublished(self) -> Sequence[Micros]:
-        """Return nothing: a set and its streams become visible together."""
+        """Always empty: a set and its streams become visible together."""
         return ()
 
     def _groups(self, start: Micros) -> Sequence[StreamGroup]:
@@ -193,9 +193,9 @@ class TabletGenerations:
 
 
 class LegacyGenerations:
-    """The `GenerationSource` over the table of ScyllaDB 4.3: one row per generation.
+    """The `GenerationSource` over the table of ScyllaDB 4.3, with one row for each generation.
 
-    The table does not give the ends of token ranges, so each stream is a separate group.
+    The table does not have the ends of token ranges, so each stream is a separate group.
     """
 
     kind = "4.3"
@@ -217,7 +217,7 @@ class LegacyGenerations:
         ]
 
     def unpublished(self) -> Sequence[Micros]:
-        """Return nothing: one row holds both the timestamp and the streams."""
+        """Always empty: one row holds both the timestamp and the streams."""
         return ()
 
 
@@ -225,9 +225,9 @@ class UpgradedGenerations:
     """The `GenerationSource` of a cluster that has, or had, the table of 4.3.
 
     An upgraded cluster copies its generations to the newer tables, with their original starts, and
-    then sets a mark in `system.cdc_local`. Once the mark is set, only the newer tables are read.
+    then sets a mark in `system.cdc_local`. When the mark is set, only the newer tables are read.
     ScyllaDB 2026.2 and later set no mark, and a node may never have had one; without the mark, the
-    generations of the old and the newer tables count.
+    generations of the old and the newer tables are read.
     """
 
     def __init__(self, queries: Queries) -> None:
@@ -239,7 +239,7 @@ class UpgradedGenerations:
 
     @property
     def kind(self) -> str:
-        """The newer tables' kind once they have all generations: only they give token ranges."""
+        """``vnodes`` when the newer tables have all generations, because only these have ranges."""
         self._follow_upgrade()
         starts = () if self._is_rewritten else self.timestamps()
         return self._newer.kind if self._in_newer.issuperset(starts) else self._legacy.kind
@@ -280,7 +280,7 @@ class KnownSource(GenerationSource, Protocol):
 
     @property
     def kind(self) -> str:
-        """``vnodes``, ``tablets``, or ``4.3``, whose table does not give token ranges."""
+        """``vnodes``, ``tablets``, or ``4.3``, whose table does not have token ranges."""
         ...
 
 
@@ -309,7 +309,7 @@ class TableGenerations:
 
 
 def cluster_generations(queries: Queries) -> KnownSource:
-    """Return the source of the generations that all tables on vnodes share."""
+    """Return the source of the generations that all tables with vnodes share."""
     if queries.rows(_TABLE, *_LEGACY):
         return UpgradedGenerations(queries)
     return VnodeGenerations(queries)

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @frozen
 class _Shape:
-    """How a kind of task selects its partitions: the CQL condition and its values."""
+    """The CQL condition by which a kind of task selects its partitions, and its values."""
 
     partitions: str
     values: Callable[[Any], tuple[object, ...]]
@@ -124,7 +124,7 @@ class CqlLogSource:
             yield from self.read(other, remaining_ttl=remaining_ttl)
 
     def _learn(self, task: Task | RangeTask, error: QueryRefusedError) -> bool:
-        """Record the server's limit of streams per query; True if the task exceeds it."""
+        """Record the server's limit of streams per query; return True if the task exceeds it."""
         most = most_keys(str(error))
         if not most or not isinstance(task, Task) or len(task.streams) <= most:
             return False
@@ -134,7 +134,7 @@ class CqlLogSource:
         return True
 
     def _decoded(self, page: Page, *, remaining_ttl: bool) -> pa.RecordBatch:
-        """Decode a page; with `remaining_ttl`, make its TTLs the seconds left now."""
+        """Decode a page; with `remaining_ttl`, convert its TTLs to the seconds left now."""
         batch = self._decode(page)
         if not remaining_ttl or not (age := int(page.age)):
             return batch
@@ -181,7 +181,7 @@ def log_query(
 
 
 class CdcTable:
-    """The `SnapshotTable` over CQL, on vnodes or tablets.
+    """The `SnapshotTable` over CQL, with vnodes or tablets.
 
     Reading a dropped table or column raises QueryRefusedError; `schema` then shows which of the two
     was dropped. A revoked permission raises PermissionDeniedError. None of these is retried.
@@ -202,7 +202,7 @@ class CdcTable:
         return [row["schema_version"] for row in self._queries.rows(_VERSION)]
 
     def schema(self) -> LogSchema:
-        """Return the current schema; raises what `SchemaSource.log_schema` raises."""
+        """Return the current schema; for errors, see `SchemaSource.log_schema`."""
         return self._found_by(SchemaSource(self._queries).log_schema)
 
     def state(self) -> TableState:
@@ -214,7 +214,7 @@ class CdcTable:
         return SchemaSource(self._queries).created(self._name.log)
 
     def _found_by(self, read: Callable[[TableName], T]) -> T:
-        """Return what `read` finds; say that the table was dropped if it was there before."""
+        """Return what `read` finds; raise an error for a dropped table if it existed before."""
         try:
             found = read(self._name)
         except TableNotFoundError:

@@ -32,8 +32,8 @@ def key_of_token(token: int) -> bytes:
     """Return a 16-byte key whose token under the default partitioner is `token`.
 
     The driver computes a statement's token from its key with the default partitioner, while a log's
-    partitioner takes the token from the stream's id. With this key the driver arrives at the
-    stream's token. Many keys have that token; any of them would do.
+    partitioner takes the token from the stream's id. With this key the driver computes the stream's
+    token. Many keys have that token; any of them would do.
     """
     mixed = _unmix(token % _WORD)
     first, second = (2 * mixed % _WORD) ^ 16, (-mixed % _WORD) ^ 16
@@ -73,8 +73,8 @@ def _rotate(word: int, left: int) -> int:
 class RoutedStatement(BoundStatement):  # type: ignore[misc]
     """A bound statement with an optional location of its rows.
 
-    `OwnerFirst` reads `token`. The driver itself reads `routing_key`: scylla-driver chooses the
-    shard by it, and the node if the table is on tablets.
+    `OwnerFirst` reads `token`. The driver itself reads `routing_key`: scylla-driver uses it to
+    choose the shard, and also the node if the table uses tablets.
     """
 
     token: int | None = None
@@ -86,7 +86,7 @@ class RoutedStatement(BoundStatement):  # type: ignore[misc]
         self.routing_key = key_of_token(route.token) if route.is_exact else None
 
     def to_any_node(self) -> None:
-        """Send the statement to the nodes in turn from now on, because the chosen node failed."""
+        """From now on, send the statement to the nodes in turn, because the chosen node failed."""
         self.token = self.routing_key = None
 
 
@@ -107,7 +107,7 @@ class Ring:
         return cls(source, tuple(place.value for place in places), owners)
 
     def owners_from(self, token: int) -> Iterator[Any]:
-        """Return the owners of the token's range and of those after it, at most once around."""
+        """Yield the owners of the token's range and the ranges after it, once around the ring."""
         at, count = bisect_left(self.tokens, token), len(self.owners)
         return (self.owners[place % count] for place in range(at, at + min(count, _FARTHEST)))
 

@@ -1,4 +1,4 @@
-"""The rows of a base table, read by ranges of tokens."""
+"""Reads the rows of a base table by token ranges."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CqlRowSource:
 def rows_query(base: TableSchema, *, cells: bool, tokens: bool) -> Query:
     """Return the query for the rows of a range, without values.
 
-    The functions have aliases, because servers name their results differently.
+    The functions have aliases, because server versions name their results differently.
     """
     key = ", ".join(quoted(column.name) for column in base.partition_key)
     selected = [quoted(column.name) for column in base.columns]

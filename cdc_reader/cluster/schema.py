@@ -52,7 +52,7 @@ _LOGGED_INDEXES = ("vector_index", "fulltext_index", "pattern_index")
 """The classes of indexes that a service outside the server builds from the log."""
 
 _ALTERED = "writetime(extensions)"
-"""When the table was last altered: every ALTER writes the options again."""
+"""The time of the table's last ALTER, because every ALTER writes the options again."""
 
 _KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
 
@@ -91,7 +91,7 @@ def _texts(blob: bytes) -> list[str]:
 
 
 def uses_tablets(queries: Queries, keyspace: str) -> bool:
-    """Return True if the keyspace's tables are on tablets."""
+    """Return True if the keyspace uses tablets."""
     return _options(queries, keyspace).get("initial_tablets") is not None
 
 
@@ -117,9 +117,9 @@ class SchemaSource:
     def log_schema(self, name: TableName) -> LogSchema:
         """Read the schema of the log of the base table `name`.
 
-        Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError; the last also if two
-        columns of the log share a name, or the keyspace logs no writes. Warns if CDC is off and
-        only the log kept from before can be read.
+        Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError, which also means
+        that two columns of the log share a name, or that the keyspace logs no writes. Warns if CDC
+        is off and only the log of earlier writes can be read.
         """
         state = self.state(name)
         if consistency := strong_consistency(self._queries, name.keyspace):
@@ -176,7 +176,7 @@ class SchemaSource:
         return TableState(UUID(row["id"]), options, row[_ALTERED])
 
     def created(self, name: TableName) -> Micros | None:
-        """Return when the table `name` was created, in µs; None if its id does not show it."""
+        """Return when the table `name` was created, in µs; None if its id does not tell."""
         ids = [UUID(row["id"]) for row in self._table("id", name)]
         return max((timeuuid.micros(id_.bytes) for id_ in ids if id_.version == 1), default=None)
 
@@ -211,9 +211,9 @@ class SchemaSource:
         return tuple(_column(row, types) for row in self._rows_of_table("*", "columns", name))
 
     def _table(self, columns: str, name: TableName) -> list[dict[str, Any]]:
-        """Read the table's row of the schema; empty if there is no such table.
+        """Read the table's row of the schema tables; empty if there is no such table.
 
-        Reads no other row, because a keyspace may have very many tables.
+        Reads no other rows, because a keyspace may have very many tables.
         """
         return self._rows_of_table(columns, "tables", name)
 
@@ -226,7 +226,7 @@ class SchemaSource:
 
 
 class _UserTypes:
-    """The user-defined types of a keyspace, resolved when a column names them."""
+    """The user-defined types of a keyspace, resolved when a column refers to them."""
 
     def __init__(self, keyspace: str, rows: list[dict[str, Any]]) -> None:
         self._keyspace = keyspace
@@ -264,9 +264,9 @@ def _column(row: dict[str, Any], types: _UserTypes) -> Column:
 
 
 def _refuse_shared_names(base: TableSchema) -> None:
-    """Refuse a table whose log would have two columns of one name.
+    """Raise UnsupportedTableError if two columns of the table's log would have the same name.
 
-    Such a log has only one of them, and its cells are meaningless.
+    Such a log has only one of the two, and its cells are meaningless.
     """
     owners = dict.fromkeys(_META_COLUMNS, "the log itself")
     for column in base.columns:

@@ -1,7 +1,8 @@
-"""Limits the rate of queries, and slows down while nodes answer that they are overloaded.
+"""Limits the rate of queries, and slows down while nodes report that they are overloaded.
 
-The limit is a token bucket. An overloaded cluster lowers the rate as TCP does for a congested
-network: by half at once, then up again step by step (additive increase, multiplicative decrease).
+The limit is a token bucket. For an overloaded cluster, the rate changes as TCP's does in a
+congested network: it halves at once, then rises again step by step (additive increase,
+multiplicative decrease).
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from cdc_reader.reading.retry import interruption
 log = get_logger(__name__)
 
 SLOWEST = 10.0
-"""Queries per second that an overloaded cluster is still sent, unless the limit is lower."""
+"""Queries per second that are still sent to an overloaded cluster, unless the limit is lower."""
 RECOVERY = 30.0
-"""Seconds after the rate last fell until the limit alone applies again."""
+"""Seconds after the rate last fell until only the limit applies again."""
 _HOLD = 1.0
-"""Seconds that a lower rate has to take effect, before it may fall again."""
+"""Seconds for which a lowered rate may take effect before it may fall again."""
 _BURST = 0.1
-"""Seconds' worth of tokens that may be saved up: a thread that wakes this late loses none."""
+"""Seconds' worth of tokens that may accumulate, so that a thread that wakes late loses none."""
 
 
 def _sleep(seconds: float) -> None:
@@ -37,10 +38,11 @@ class Throttle:
 
     In any span of s seconds, at most ``limit * s + max(1, limit / 10)`` queries are admitted.
 
-    When a node answers that it is overloaded, the rate falls to half of what was sent lately, but
-    not below `SLOWEST`. Queries sent before that, or up to a second after, do not lower it again.
-    From there it rises to the previous rate within half of `RECOVERY`. `RECOVERY` seconds after the
-    rate last fell, only the limit applies. The rate also falls if there is no limit.
+    When a node reports that it is overloaded, the rate falls to half of the recent rate, but not
+    below `SLOWEST`. Overload reported for queries sent before that, or up to a second after, does
+    not lower it again. The rate then rises to the previous rate within half of `RECOVERY`.
+    `RECOVERY` seconds after the rate last fell, only the limit applies. The rate also falls if
+    there is no limit.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class Throttle:
         return self._clock()
 
     def overloaded(self, sent: float) -> None:
-        """Slow down, because a query that `admit` let pass at `sent` met an overloaded node."""
+        """Slow down, because a query admitted at `sent` reached an overloaded node."""
         with self._lock:
             if sent < self._slowed_at + _HOLD:
                 return
@@ -90,7 +92,7 @@ class Throttle:
         emit("cluster_overloaded", queries_per_second=round(self._slowed_to, 1))
 
     def set_limit(self, limit: float | None) -> None:
-        """Replace the limit; what overloaded nodes have answered still counts."""
+        """Replace the limit; a rate lowered by overloaded nodes stays lowered."""
         with self._lock:
             self._advance()
             self._limit = _unbounded(limit)

@@ -1,4 +1,4 @@
-"""TLS: trusted certificates, the name expected of each node, and errors for a mismatch."""
+"""TLS: trusted CAs, the name that each node's certificate must have, and errors for a mismatch."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from cdc_reader.errors import ConfigurationError
 
 log = get_logger(__name__)
 
-# OpenSSL's codes for a trusted certificate that names another host or address.
+# OpenSSL's codes for a trusted certificate with another host name or address.
 _HOST_MISMATCH, _ADDRESS_MISMATCH = 62, 64
 _TOO_EARLY, _TOO_LATE = 9, 10
-"""OpenSSL's codes for a certificate that is not valid yet, or no longer."""
+"""OpenSSL's codes for a certificate that is not yet valid, or no longer valid."""
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's words for an answer in another protocol."""
+"""OpenSSL's names for a response in another protocol."""
 
 
 _PATIENCE = 0.5
-"""Seconds for each step of asking whether a server speaks TLS."""
+"""Seconds for each step of the check whether a server speaks TLS."""
 
 
 class NodeContext(ssl.SSLContext):
     """The TLS settings of one session, and the nodes whose certificates were rejected.
 
-    The driver resolves contact points and connects to addresses, so it would look for addresses in
+    The driver resolves contact points and connects to addresses, so it would expect addresses in
     certificates. Here, a node reached through a contact point must have a certificate for the
-    contact point's name. Any other node, found in the cluster's own tables, must have one for its
-    address.
+    contact point's name. Any other node, found in the system tables, must have one for its address.
     """
 
     host_names: tuple[str, ...] = ()
     """The contact points that are names, not addresses."""
     refusals: dict[str, str]
-    """Why nodes were rejected, by the name expected."""
+    """The reasons why nodes were rejected, by the expected name."""
 
     def wrap_socket(  # type: ignore[override]  # the driver passes on what it was given
         self, sock: socket.socket, server_hostname: str | None = None, **options: Any
@@ -55,7 +54,7 @@ class NodeContext(ssl.SSLContext):
             log.warning("node_refused", node=node, reason=reason)
 
     def _name_of(self, address: str) -> str:
-        """Return an address's contact point; names are resolved anew, as addresses may change."""
+        """Return an address's contact point; names are resolved again, as addresses may change."""
         return next((name for name in self.host_names if address in _addresses(name)), address)
 
 
@@ -75,7 +74,7 @@ class _NodeSocket(ssl.SSLSocket):
 
 
 def tls_context(config: ConnectionConfig) -> NodeContext | None:
-    """Return the TLS settings, or None if TLS is off; ConfigurationError names an unusable file."""
+    """Return the TLS settings, or None if TLS is off; raise ConfigurationError for a bad file."""
     if not config.uses_tls:
         return None
     context = NodeContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -91,14 +90,14 @@ def tls_context(config: ConnectionConfig) -> NodeContext | None:
 
 
 def speaks_tls(endpoint: tuple[str, int]) -> bool:
-    """Return whether a server there answers a TLS handshake; waits a second at most."""
+    """Return whether the server responds to a TLS handshake; wait at most a second."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with socket.create_connection(endpoint, _PATIENCE) as plain, context.wrap_socket(plain):
             return True
     except ssl.SSLError as error:
-        # With an alert the server speaks TLS: it wants another version, or a client's certificate.
+        # An alert means that the server speaks TLS: it requires another version, or a certificate.
         return "ALERT" in (error.reason or "")
     except OSError:
         return False

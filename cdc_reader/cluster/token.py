@@ -1,4 +1,4 @@
-"""Computes the token of a partition key as the server's default partitioner does."""
+"""Computes the token of a partition key under the server's default partitioner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 
 
 def token_of(table: TableSchema, key: Mapping[str, object]) -> int:
-    """Return the token of a base table's partition; `key` has its values by column.
+    """Return the token of a base table's partition; `key` maps columns to values.
 
     Raises ConfigurationError if `key` has other columns, or a value has the wrong type.
     """
@@ -32,7 +32,7 @@ def murmur3(key: bytes) -> int:
 
 
 def serialised_key(cells: list[bytes]) -> bytes:
-    """Serialise one cell as is; several each as a two-byte length, the cell and a zero byte."""
+    """Serialise one cell as it is; of several, each as two-byte length, cell and a zero byte."""
     if len(cells) == 1:
         return cells[0]
     return b"".join(len(cell).to_bytes(2, "big") + cell + b"\0" for cell in cells)

@@ -1,4 +1,4 @@
-"""Queries, and result pages kept as bytes for `decoding`.
+"""Queries, and result pages that stay bytes until `decoding` reads them.
 
 The driver would turn each cell into a Python object; here the body of a ROWS result stays as
 received. The next page is requested before the current one is returned. A page that fails is
@@ -31,7 +31,7 @@ class PageResult(ResultMessage):  # type: ignore[misc]
     """A RESULT whose rows stay bytes: `parsed_rows` is one Page."""
 
     def recv_results_metadata(self, f: io.BytesIO, user_type_map: object) -> None:  # noqa: ARG002
-        """Read the metadata of a statement that is prepared."""
+        """Read the metadata of a statement that is being prepared."""
         buffer = Buffer(f.getvalue(), f.tell())
         self._keep(read_metadata(buffer))
         f.seek(buffer.position)
@@ -44,7 +44,7 @@ class PageResult(ResultMessage):  # type: ignore[misc]
         result_metadata: tuple[Column, ...] | None,
         column_encryption_policy: object,
     ) -> None:
-        """Keep the body as bytes, from its kind on; only the metadata is parsed now."""
+        """Keep the body as bytes, starting at its kind; only the metadata is parsed now."""
         del protocol_version, user_type_map, column_encryption_policy
         page = Page.parse(f.getvalue()[f.tell() - 4 :], result_metadata or None)
         self._keep(page.metadata)
@@ -69,7 +69,7 @@ class PageProtocol(_ProtocolHandler):  # type: ignore[misc]
 
 @frozen
 class Route:
-    """The location of a query's rows: its last token, and whether that is its only one."""
+    """The location of a query's rows: its last token, and whether it has only this one."""
 
     token: int
     is_exact: bool
@@ -79,10 +79,10 @@ class Route:
 class Query:
     """A SELECT with a ``?`` for each of its values.
 
-    If `columns` of the result are given, the query is prepared, and a result with other columns
-    raises DecodeError. `consistency` is the configuration's if None. `doing` says what the query is
-    for, in errors; if empty, errors quote the text. With a `route` the query goes to a node that
-    has the rows, if one is known; only a query with `columns` may have one.
+    If the result's `columns` are given, the query is prepared, and a result with other columns
+    raises DecodeError. If `consistency` is None, the configuration's is used. In errors, `doing`
+    says what the query is for; if it is empty, errors quote the text. With a `route` the query goes
+    to a node that has the rows, if one is known; only a query with `columns` may have one.
     """
 
     cql: str
@@ -107,7 +107,7 @@ class Queries(ABC):
     """Sends queries, page by page. Every method raises errors of `cdc_reader.errors` only."""
 
     most_keys: int | None = None
-    """The server's limit of keys in an IN list, known once it has refused a longer list."""
+    """The server's limit of keys in an IN list; known after it has rejected a longer list."""
 
     @property
     @abstractmethod
@@ -123,7 +123,7 @@ class Queries(ABC):
         """Call `action` until it raises no TransientError, and return its result."""
 
     def pages(self, query: Query) -> Iterator[Page]:
-        """Yield all pages; the first is requested now, each next one while the current is used.
+        """Yield all pages; request the first now, and each next one while the current is used.
 
         A page that fails with a transient error is requested again from its own paging state.
         """
@@ -138,7 +138,7 @@ class Queries(ABC):
         yield page
 
     def batches(self, query: Query, *, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield the pages, decoded; the first is requested now.
+        """Yield the decoded pages; request the first now.
 
         If `tolerant`, cells that cannot be decoded are noted: see `cdc_reader.decoding.faults`.
         """
@@ -151,7 +151,7 @@ class Queries(ABC):
 
 
 def _attempts(request: Request, paging_state: bytes | None) -> Callable[[], Page]:
-    """Request a page now; return a function that waits for it; calling it again retries."""
+    """Request a page now; return a function that waits for it, and retries if called again."""
     answers = chain([request(paging_state)], map(request, repeat(paging_state)))
 
     def attempt() -> Page:

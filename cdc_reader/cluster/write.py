@@ -29,7 +29,7 @@ from cdc_reader.decoding import decode
 _BATCH_BYTES = 50_000
 
 _BATCH_STATEMENTS = 200
-"""The limits of a batch. The server warns of batches of 128 KiB and refuses those of 1 MiB."""
+"""The limits of a batch. The server warns of batches of 128 KiB and rejects those of 1 MiB."""
 
 
 @frozen
@@ -46,7 +46,7 @@ class Write:
 class Statements:
     """Executes statements over a connection at one consistency level; thread-safe.
 
-    Transient failures are retried. Raises errors of `cdc_reader.errors` only, which say what the
+    Transient failures are retried. Raises only errors of `cdc_reader.errors`, which say what the
     statement was for.
     """
 
@@ -63,7 +63,7 @@ class Statements:
         self._connection.execute(lambda: cql, self._doing)
 
     def write(self, writes: Sequence[Write]) -> None:
-        """Apply the writes: all or none, if they belong to one partition."""
+        """Apply the writes, atomically if they belong to one partition."""
         if len(writes) == 1:
             self._connection.execute(lambda: self._bound(writes[0]), self._doing)
         elif writes:
@@ -72,7 +72,7 @@ class Statements:
     def write_if(self, writes: Sequence[Write]) -> dict[str, Any]:
         """Apply the writes, which belong to one partition, if their conditions hold.
 
-        Returns the server's answer: `[applied]`, and the previous values of the columns in the
+        Returns the server's response: `[applied]`, and the previous values of the columns in the
         conditions.
         """
         found = self._connection.execute(lambda: self._batch(writes, self._serial), self._doing)
@@ -97,7 +97,7 @@ class Statements:
         return bound
 
     def _batch(self, writes: Sequence[Write], serial: int | None = None) -> DriverStatement:
-        """Make an unlogged batch: within one partition it is atomic anyway, and costs one write."""
+        """Make an unlogged batch, which is atomic and a single write within one partition."""
         batch = BatchStatement(
             BatchType.UNLOGGED, consistency_level=self._level, serial_consistency_level=serial
         )
@@ -112,7 +112,7 @@ class Statements:
 class CqlWriter:
     """Writes to a cluster, with the retries and timeouts of its configuration; thread-safe.
 
-    Statements must be idempotent: one whose answer is lost is sent again.
+    Statements must be idempotent: one whose response is lost is sent again.
     """
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig | None = None) -> None:
@@ -121,7 +121,7 @@ class CqlWriter:
     def write(self, statements: Sequence[Statement]) -> None:
         """Execute statements of one partition, as one write if it is not too large.
 
-        Raises errors of `cdc_reader.errors` only.
+        Raises only errors of `cdc_reader.errors`.
         """
         for batch in _batches([self._bind(statement) for statement in statements]):
             self._execute(batch)
@@ -146,7 +146,7 @@ class CqlWriter:
 
 
 def _batches(bound: Sequence[BoundStatement]) -> Iterator[Any]:
-    """Group the statements into batches of allowed size; a single statement is sent as is."""
+    """Group the statements into batches of allowed size; a single statement stays as it is."""
     together: list[BoundStatement] = []
     size = 0
     for statement in bound:
@@ -161,7 +161,7 @@ def _batches(bound: Sequence[BoundStatement]) -> Iterator[Any]:
 
 
 def _joined(statements: Sequence[BoundStatement]) -> Any:
-    """Join the statements in an unlogged batch: within one partition, that is one mutation."""
+    """Join the statements in an unlogged batch, which is one mutation within one partition."""
     if len(statements) == 1:
         return statements[0]
     batch = BatchStatement(BatchType.UNLOGGED)

@@ -37,7 +37,7 @@ class InFlightLimit:
         """Whether somebody waits for room."""
 
     def enter(self, changes: int, size: int) -> Reservation | None:
-        """Wait for room and take it; return None, and take no room, once closed."""
+        """Wait for room and take it; return None, and take no room, if closed."""
         with self._room:
             while not (self._is_closed or self._has_room()):
                 self.is_awaited = True
@@ -50,7 +50,7 @@ class InFlightLimit:
             return Reservation(size, changes)
 
     def leave(self, page: Reservation, changes: int) -> None:
-        """Release one change of the page, which frees room for `changes`."""
+        """Release one change of the page, and free room for `changes`."""
         with self._room:
             self._changes -= changes
             page.left -= 1
@@ -73,9 +73,9 @@ class InFlightLimit:
 class Turns:
     """Lets each table deliver changes only while no other table may still have earlier ones.
 
-    A table's changes must come in order of write time. Changes of one microsecond go table by
-    table, in the order of `tables`. A table that waits keeps its batch, so memory is bounded by one
-    batch per table.
+    A table's changes must come in order of write time. Changes of the same microsecond are
+    delivered table by table, in the order of `tables`. A table that waits keeps its batch, so
+    memory is bounded by one batch per table.
     """
 
     def __init__(self, tables: Sequence[TableName]) -> None:
@@ -107,7 +107,7 @@ class Turns:
             self._moved.notify_all()
 
     def _await(self, table: TableName, micros: Micros) -> Micros | None:
-        """Wait for a change's turn; return the table's limit in µs, or None once closed."""
+        """Wait for a change's turn; return the table's limit in µs, or None if closed."""
         self.reach(table, micros)
         with self._moved:
             while not self._is_closed and self._limit(table) < micros:

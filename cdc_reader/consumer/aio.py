@@ -36,18 +36,18 @@ AsyncHandler = Callable[[Change], Awaitable[object]]
 
 
 class AsyncChanges:
-    """The changes of some tables, one after the other.
+    """The changes of some tables, one at a time.
 
         async for change in AsyncChanges(connection, "shop.orders", application="printer"):
             print(change)
 
     A change is acknowledged when the next one is requested; if the loop ends at a change, that
-    change is delivered again. Order is kept by partition key. Leaving the loop, also by
-    cancellation, saves what is acknowledged and ends the threads. If you leave the loop early,
-    ``async with contextlib.aclosing(aiter(changes))`` does this at once. If `checkpoints` are
-    given, each loop resumes where the last one ended.
+    change is delivered again. Changes of one partition key come in order. Leaving the loop, even by
+    cancellation, saves what is acknowledged and ends the threads. If you leave the loop early, do
+    it within ``async with contextlib.aclosing(aiter(changes))``, or this may happen later. If
+    `checkpoints` are given, each loop resumes where the last one ended.
 
-    Options and errors are those of `CdcConsumer`, without workers and attempts. A loop waits at
+    Options and errors are those of `CdcConsumer`, except for workers and attempts. A loop waits at
     its beginning while another consumer of the same name runs. It ends with LeaseLostError if
     another consumer took over while this process was suspended.
     """
@@ -126,7 +126,7 @@ class AsyncChanges:
         await self._close(runtime)
 
     async def _close(self, runtime: ConsumerRuntime) -> None:
-        """Finish closing even if the task is cancelled; then do not wait for a failing store.
+        """Finish closing even if the task is cancelled, but then do not wait for a failing store.
 
         A thread closes the runtime: when the loop ends, a task may be cancelled before its first
         step.
@@ -254,7 +254,7 @@ class AsyncCdcConsumer:
 
 
 class _Inbox:
-    """A queue that threads fill and one coroutine reads; `get` returns None once it is closed."""
+    """A queue that threads fill and one coroutine reads; `get` returns None after `close`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""How a consumer hands out changes; each value is validated when it is set."""
+"""Settings of a consumer; each value is validated when it is set."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _on_held(value: str) -> OnHeld:
 
 @frozen
 class ConsumerConfig:
-    """How changes are handed out.
+    """Settings of a consumer: workers, retries, checkpoints and leases.
 
     `workers` is the number of handlers that run at a time. Changes of one partition key of a
     table always go to the same worker, in order. Reading waits while `max_changes` changes or
@@ -55,10 +55,10 @@ class ConsumerConfig:
     Checkpoints are saved every `checkpoint_interval` if something was acknowledged, and when
     windows end; with an interval of zero, after each change.
 
-    If the store has leases, the consumer holds one for each of its tables. A lease lasts `lease`,
-    and is renewed after a third of that. While another consumer holds one, `on_held` decides
-    whether this consumer waits or raises LeaseHeldError. If this consumer was suspended and lost
-    its lease to another, it waits again or raises LeaseLostError.
+    If the store has leases, the consumer holds one for each of its tables. A lease lasts for
+    `lease`, and is renewed after a third of that time. While another consumer holds a lease,
+    `on_held` decides whether this consumer waits or raises LeaseHeldError. If this consumer was
+    suspended and another took over its lease, it waits again or raises LeaseLostError.
 
     Durations are timedeltas, or strings such as ``500ms``; `on_error` and `on_held` are members of
     `OnError` and `OnHeld`, or their values. Raises ConfigurationError for values that cannot be

@@ -1,4 +1,4 @@
-"""`CdcConsumer`: a handler, called for each change of some tables."""
+"""`CdcConsumer` calls a handler for each change of some tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CdcConsumer:
 
     Args:
         connection: the cluster: contact points such as ``host:9042``, or a `ConnectionConfig`.
-        tables: one or several; they share workers and limits.
+        tables: one or several tables, which share workers and limits.
         handler: called in a worker's thread; see `ConsumerConfig` for what happens if it raises.
         dead_letter: receives each change that the handler failed on, and the last error; replaces
             `on_error` of the configuration.
@@ -57,21 +57,21 @@ class CdcConsumer:
             ``now``, a datetime with a time zone, a string such as ``2026-11-21T05:30:00Z`` or
             ``-10m``, or µs since 1970.
         snapshot: what to begin with if there is no checkpoint; a `SnapshotMode`, or its value.
-            With ``initial`` each row that the table has is handled as a change whose operation is
-            ``snapshot``, then the log is followed from before the first row was read. If a run
+            With ``initial``, each existing row of the table is handled as a change whose operation
+            is ``snapshot``; then the log is followed from before the first row was read. If a run
             ends before the snapshot is complete, the next run continues with the remaining rows.
-            Shards need a store that they share. With ``data_loss="resnapshot"`` the same happens
-            when rows expired unread.
+            All shards must use one store. With ``data_loss="resnapshot"`` the same happens when
+            rows expired before they were read.
         end: the write time to stop at, given like `start`; without it the consumer runs until
             stopped.
         checkpoints: the store, which is not closed; in memory by default.
-        config: how changes are handed out.
-        read: how the log is read.
-        shard: the part of the tables to follow, such as ``2/4``, where several processes share.
-        on_window: called when all changes of a window are acknowledged, also for empty windows.
+        config: the settings of workers, retries, checkpoints and leases.
+        read: the settings of log reads.
+        shard: the part of the tables to follow, such as ``2/4``, if several processes share them.
+        on_window: called when all changes of a window are acknowledged, and for empty windows too.
         on_event: called with a `ConsumerEvent` when a snapshot begins or is complete, and when rows
-            expired unread.
-        clock: replaces the system's clock, in tests.
+            expired before they were read.
+        clock: replaces the system's clock in tests.
         metrics: the recorder of metrics; see `cdc_reader.metrics`.
 
     Raises ConfigurationError for values that cannot be used.
@@ -120,14 +120,14 @@ class CdcConsumer:
         self._stopping, self._has_run, self._is_stopped = threading.Lock(), False, False
 
     def run(self) -> None:
-        """Follow until `stop`, to the end position, or until something fails; once.
+        """Follow until `stop`, the end position, or a failure. May be called only once.
 
-        In the main thread SIGTERM and SIGINT stop it too. On any exit it waits for running
-        handlers and saves what is acknowledged. Raises HandlerError, and the errors of reading
-        and of the checkpoint store.
+        In the main thread, SIGTERM and SIGINT also stop it. However it ends, it first waits for
+        running handlers and saves what is acknowledged. Raises HandlerError, and the errors of
+        reading and of the checkpoint store.
 
-        Waits while another consumer of the same name, table and shard runs, and if one took over
-        while this process was suspended; see `ConsumerConfig.on_held`.
+        Waits while another consumer of the same name, table and shard runs, and again if one took
+        over while this process was suspended; see `ConsumerConfig.on_held`.
         """
         if self._has_run:
             raise RuntimeError("this consumer has already run: create another one")
@@ -137,10 +137,10 @@ class CdcConsumer:
                 pass
 
     def stop(self) -> None:
-        """Make `run` return once the running handlers have; from any thread, or from a handler.
+        """Make `run` return when the running handlers have; callable in any thread or handler.
 
-        Changes that wait for a handler are left to the next run. Reading ends at once, even in the
-        middle of a retry or a request. A store call or a handler that is being retried gets one
+        Changes that wait for a handler are left to the next run. Reading ends immediately, even
+        during a retry or a request. A store call or a handler that is being retried gets one
         more attempt. `run` raises CheckpointError if the store cannot save what was handled.
         """
         with self._stopping:
@@ -189,7 +189,7 @@ class _Run:
         self._workers = Workers(config.workers, self._work, stopping)
 
     def run(self) -> None:
-        """Follow to the end; raises the first failure once the changes in flight are dealt with."""
+        """Follow to the end; raise the first failure after the running handlers have ended."""
         try:
             self._runtime.start()
             self._workers.start()
@@ -200,7 +200,7 @@ class _Run:
             self._runtime.close()
 
     def stop(self) -> None:
-        """Make `run` return once the running handlers have."""
+        """Make `run` return when the running handlers have."""
         self._runtime.stop()
 
     def _hand_out(self, changes: list[InFlightChange]) -> None:

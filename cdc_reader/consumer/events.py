@@ -1,9 +1,9 @@
-"""What a consumer reports besides changes: lost rows, and where a snapshot begins and ends.
+"""The events that a consumer reports: lost rows, and the beginning and end of a snapshot.
 
 With these events a copy can become correct again after a loss, although no change reports rows that
 were deleted in the lost span. A change of a snapshot has the snapshot's `time` as its timestamp,
-and all other changes handled before the snapshot are earlier. So a copy that keeps the timestamp of
-each row's last change deletes the rows with a lower timestamp once the snapshot is complete.
+and all changes handled before the snapshot have earlier ones. So a copy that stores the timestamp
+of each row's last change can delete the rows with a lower timestamp when the snapshot is complete.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class RowsLost:
 class SnapshotBegins:
     """The changes that follow are the rows of `table`, with timestamp `time` (µs since 1970).
 
-    All earlier changes are handled. If changes expired unread, `lost` is the span in which they
-    were written; no change written before `time` is delivered any more.
+    All earlier changes have been handled. If changes expired before they were read, `lost` is the
+    span in which they were written; no change written before `time` is delivered any more.
     """
 
     table: TableName
@@ -41,9 +41,9 @@ class SnapshotBegins:
 
 @frozen
 class SnapshotComplete:
-    """All rows of `table` have been read, with timestamp `time` (µs), and are handled.
+    """All rows of `table`, with timestamp `time` (µs), have been read and handled.
 
-    A row that was not delivered is not in the table, unless a change that follows inserts it.
+    A row that was not delivered is not in the table, unless a later change inserts it.
     """
 
     table: TableName
@@ -54,7 +54,7 @@ ConsumerEvent: TypeAlias = RowsLost | SnapshotBegins | SnapshotComplete
 """The argument of `on_event`; use `match` to distinguish the events."""
 
 OnEvent = Callable[[ConsumerEvent], object]
-"""Called in a thread that reads, while no change of the table is handled; `RowsLost` at any time.
+"""Called in a reading thread while no change of the table is being handled (`RowsLost`: any time).
 
-The consumer goes on when it returns. After a crash the same event may come again.
+The consumer continues when it returns. After a crash the same event may come again.
 """

@@ -1,4 +1,4 @@
-"""Calls the handler in threads, repeats failed calls, and deals with changes that keep failing."""
+"""Calls the handler in threads, retries failed calls, and disposes of changes that keep failing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 Handler = Callable[[Change], object]
 """Handles a change; when it returns, the change is acknowledged."""
 DeadLetter = Callable[[Change, Exception], object]
-"""Takes a change that the handler failed on, and the handler's last error."""
+"""Receives a change that the handler failed on, and the handler's last error."""
 
 _LONGEST_PAUSE = 60.0
 
@@ -36,7 +36,7 @@ class Workers(Generic[T]):
     """`count` threads that call `work`, which must not raise, until `stopping` is set.
 
     They are daemons, so the interpreter can exit while a handler hangs. The queues are unbounded:
-    the caller has to bound the items. `stopping` also ends retries and waits of this package inside
+    the caller must bound the items. `stopping` also ends retries and waits of this package inside
     `work`, after `GRACE`.
     """
 

@@ -24,7 +24,7 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 _LONGEST_PAUSE = 2.0
-"""Most seconds between attempts at a lease that another consumer holds."""
+"""The longest pause, in seconds, between attempts at a lease that another consumer holds."""
 _UNSURE = 0.1
 """Seconds between checks of a lease that is about to be renewed."""
 
@@ -127,7 +127,7 @@ class Leases:
         return self._leases[table]
 
     def acquire(self) -> bool:
-        """Acquire all leases; False if a stop came during the wait for one.
+        """Acquire all leases; return False if stopped while waiting for one.
 
         Raises LeaseHeldError if the configuration says not to wait. All consumers acquire leases in
         the same order, so two never wait for each other.
@@ -141,7 +141,7 @@ class Leases:
         return True
 
     def keep(self) -> None:
-        """Renew the leases until `end`; raises LeaseLostError once one is lost."""
+        """Renew the leases until `end`; raise LeaseLostError if one is lost."""
         while True:
             self._due.wait(self._interval)
             self._due.clear()
@@ -154,9 +154,9 @@ class Leases:
                 return
 
     def wait_for(self, lease: Lease) -> bool:
-        """Wait until the lease is certainly held; False on stop.
+        """Wait until the lease is certainly held; return False if stopped.
 
-        So a process that was suspended, or cannot reach the store, delivers nothing.
+        A process that was suspended, or cannot reach the store, thus delivers nothing.
         """
         while not lease.is_sure:
             self._due.set()
@@ -177,7 +177,7 @@ class Leases:
             except CdcError as error:
                 log.warning("lease_not_released", table=str(lease.name.table), error=str(error))
                 if isinstance(error, StoppedError):
-                    return  # the store does not answer: do not wait for it once per table
+                    return  # the store does not respond: do not wait for it once per table
 
     def _acquire(self, lease: Lease) -> bool:
         reported: Owner | None = None

@@ -1,6 +1,6 @@
 """Runs a consumer: a reading thread for each table, and a thread that saves checkpoints.
 
-Readers wait while too many changes are in flight, so memory is bounded however slow the handler.
+Readers wait while too many changes are in flight, so memory is bounded however slow the handler is.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from cdc_reader.table_reader import TableReader
 log = get_logger(__name__)
 
 _TICK = 1.0
-"""Seconds between checks of what to show and save."""
+"""Seconds between updates of the gauges, and between checks whether checkpoints are due."""
 
 
 class ConsumerRuntime:
     """Passes the changes of a subscription to `hand_out`, from `start` until `close`.
 
-    `stopping` is set as soon as the run has to end. `acknowledge`, `fail`, `end` and
-    `stop` may be called from any thread.
+    `stopping` is set as soon as the run has to end. `acknowledge`, `fail`, `end` and `stop` may be
+    called from any thread.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ConsumerRuntime:
             self._changed.clear()
 
     def permits(self, in_flight: InFlightChange) -> bool:
-        """Return True if the change may be handled, False once the runtime has to end.
+        """Return True if the change may be handled, or False if the run has to end.
 
         Waits while another consumer may hold the lease.
         """
@@ -136,10 +136,10 @@ class ConsumerRuntime:
         self._wake()
 
     def close(self) -> None:
-        """End, save what is acknowledged, and join the threads; raises the first failure.
+        """End the run, save what is acknowledged, join the threads; raise the first failure.
 
-        Handlers should have ended before: later acknowledgements are not saved. Waits for a `start`
-        that is running in another thread.
+        Handlers must have ended: later acknowledgements are not saved. Waits for a `start` that is
+        running in another thread.
         """
         self.end()
         with self._starting:
@@ -177,7 +177,7 @@ class ConsumerRuntime:
     def _begin(
         self, table: TableReader, now: Micros
     ) -> tuple[TableProgress, Follower | SnapshotReader]:
-        """Start a table, and save its start at once, so that an early restart begins there too."""
+        """Start a table and save its start first, so that an early restart begins there too."""
         subscription = self._subscription
         lease = self._leases[table.name]
         if (start := lease.load()) is None:
@@ -221,7 +221,7 @@ class ConsumerRuntime:
         )
 
     def _reading(self, table: TableReader, start: Checkpoint) -> Follower | SnapshotReader:
-        """Return the reader that continues from `start`; refuse a snapshot that is not wanted."""
+        """Return the reader that continues from `start`; reject a snapshot not asked for."""
         subscription = self._subscription
         if start.snapshot is None:
             return self._follower(table, start)
@@ -278,7 +278,7 @@ class ConsumerRuntime:
             self._take(progress, reading.follow(end))
 
     def _take_rows(self, progress: TableProgress, reader: SnapshotReader) -> bool:
-        """Deliver the rows of a snapshot; True once all of them are acknowledged."""
+        """Deliver the rows of a snapshot; return True if all of them are acknowledged."""
         changes = SnapshotChanges()
         with suppress(StoppedError):
             for delivery in reader.deliveries():
@@ -296,7 +296,7 @@ class ConsumerRuntime:
     def _let_in_rows(
         self, progress: TableProgress, rows: Sequence[Change], delivery: SnapshotRows
     ) -> None:
-        """Deliver rows once there is room for them."""
+        """Deliver rows when there is room for them."""
         page = self._limit.enter(len(rows), delivery.batch.nbytes) if rows else None
         if page is not None:
             self._hand_out(progress.deliver_rows(rows, page, delivery.reading))
@@ -322,7 +322,7 @@ class ConsumerRuntime:
             self._turns.reach(table, micros)
 
     def _deliver(self, progress: TableProgress, changes: list[Change], delivery: Delivery) -> None:
-        """Deliver the changes in their turn; late ones at once."""
+        """Deliver the changes in their turn, or immediately if they are late."""
         size = delivery.batch.nbytes if isinstance(delivery, RowsRead) else 0
         if self._turns is None or delivery.late:
             self._let_in(progress, changes, size)
@@ -331,7 +331,7 @@ class ConsumerRuntime:
             self._let_in(progress, run, size * len(run) // len(changes))
 
     def _let_in(self, progress: TableProgress, changes: Sequence[Change], size: int) -> None:
-        """Deliver the changes once there is room for them."""
+        """Deliver the changes when there is room for them."""
         if not changes or (page := self._limit.enter(len(changes), size)) is None:
             return
         self._hand_out(progress.deliver(changes, page))
@@ -342,7 +342,7 @@ class ConsumerRuntime:
             self._recorder.add(LATE_ROWS, read.table, read.batch.num_rows)
 
     def _save_often(self) -> None:
-        """Save after windows and after every interval, at most once for each."""
+        """Save after each window and each interval."""
         interval = self._subscription.config.checkpoint_interval.total_seconds()
         due = time.monotonic() + interval
         while not self._stopping.is_set():
@@ -358,7 +358,7 @@ class ConsumerRuntime:
     def _save(self) -> None:
         for progress in self._progress:
             if self._store.is_broken:
-                return  # the answer cannot change
+                return  # a retry would fail too
             try:
                 self._save_one(progress)
             except Exception as error:  # noqa: BLE001 - `close` raises it

@@ -1,4 +1,4 @@
-"""Where a consumer's snapshot begins; shards agree on it in the store that they share."""
+"""Decides where a consumer's snapshot begins; shards agree on it through their common store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop
 
 _PAUSE = 0.1
-"""Seconds between attempts at the lease, which others hold for a moment only."""
+"""Seconds between attempts at the lease, which other shards hold only for a moment."""
 
 
 def snapshot_start(
@@ -23,10 +23,10 @@ def snapshot_start(
     stop: Stop,
     begin: Callable[[], Checkpoint],
 ) -> Checkpoint:
-    """Return the start of the snapshot of all shards, as the first of them saved it.
+    """Return the common start of all shards' snapshots, which the first shard saves.
 
-    Even in a store without leases no change is lost: a shard calls `begin` before it finds that
-    none is saved, so the position that it saves was fixed before any shard reads a row.
+    Even in a store without leases no change is lost: a shard calls `begin` before it looks for a
+    saved start, so the position that it saves was fixed before any shard reads a row.
     """
     begun = begin()
     owner = Owner.of_this_process(SystemClock().now())

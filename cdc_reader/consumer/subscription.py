@@ -114,8 +114,8 @@ class Subscription:
     def _check_bounds(self, now: Micros) -> None:
         """Raise ConfigurationError for bounds that cannot be used.
 
-        A relative start is resolved anew in each run, and ignored if there is a checkpoint. So a
-        relative start after a fixed end is no error here.
+        A relative start is resolved again in each run, and ignored if there is a checkpoint. So a
+        relative start after a fixed end is not an error here.
         """
         start_micros(self.start, now), self.last_position(now)
         if is_relative(self.end) or not is_relative(self.start):
@@ -123,7 +123,7 @@ class Subscription:
 
     @property
     def takes_new_snapshots(self) -> bool:
-        """Whether a table is read again after its rows in the log expired unread."""
+        """True if rows that expire before they are read cause a new snapshot of the table."""
         return self.read.data_loss is DataLossMode.RESNAPSHOT
 
     def __str__(self) -> str:
@@ -142,5 +142,5 @@ class Subscription:
         return start
 
     def last_position(self, now: Micros) -> Micros:
-        """Return the position at which a run begun `now` stops, in µs; FOREVER without an end."""
+        """Return where a run that starts `now` ends, in µs since 1970; FOREVER without an end."""
         return end_micros(self.end, now)

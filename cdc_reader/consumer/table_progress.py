@@ -1,4 +1,4 @@
-"""One table's changes in flight, and its progress: acknowledges, reports and saves it."""
+"""Tracks one table's changes in flight, and reports and saves its progress."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _SECOND = 1_000_000
 _NO_STREAM = StreamId(bytes(16))
 
 OnWindow = Callable[[TableName, Window], None]
-"""Called once all changes of a window are acknowledged; in order, for empty windows too."""
+"""Called when all changes of a window are acknowledged; in order, and for empty windows too."""
 
 
 class Reading(Protocol):
-    """What a `Follower` or a `SnapshotReader` knows of the log while it reads."""
+    """What a `Follower` or a `SnapshotReader` knows about the log while it reads."""
 
     @property
     def first(self) -> Micros | None: ...
@@ -75,8 +75,7 @@ class InFlightChange(InFlightRows):
     progress: TableProgress
     page: Reservation
     reading: int = 0
-    """For a row of a snapshot, the number of the reading of its range; 0 for changes of the log.
-    """
+    """`SnapshotRows.reading` of a snapshot's row; 0 for changes of the log."""
 
     @classmethod
     def of(cls, change: Change, progress: TableProgress, page: Reservation) -> Self:
@@ -97,7 +96,7 @@ class TableProgress:
 
     Thread safe.
 
-    `wake` is called when a window has been reached, and when all is read and acknowledged;
+    `wake` is called when a window is complete, and when everything has been read and acknowledged;
     `on_event` when a snapshot is complete.
     """
 
@@ -171,7 +170,7 @@ class TableProgress:
     def complete_snapshot(self, complete: Checkpoint, stop: Stop) -> bool:
         """Wait until all rows of the snapshot are acknowledged, and save that it is complete.
 
-        Nothing of the log may be delivered before. Returns False, with nothing saved, on `stop`.
+        Until then, no change of the log may be delivered. On `stop`, returns False without saving.
         """
         with stop.waking(self._acknowledged):
             while self._outstanding and not stop.is_set():
@@ -259,7 +258,7 @@ class TableProgress:
         self._recorder.set(SNAPSHOT_SECONDS_LEFT, self.table, left)
 
     def _oldest_unread(self) -> Micros | None:
-        """Return the write time, in µs, before which everything is read; None while unknown."""
+        """Return the write time, in µs, before which all rows have been read; None if unknown."""
         position = self._work.position
         return position if position > BEGINNING else self._reading.first
 
@@ -268,7 +267,7 @@ class TableProgress:
             self._windows.append(window)
 
     def _report_windows(self) -> None:
-        """Report the windows that were reached; one thread at a time, so in order."""
+        """Report completed windows, one thread at a time, so that they are in order."""
         while self._windows:
             with self._reporting:
                 if self._windows:

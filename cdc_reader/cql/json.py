@@ -24,14 +24,14 @@ _NO_VALUE = (
     TypeError,
     ValueError,
 )
-"""What conversions raise for a value that is not of the type."""
+"""The errors that conversions raise for a value that is not of the type."""
 _FORMS = (
     "an object keyed by column, an array in the order of the key, or the value of its only column"
 )
 
 
 def parse_key(text: str, table: TableSchema) -> dict[str, Any]:
-    """Parse a partition key into values by column, as the driver takes them.
+    """Parse a partition key into a dict of the driver's values by column.
 
     Values are written as `Change.to_dict` writes them: types that JSON lacks are text, and a
     blob is ``0x…``. Raises ConfigurationError.
@@ -68,7 +68,7 @@ def _value(column: Column, given: object) -> Any:
 
 
 def from_json(cql_type: CqlType, given: Any) -> Any:
-    """Convert a JSON value for the driver; raises one of `_NO_VALUE` if it is not of the type."""
+    """Convert a JSON value for the driver; raise one of `_NO_VALUE` if it is not of the type."""
     return _FROM_JSON(cql_type)(given)
 
 
@@ -111,7 +111,7 @@ def _text(given: object) -> str:
 
 
 def _whole(given: object) -> int:
-    """Accept text as well: keys of JSON objects are text, and so are very long integers."""
+    """Convert an integer, or text: keys of JSON objects are text, and so are very long integers."""
     if isinstance(given, bool) or not isinstance(given, int | str):
         raise TypeError(given)
     return int(given)

@@ -14,12 +14,12 @@ LOG_SUFFIX = "_scylla_cdc_log"
 
 _BARE = re.compile(r"[a-z][a-z0-9_]*")
 _LONGEST = 1_000
-"""Characters of a name: the server's limit is lower, and differs between versions."""
+"""The most characters of a name; the server's limit is lower, and differs between versions."""
 _TABLE_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 
 
 def quoted(identifier: str) -> str:
-    """Return the identifier as CQL text, always in double quotes."""
+    """Return the identifier as CQL text, in double quotes."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
@@ -64,7 +64,7 @@ class TableName:
 
     @classmethod
     def of(cls, name: str | TableName) -> TableName:
-        """Return the name itself, or `parse` text."""
+        """Return a TableName unchanged; `parse` text."""
         return name if isinstance(name, TableName) else cls.parse(name)
 
     @property
@@ -79,7 +79,7 @@ class TableName:
 
     @property
     def cql(self) -> str:
-        """The name as CQL text, in quotes: a bare name may be a reserved word in some version."""
+        """The name as CQL text, quoted because an unquoted one may be a reserved word somewhere."""
         return f"{quoted(self.keyspace)}.{quoted(self.name)}"
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class TableName:
 
 
 def table_names(names: str | TableName | Iterable[str | TableName]) -> tuple[TableName, ...]:
-    """Return the distinct names of one or several tables; ConfigurationError if there is none."""
+    """Return the distinct names of the tables; raise ConfigurationError if there are none."""
     listed: object = [names] if isinstance(names, str | TableName) else names
     if not isinstance(listed, Iterable) or not (found := tuple(map(TableName.of, listed))):
         raise ConfigurationError("tables", names, "give at least one table, as 'keyspace.table'")

@@ -1,4 +1,4 @@
-"""Schemas: the base table, its CDC options, its log, and the log's own columns."""
+"""Schemas: the base table, its CDC options, its log, and the log's metadata columns."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ImageMode(Enum):
 
 @frozen
 class CdcOptions:
-    """The ``cdc`` option map of a base table; `ttl` in seconds, 0 for no expiry."""
+    """The ``cdc`` options of a base table; `ttl` is in seconds, 0 for no expiry."""
 
     enabled: bool = False
     preimage: ImageMode = ImageMode.OFF
@@ -92,8 +92,8 @@ class CdcOptions:
 class TableState:
     """What may change while a table keeps its name: its id and its CDC options.
 
-    A table that is dropped and created again gets a new `id`. `altered` is when the table was
-    last altered, in µs, or None if the server does not report it.
+    A table that is dropped and recreated gets a new `id`. `altered` is when the table was last
+    altered, in µs, or None if the server does not report it.
     """
 
     id: UUID
@@ -103,10 +103,10 @@ class TableState:
 
 @frozen
 class TableSchema:
-    """A base table: columns in server order, its CDC options, its id.
+    """A base table: its columns in server order, its CDC options and its id.
 
-    `altered` is as in `TableState`. It does not count for equality, so equal schemas may have
-    different values.
+    `altered` is as in `TableState`. Equality ignores it, so equal schemas may have different
+    values.
     """
 
     name: TableName
@@ -155,8 +155,8 @@ class Operation(IntEnum):
     """The operation of a log row.
 
     A code that this version does not know becomes a new member named ``UNKNOWN_<code>``, so rows
-    of newer servers are passed on, never dropped. `SNAPSHOT` is that of a snapshot's rows; it does
-    not fit in the log's byte.
+    of newer servers are passed on, never dropped. A snapshot's rows have the operation `SNAPSHOT`,
+    whose code does not fit in the log's byte.
     """
 
     SNAPSHOT = 256

@@ -1,4 +1,4 @@
-"""`cdc$time`: version-1 UUIDs as ScyllaDB makes and orders them.
+"""Version-1 UUIDs, as ScyllaDB creates and orders them in `cdc$time`.
 
 The 60-bit time counts 100 ns ticks since 1582-10-15; the server uses whole microseconds only.
 The low eight bytes are random. Before 2026.1 this includes the bits of the RFC 4122 variant, so
@@ -42,7 +42,7 @@ def bound(micros: Micros) -> uuid.UUID:
 
 
 def nth(micros: Micros, place: int) -> uuid.UUID:
-    """Return the time UUID at a place, from 0, in the order of those of this microsecond."""
+    """Return the time UUID at a place, from 0, in the order of this microsecond's time UUIDs."""
     return make(micros, bytes(byte ^ 0x80 for byte in place.to_bytes(8, "big")))
 
 

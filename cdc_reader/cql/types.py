@@ -1,4 +1,4 @@
-"""CQL types as values, and their text form as `system_schema` spells it.
+"""CQL types as values, with the text forms of `system_schema`.
 
 Types are immutable and hashable, and print as the server prints them (``frozen<map<int, text>>``).
 The schema, the decoding kernel, the Spark source and the embedded server share them.
@@ -6,13 +6,13 @@ The schema, the decoding kernel, the Spark source and the embedded server share 
 `Transform` walks the types made of others. A new native type needs a name in `NATIVE_TYPES`, and
 an entry under that name in these tables:
 
-- how results name it: `decoding.metadata` and `decoding.marshal`
-- how its bytes become Arrow: `decoding.arrow_type`, `decoding.scalars`,
+- for its names in results: `decoding.metadata` and `decoding.marshal`
+- for conversion of its bytes to Arrow: `decoding.arrow_type`, `decoding.scalars`,
   ``decoding/native/shape.pxi`` and, if a vector packs its values without lengths, `decoding.cells`
-- how Python, JSON and the driver show it: `cql.values`, `cql.json`, `cluster.values` and, if its
-  values are of a class that is new here, `changes.json`
-- in Spark, if its Arrow type is new there: `schema` and `tables.ranges` of the connector
-- in the embedded server: `codec.marshal` and `protocol.types` (its names), `codec.constant`,
+- for Python, JSON and the driver: `cql.values`, `cql.json`, `cluster.values` and, if its values are
+  of a class that is new here, `changes.json`
+- for Spark, if its Arrow type is new there: `schema` and `tables.ranges` of the connector
+- for the embedded server: `codec.marshal` and `protocol.types` (its names), `codec.constant`,
   `codec.json_value`, `codec.validation` and `codec.order` (literals, JSON, valid bytes, order), and
   for numbers `query.cast`, `query.aggregates` and `query.json_output`
 
@@ -121,7 +121,7 @@ class VectorType:
 
 
 CqlType = Native | ListType | SetType | MapType | TupleType | UserType | VectorType
-"""A CQL type as a value; `str` gives its text as the server shows it. Its classes are private."""
+"""A CQL type as a value; `str` returns the server's text for it. Its classes are private."""
 Collection = ListType | SetType | MapType
 
 
@@ -143,9 +143,9 @@ def freeze(cql_type: CqlType) -> CqlType:
 
 @frozen
 class Transform(Generic[R]):
-    """A bottom-up walk over a type that computes a result for each part from its parts' results.
+    """A bottom-up walk over a type that computes each type's result from those of its components.
 
-    Each function is given the type, and the results for its element, for its key and value, or
+    Each function receives the type, and the results for its element, for its key and value, or
     for its fields.
     """
 

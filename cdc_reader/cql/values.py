@@ -17,7 +17,7 @@ uuid, timeuuid           uuid.UUID
 inet                     ipaddress.IPv4Address or IPv6Address
 list, vector, tuple      tuple
 set                      frozenset
-map                      `FrozenDict`, in the order of the server
+map                      `FrozenDict`, in the server's order
 user-defined type        `FrozenDict` by field name; a null field is None
 =======================  =========================================================
 
@@ -75,7 +75,7 @@ class FrozenDict(dict[K, V]):
 
 @frozen
 class Duration:
-    """A CQL duration. Its parts do not convert into each other, and all have the same sign."""
+    """A CQL duration. Its parts are not interchangeable, and all have the same sign."""
 
     months: int
     days: int

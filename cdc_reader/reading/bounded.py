@@ -1,4 +1,4 @@
-"""Reports which rows of a bounded read expire, before it begins and while it goes on."""
+"""Reports rows that expired before a bounded read began, or while it ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cdc_reader.reading.expiry import LossReporter, TtlHistory, lost_within
 from cdc_reader.streams.window import Window
 
 _PAUSE = 60_000_000
-"""µs between two checks of what was read; the last check comes at the end."""
+"""µs between two checks of the windows read; one more check follows at the end."""
 _NOTHING = Window(FOREVER, BEGINNING)
 
 
@@ -28,7 +28,7 @@ class Table(Protocol):
 
 
 class BoundedRead:
-    """Reports losses of one read: of the window before it begins, of each part once it is read.
+    """Reports the losses of one read: of the window before it begins, of each part after its read.
 
     A caller may take its time between two batches, so a part counts as read only when the next
     batch is requested. A read without a start covers what the log holds when the read begins.
@@ -60,14 +60,14 @@ class BoundedRead:
             self._losses.begin(window.start, self._ttls, now, at_oldest=True)
 
     def done(self, window: Window) -> None:
-        """Record that `window` was read; check it if the last check was a minute ago."""
+        """Record that `window` was read; check for losses if the last check was a minute ago."""
         self._unjudged = self._unjudged.hull(window)
         if self._clock.now() >= self._judged + _PAUSE:
             self._see_ttl()
             self.finish()
 
     def finish(self) -> None:
-        """Report which rows of the parts read since the last check may have expired unread."""
+        """Check the windows read since the last check, and report rows that may have expired."""
         self._judged = self._clock.now()
         self._losses.check_read(
             self._unjudged, self._ttls, self._judged, self._known.name, self._table.created

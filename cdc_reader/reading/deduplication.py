@@ -79,7 +79,7 @@ def leave_out_keys(batch: pa.RecordBatch, left_out: frozenset[RowKey]) -> pa.Rec
 
 
 class Deduplicator:
-    """Tells new rows from delivered ones when the same span is read repeatedly.
+    """Distinguishes new rows from delivered ones when the same span is read repeatedly.
 
     Keys are kept as Arrow arrays, so a row seen again costs no Python object, and are dropped
     once their span is no longer read. The key alone identifies a row: a write that is logged in
@@ -99,7 +99,7 @@ class Deduplicator:
         return len(self._unseen(_names(batch))) > 0
 
     def new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield runs of rows not seen before, each with whether it is behind; mark the rows seen.
+        """Yield runs of rows not seen before, each with whether it is behind; mark them as seen.
 
         A row is behind if a row of its stream with a higher key was delivered before.
         """

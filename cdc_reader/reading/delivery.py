@@ -22,8 +22,7 @@ def _table(schema: LogSchema) -> str:
 class RowsRead:
     """A batch of `window`'s rows, each stream in order.
 
-    A `late` batch holds strays, or rows that follow delivered rows of their stream with higher
-    keys.
+    A `late` batch holds strays, or rows whose streams have already delivered rows with higher keys.
     """
 
     schema: LogSchema = field(repr=_table)
@@ -43,7 +42,7 @@ class WindowComplete:
 
     `checkpoint` may be saved once everything delivered so far is acknowledged. Following from it
     resumes after this delivery. A search for late rows (`late`) leaves the position unchanged.
-    `queries` is the number of queries for the window, without follow-up pages.
+    `queries` is the number of queries for the window, not counting further pages.
     """
 
     schema: LogSchema = field(repr=_table)

@@ -1,4 +1,4 @@
-"""Which rows of a log may have expired, by its TTL over time; reports those that were not read."""
+"""Computes which rows of a log may have expired, and reports those that were not read in time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from cdc_reader.streams.window import Window
 log = get_logger(__name__)
 
 _GRACE = 60_000_000
-"""µs by which a row may outlive its TTL counted from its write time.
+"""µs by which a row may outlive its TTL, if the TTL is counted from its write time.
 
-The TTL counts from the row's arrival, which is later."""
+The server counts it from the row's arrival, which is later."""
 _EARLY = 10_000_000
-"""µs by which a row may expire before that: clocks differ, and clients may be ahead of servers."""
+"""µs by which a row may expire too early, if its TTL is counted from its write time.
+
+Clocks differ, and clients' clocks may be ahead of the servers'."""
 _SOON = 600_000_000
-"""µs before a row expires from which a reader may come too late: reading takes time."""
+"""Rows that expire within this time (µs) may expire before a reader reaches them."""
 _SECOND = 1_000_000
 
 OnLoss = Callable[[Window], None]
-"""Called with the write times of rows that expired unread."""
+"""Called with the span of write times of rows that expired before they were read."""
 
 Change = tuple[int, int]
 """A time, in µs, and the TTL in force from then on, in seconds (0: rows never expire)."""
@@ -48,8 +50,8 @@ def _changes(given: Iterable[Sequence[int]]) -> tuple[Change, ...]:
 class TtlHistory:
     """The changes of a log's TTL, earliest first.
 
-    A row expires by the TTL in force when it was written. Rows older than the first known change
-    use that change's TTL. With no changes, no row expires.
+    The TTL in force when a row was written determines when it expires. Rows older than the first
+    known change use that change's TTL. With no changes, no row expires.
     """
 
     changes: tuple[Change, ...] = field(default=(), converter=_changes)
@@ -60,7 +62,7 @@ class TtlHistory:
         return self.changes[-1][1] if self.changes else 0
 
     def seen(self, seconds: int, now: Micros, altered: Micros | None = None) -> TtlHistory:
-        """Return the history with `seconds` in force at `now` (µs).
+        """Return the history, extended if the TTL that is in force at `now` (µs) is a new one.
 
         A new TTL counts from `altered`, the time of the table's last change, or from `now` if
         the server does not report it.
@@ -78,32 +80,33 @@ class TtlHistory:
         return evolve(self, changes=self.changes[begun[-1] if begun else 0 :])
 
     def lost(self, position: Micros, now: Micros) -> Window:
-        """Return the span of write time, from `position` on, that a reader has lost by `now` (µs).
+        """Return the span of write times, from `position` on, that a reader has lost by `now` (µs).
 
-        Empty unless some row has certainly expired; then it has all rows that may have expired.
+        Empty if no row has certainly expired; else it covers all rows that may have expired.
         """
         sure = self._gone(position, now, lambda _: -_GRACE)
         return sure if sure.is_empty else self.expired(position, now)
 
     def expired(self, position: Micros, now: Micros) -> Window:
-        """Return the span, from `position` on, outside of which no row has expired by `now` (µs).
+        """Return the span, from `position` on, of rows that may have expired by `now` (µs).
 
-        It reaches from the first to the last write time whose rows may have expired.
+        It reaches from the first such write time to the last. No row outside it has expired.
         """
         return self._gone(position, now, lambda _: _EARLY)
 
     def endangered(self, position: Micros, now: Micros) -> Window:
         """Return the span, from `position` on, in which rows may have expired, or soon will.
 
-        Like `expired`, but no row outside of it expires within ten minutes, or a tenth of the TTL.
+        Like `expired`, but no row outside the span expires within ten minutes, or within a tenth of
+        the TTL if that is shorter.
         """
         return self._gone(position, now, lambda ttl: max(_EARLY, min(_SOON, ttl // 10)))
 
     def unpromised(self, position: Micros, now: Micros) -> Window:
         """Return the span, from `position` on, that a reader who begins at `now` (µs) may miss.
 
-        Like `expired`, but no row outside of it expires within ten minutes, or a tenth of the TTL.
-        If the TTL is short, none expires within a minute, or half of the TTL.
+        Like `endangered`, but no row outside the span expires within a minute either, or within
+        half of the TTL if that is shorter.
         """
         return self._gone(
             position,
@@ -112,9 +115,9 @@ class TtlHistory:
         )
 
     def _gone(self, position: Micros, now: Micros, ahead: Callable[[int], int]) -> Window:
-        """Return the span from `position` on whose rows are gone at `now`; all times in µs.
+        """Return the span, from `position` on, of rows that are gone at `now`; all times in µs.
 
-        Rows with a TTL of `ttl` count as gone `ahead(ttl)` before they are as old as that.
+        Rows with a TTL of `ttl` count as gone once their age reaches ``ttl - ahead(ttl)``.
         """
         gone = [
             Window(max(span.start, position), min(span.end, now - ttl + ahead(ttl)))
@@ -129,7 +132,7 @@ class TtlHistory:
         return next((seconds for span, seconds in self.spans() if micros in span), 0)
 
     def kept_since(self, now: Micros) -> Micros:
-        """Return the earliest write time, in µs, whose rows live at `now`; BEGINNING for all."""
+        """Return the earliest write time (µs) of rows that exist at `now`; BEGINNING if all do."""
         for span, seconds in self.spans():
             start = max(span.start, now - seconds * _SECOND) if seconds else span.start
             if start < span.end:
@@ -137,9 +140,9 @@ class TtlHistory:
         return BEGINNING
 
     def oldest_kept(self, now: Micros) -> Micros:
-        """Return the earliest write time, in µs, whose rows may live at `now`.
+        """Return the earliest write time, in µs, of rows that may exist at `now`.
 
-        Rows that arrive after their write time live a little longer than `kept_since` allows.
+        Rows that arrive after their write time exist a little longer than `kept_since` assumes.
         """
         return self.kept_since(now - _GRACE)
 
@@ -155,7 +158,7 @@ class TtlHistory:
         )
 
     def spans(self) -> Iterator[tuple[Window, int]]:
-        """Yield spans of write time with their TTL, in seconds; they cover all time, or nothing."""
+        """Yield spans of write times, each with its TTL in seconds; without changes, yield none."""
         edges = [BEGINNING, *(since for since, _ in self.changes[1:]), FOREVER]
         for (start, end), (_, seconds) in zip(pairwise(edges), self.changes, strict=False):
             if start < end:  # of two changes at the same time, the last one counts
@@ -163,7 +166,7 @@ class TtlHistory:
 
 
 def first_written(created: Micros) -> Micros:
-    """Return the earliest write time of rows in a log made at `created`, in µs.
+    """Return the earliest write time of rows in a log that was created at `created`, in µs.
 
     Clients may choose a write time up to a minute before they write.
     """
@@ -211,7 +214,7 @@ def report_loss(lost: Window, table: TableName, mode: DataLossMode, remedy: str)
 
 
 def warn_of_loss(lost: Window, table: TableName) -> None:
-    """Log that rows of `table` written in `lost` expired unread; nothing if it is empty."""
+    """Log that rows of `table` written in `lost` expired before they were read, unless empty."""
     if lost.is_empty:
         return
     start, end = format_timestamp(lost.start), format_timestamp(lost.end)
@@ -222,7 +225,7 @@ def warn_of_loss(lost: Window, table: TableName) -> None:
 class LossReporter:
     """Checks a read for losses; reports each as `report_loss` does, but no write time twice.
 
-    `on_loss` is called after a warning. Windows have to be read in order of time.
+    `on_loss` is called after a warning. Windows must be read in order of time.
     """
 
     _mode: DataLossMode
@@ -234,15 +237,15 @@ class LossReporter:
     def begin(self, position: Micros, ttls: TtlHistory, now: Micros, *, at_oldest: bool) -> None:
         """Begin a read at `now` (µs) from a position that no earlier read reached.
 
-        A read that begins `at_oldest` asks only for the rows that the log still holds. So rows that
-        expire soon may be missing without a report. If another position was chosen, rows that
-        have expired by now were reported when it was.
+        A read that begins `at_oldest` asks only for rows that the log still holds, so rows that
+        expire soon may be missing without a report. For any other position, rows that have expired
+        by now were reported when the position was chosen.
         """
         span = ttls.unpromised(position, now) if at_oldest else ttls.lost(position, now)
         self._named = max(self._named, span.end)
 
     def report_unread(self, lost: Window, table: TableName) -> None:
-        """Report `lost`, rows that are still to be read.
+        """Report the loss of rows that are still to be read: those written in `lost`.
 
         A loss that continues is reported again only when it has grown by a minute; `check_read`
         reports the rest.
@@ -258,7 +261,7 @@ class LossReporter:
         table: TableName,
         created: Callable[[], Micros | None] | None = None,
     ) -> None:
-        """Report rows of `window`, read by `now` (µs), that may have expired before that.
+        """Report rows of `window` that may have expired by `now` (µs), when its read was complete.
 
         If the window may begin before the log existed, `created` returns the log's creation time.
         """

@@ -32,7 +32,8 @@ def read_ahead(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of `tasks`, task after task, each with its task's index.
 
-    `read` requests a task's first page at once, and each next one before it yields the current.
+    `read` requests a task's first page when it is called, and each further page before it yields
+    the current one.
     Up to `in_flight` tasks have a page requested or ready at a time, so at most `in_flight`
     pages are in memory, whatever the size of the tasks.
     """
@@ -65,17 +66,17 @@ class CurrentLog:
     """Reads tasks with the schema of the last `refresh`.
 
     A column added since is read from the next refresh on. Refresh after reading the clock: the
-    schema then has every column of the rows that had settled by that time. If a query is refused
-    because a column was dropped, or a user-defined type has new fields, the schema is read at
-    once and reading resumes where it stopped. Errors without a schema change are raised.
+    schema then has every column of the rows that had settled by that time. If a query is rejected
+    because a column was dropped, or a user-defined type has new fields, the schema is read again
+    and reading resumes where it stopped. Errors without a schema change are raised.
 
     A row that has not settled may have been written after the refresh, with a newer column. So a
     caller that reads such rows refreshes while it holds their batch. If the schema changed, it
     drops the batch, and `read` yields the same rows again with the new columns.
 
-    The checkpoint `start` names the table; if it names none, the first table found counts. Every
-    method that reads the schema raises CheckpointError if it finds another table, or one that was
-    dropped and created again.
+    The checkpoint `start` identifies the table; if it does not, the first table found is used.
+    Every method that reads the schema raises CheckpointError if it finds another table, or one that
+    was dropped and recreated.
     """
 
     def __init__(self, table: LogTable, in_flight: int, start: Checkpoint) -> None:
@@ -153,13 +154,13 @@ class CurrentLog:
 
 
 def _as_of_table(checkpoint: Checkpoint, schema: LogSchema) -> Checkpoint:
-    """Return the checkpoint as one of the table with this schema."""
+    """Return the checkpoint with the name of the schema's table, and with its id if it has none."""
     table_id = checkpoint.table_id or schema.base.id
     return evolve(checkpoint, table=schema.base.name, table_id=table_id)
 
 
 class _Delivered:
-    """How much of a window has been delivered: tasks that are done, and progress in the current.
+    """How much of a window has been delivered: complete tasks, and part of the current one.
 
     A task's rows arrive stream by stream, so every stream but the last one seen is complete.
     """

@@ -47,7 +47,8 @@ log = get_logger(__name__)
 _REFRESH_INTERVAL = 1_000_000
 """µs between refreshes of schema and generations when rows are polled more often.
 
-The position moves by the horizon of the last refresh; a new column is noticed with its first row.
+In between, the position moves by the last refresh's horizon, and a new column is noticed when its
+first row is read.
 """
 
 
@@ -112,7 +113,7 @@ class Follower:
         return evolve(self._log.with_table(checkpoint), ttls=self.ttls.after(since))
 
     def stop(self) -> None:
-        """End `follow` at once, without waiting for a retry, response or pause. Thread safe."""
+        """End `follow` immediately, without waiting for a retry, response or pause. Thread safe."""
         self._stopped.set()
 
     def _follow(self, end: Micros) -> Iterator[Delivery]:
@@ -182,7 +183,7 @@ class Follower:
                 if window.length > 1:
                     self._size = self._size.below(window.length)
                     continue
-                held = None  # rows of one microsecond need no sorting
+                held = None  # rows of a single microsecond need no sorting
             yield from self._read(window) if held is None else self._sorted(window, held)
             yield from self._read_strays(window)
             if self._stopped.is_set():
@@ -296,7 +297,7 @@ class Follower:
     def _new(self, batch: pa.RecordBatch, *, behind: bool) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """Yield rows that the start's marks do not name and, if eager, no earlier poll delivered.
 
-        Each comes with whether it is behind delivered rows of its stream.
+        Each batch comes with whether it is behind delivered rows of its stream.
         """
         rows = leave_out(batch, self._marks)
         if self._late is not None:
@@ -353,7 +354,7 @@ class Follower:
             self._late = LateRows(start, position, late_scan_at, self._confidence, marks)
 
     def _sweep(self, late: LateRows) -> Iterator[Delivery]:
-        """Search for late rows if the interval has passed. They are few, so all are held first."""
+        """Search for late rows if the interval has passed; they are few, so collect them first."""
         now, interval = self._clock.now(), duration_micros(self._config.late_interval)
         if now < late.late_scan_at + interval or self._stopped.is_set():
             return
@@ -380,7 +381,7 @@ class Follower:
         yield from self._strays.single(strays)
 
     def _pause(self, began: Micros) -> None:
-        """Sleep for what is left of the poll interval since the pass `began`."""
+        """Sleep for the rest of the poll interval, which started when the pass `began`."""
         interval = self._config.eager_interval if self._is_eager else self._config.poll_interval
         took = max(0, self._clock.now() - began)  # the clock may have been set back
         if took < duration_micros(interval):

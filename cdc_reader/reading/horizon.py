@@ -1,4 +1,4 @@
-"""How far a log can be read: to where rows have settled and generations are published.
+"""Computes how far a log can be read: to where rows have settled and generations are announced.
 
 A read that does not wait for rows to settle goes up to `written_before`.
 """
@@ -30,9 +30,9 @@ from cdc_reader.streams.window import Window
 log = get_logger(__name__)
 
 _LEAD = 60_000_000
-"""µs by which a write time may be ahead of our clock.
+"""µs by which a write time may be ahead of the reader's clock.
 
-The server accepts timestamps up to 5 s ahead of its own clock, which may be ahead of ours."""
+The server accepts timestamps up to 5 s ahead of its clock, which may be ahead of the reader's."""
 
 
 def settled_before(now: Micros, confidence: int) -> Micros:
@@ -54,9 +54,9 @@ def warn_of_future(start: Micros, now: Micros, table: TableName) -> None:
 def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
     """Return the checkpoint at which following from `start` begins `now`, with the table's facts.
 
-    Saved before anything is read, it shows a later run that the table was created again, or that
-    rows expired meanwhile. So BEGINNING becomes the oldest position worth reading from, if there
-    is a generation already.
+    If it is saved before anything is read, a later run can detect that the table was recreated, or
+    that rows expired meanwhile. For this, BEGINNING becomes the oldest position worth reading
+    from, if there is a generation already.
     """
     base = table.schema().base
     ttls = TtlHistory().seen(base.cdc.ttl, now, base.altered)
@@ -72,11 +72,11 @@ def _oldest(starts: Collection[Micros], ttls: TtlHistory, now: Micros) -> Micros
 
 
 def lost_since(start: Checkpoint, table: LogTable, now: Micros, mode: DataLossMode) -> Window:
-    """Return the span from the position of `start` on in which rows have expired by `now` (µs).
+    """Return the span, from the position of `start` on, of rows that have expired by `now` (µs).
 
-    A reader that reports a loss must be certain of it. A reader that reads the table again after a
-    loss (`mode`) must miss none, so rows that may have expired count. A position that was chosen,
-    not reached, may be from before the log was created; that time does not count.
+    A reader that reports a loss must be certain of it. A reader that takes a new snapshot after a
+    loss (`mode`) must miss none, so rows that may have expired count too. A position that was
+    chosen, not reached, may be before the log's creation; the time until the creation is left out.
     """
     is_cured = mode is DataLossMode.RESNAPSHOT
     lost = (start.ttls.endangered if is_cured else start.ttls.lost)(start.position, now)
@@ -130,9 +130,9 @@ class SettledHorizon:
         """Read the generations and return the horizon, in µs; BEGINNING while there are none.
 
         Read the clock (`now`) before calling. Every generation that begins before the horizon
-        has then had the confidence window to become visible. Raises DataLossError if, by the
-        `ttls` of the log of `table`, rows from `position` on have expired and `data_loss` is
-        not ``continue``.
+        has then had the confidence window to become visible. Raises DataLossError if `data_loss` is
+        not ``continue`` and, according to `ttls`, rows of the log of `table` from `position` on
+        have expired.
         """
         starts = self._planner.refresh().starts
         if not starts:
@@ -153,7 +153,7 @@ class SettledHorizon:
     def check_read(self, now: Micros, window: Window, table: TableName, ttls: TtlHistory) -> None:
         """Report which rows of `window` may have expired before they were read.
 
-        If the table is read again after a loss, rows that expire soon count as well.
+        If a loss is followed by a new snapshot of the table, rows that expire soon count as well.
         """
         if window.start == BEGINNING:
             return
@@ -181,8 +181,8 @@ class SettledHorizon:
     def _account(self, starts: tuple[Micros, ...]) -> bool:
         """On the first call, set the generations accounted for; return whether reading has begun.
 
-        These are the generations that the checkpoint knew, or without a checkpoint all that exist.
-        Until reading is under way, rows that have expired are not the reader's loss.
+        These are the generations known to the checkpoint, or if it knows none, all that exist. If
+        reading has not begun, rows that have expired are not the reader's loss.
         """
         if self._accounted is not None:
             return True
@@ -219,10 +219,10 @@ class PublicationGate:
         return min(waited_for, default=FOREVER)
 
     def wait(self, end: Micros, clock: Clock, interval: int) -> None:
-        """Return when no generation is waited for that may have rows written before `end`.
+        """Wait for unannounced generations that may have rows written before `end`.
 
-        Read the generations afterwards. Looks again every `interval`. Without queries if `end` is
-        older than `patience`. Raises StoppedError if the context's stop is set.
+        Read the generations afterwards. Checks every `interval`. Sends no queries if `end` is more
+        than `patience` ago. Raises StoppedError if the context's stop is set.
         """
         if end <= clock.now() - self._patience:
             return

@@ -7,12 +7,12 @@ clock. The error is at most `_BLUR` either way, and the response time makes the 
 read is late, and a sweep finds it.
 
 A row's TTL is the one in force when it arrived. After a change of the TTL, either value is
-possible. The right one gives an arrival within the time it was in force. If both do, the later
+possible. The right one yields an arrival within the time it was in force. If both do, the later
 arrival is used: the row may then be delivered twice, but is not lost.
 
 Where the two times are too close to compare, keys decide. The keys kept are those of delivered
 rows that arrived more than a confidence window after their write time, and within `DOUBT` before
-the read. They are few, because most rows arrive at once. Neither the keys nor the times of reads
+the read. They are few, because most rows arrive promptly. Neither the keys nor the times of reads
 survive a restart: rows that arrived late since shortly before the last sweep may then be
 delivered again.
 """
@@ -88,7 +88,7 @@ class LateRows:
 
     @property
     def state(self) -> Reads:
-        """A snapshot of what is known, without the marks."""
+        """The current state, without the marks."""
         return Reads(self._start, tuple(self._ends), tuple(self._reads), frozenset(self._doubtful))
 
     def window_read(self, end: Micros, began: Micros) -> None:
@@ -128,7 +128,7 @@ class LateRows:
 
 @frozen
 class Reads:
-    """The state of a `LateRows`, as a value that can be stored.
+    """The state of `LateRows`, as a value that can be stored.
 
     The log was read in parts that end at `ends`, in reads that began at `reads`; the first read
     is the last sweep. Rows written before `start` are ignored. `known` names delivered rows whose
@@ -143,7 +143,7 @@ class Reads:
 
 @frozen
 class Sweep:
-    """One pass over `window` in search of late rows, begun at `began`. Fills `doubtful`."""
+    """One pass over `window` in search of late rows, started at `began`. Adds to `doubtful`."""
 
     window: Window
     began: Micros
@@ -198,9 +198,9 @@ def arrived(
 def _delayed(
     batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, since: Micros, delay: int
 ) -> Iterator[tuple[int, RowName, int]]:
-    """Yield index, name and arrival of rows that arrived after `since`, more than `delay` late.
+    """Yield index, name, arrival of rows that came after `since` and `delay` after their write.
 
-    A row that arrived within the confidence window was there whenever its window was read. But the
+    A row that arrived within the confidence window was there when its window was read. But the
     arrivals computed in two reads of one row may differ by up to `DOUBT`.
     """
     arrivals = _arrivals(batch, ttls, now)
@@ -214,7 +214,7 @@ def _delayed(
 
 
 def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.Array:
-    """Compute each row's arrival, in µs by our clock: never too early, under `DOUBT` too late.
+    """Compute each row's arrival, in µs: never too early, and at most `DOUBT` too late.
 
     A row that fits no known TTL arrived before the first known TTL was in force.
     """
@@ -233,7 +233,7 @@ def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.Array:
 
 
 def _under(ttl: int, remaining_ttl: pa.Array, now: Micros) -> tuple[pa.Array, pa.Array]:
-    """Return when each row arrived if under this TTL (s), and whether that is possible."""
+    """Return when each row arrived if its TTL (s) was this one, and whether that is possible."""
     if not ttl:
         return pa.repeat(pa.scalar(now, pa.int64()), len(remaining_ttl)), pc.is_null(remaining_ttl)
     lived = pc.fill_null(pc.subtract(pa.scalar(ttl, pa.int64()), remaining_ttl), -ttl)

@@ -2,8 +2,8 @@
 
 A query for one stream costs nearly as much as one for sixty-four, so chunks are as large as
 allowed. A chunk that spans more than one page is split: its pages are read one after another, so it
-would still be read when the window's other queries are done. Adjacent idle chunks are merged again.
-The order of the streams never changes, only where it is cut.
+would finish after the window's other queries. Adjacent idle chunks are merged again. The order of
+the streams never changes, only where it is cut.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Planner:
         return self._unsharded
 
     def plan(self, window: Window) -> list[Task]:
-        """Return the tasks of `window` by the last timeline: older generations first, ring order.
+        """Return the tasks of `window`: older generations first, each generation in ring order.
 
         Drops cached generations that are more than `reach` away from the window.
         """
@@ -94,7 +94,7 @@ class Planner:
         ]
 
     def plan_ranges(self, window: Window) -> list[RangeTask]:
-        """Like `plan`, by ranges of the ring: at first all of it, then smaller ones around rows."""
+        """Like `plan`, but return ring ranges: at first the whole ring, later smaller ones."""
         parts = self._parts(window)
         for start, _ in parts:
             if start not in self._ranges:
@@ -122,9 +122,10 @@ class Planner:
         ]
 
     def streams_of(self, task: RangeTask) -> frozenset[bytes]:
-        """Return the streams whose rows a task of the last plan keeps, of those in its range.
+        """Return the known streams of the generation that a task of the last plan reads.
 
-        Other streams belong to a generation not announced yet, and are read once it is.
+        Other streams in its range belong to a generation that is not announced yet; they are read
+        after its announcement.
         """
         start = max(s for s in self._streams if s <= task.window.start)
         if start not in self._members:
@@ -133,7 +134,7 @@ class Planner:
         return self._members[start]
 
     def adapt(self, pages: Sequence[float]) -> None:
-        """Adapt the chunks of the next windows to the pages of each task of the last plan."""
+        """Resize the chunks for the next windows, given how many pages each task just took."""
         at = 0
         for cut in self._planned:
             held = pages[at : at + len(cut)]
@@ -141,7 +142,7 @@ class Planner:
             cut.adapt(held)
 
     def count_streams(self) -> int:
-        """Return the number of streams of the last planned window."""
+        """Return the number of streams in the last planned window."""
         return sum(len(chunk) for start in self._touched for chunk in self._streams[start])
 
     def _parts(self, window: Window) -> list[tuple[int, Window]]:
@@ -220,7 +221,7 @@ class Chunking(Generic[T]):
 
 
 def _split(chunk: tuple[T, ...], held: float) -> Iterator[tuple[T, ...]]:
-    """Yield the chunk, or its halves if it is full and has more than one item."""
+    """Yield the chunk, or its two halves if it is full and has more than one item."""
     if held < _FULL or len(chunk) == 1:
         yield chunk
         return

@@ -76,7 +76,7 @@ class RowSource(Protocol):
 
 
 class LogTable(Protocol):
-    """One table as the cluster shows it: its schema, its generations, its log."""
+    """One table of the cluster: its schema, generations and log."""
 
     @property
     def generations(self) -> GenerationSource: ...

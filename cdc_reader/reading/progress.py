@@ -78,8 +78,8 @@ class SnapshotProgress:
     """How far a snapshot of the table has been acknowledged; times in µs since 1970.
 
     It `began` after the checkpoint's position had settled. `generation` is the start of the
-    generation that tells which rows are a shard's, None if there was none. The rows of the ranges
-    in `done` need not be read again; `rows` is their number.
+    generation that determines which rows belong to a shard; None if there was none. The ranges in
+    `done` need not be read again; `rows` is the number of rows in them.
     """
 
     began: Micros
@@ -98,14 +98,14 @@ class Checkpoint:
 
     Every row written before `position` is acknowledged; of later rows, those that `marks` name.
     `generation` is the start of the newest generation known at the time. A generation that
-    appears afterwards and began before the position is read from its beginning. Rows that arrived
-    before `late_scan_at`, by the reader's clock, have been searched for even before the position;
-    None if late rows are ignored.
+    appears afterwards and began before the position is read from its beginning. Late rows that
+    arrived before `late_scan_at`, by the reader's clock, have been searched for; None if late rows
+    are ignored.
 
     `table_id` is the id of the base table, or None if unknown; it changes when the table is dropped
-    and created again. `ttls` shows which rows from the position on may have expired, and when rows
-    arrived since `late_scan_at`. While `snapshot` is given, nothing is read from the log yet: the
-    snapshot must be completed first.
+    and recreated. `ttls` shows which rows from the position on may have expired, and when rows
+    arrived since `late_scan_at`. While `snapshot` is not None, nothing has been read from the log:
+    the snapshot must be completed first.
     """
 
     position: Micros
@@ -119,7 +119,7 @@ class Checkpoint:
     """The base table, or None if unknown; for messages, because stores keep it in the key."""
 
     def check(self) -> None:
-        """Raise CheckpointError for values that no reader writes: the checkpoint is handmade."""
+        """Raise CheckpointError for values that no reader writes, as in a hand-made checkpoint."""
         times = {
             "position": self.position,
             "generation": self.generation,

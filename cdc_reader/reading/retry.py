@@ -1,4 +1,4 @@
-"""The shared retry policy, and how a stop interrupts retries and waits.
+"""The shared retry policy, and stops, which interrupt retries and waits.
 
 A stop belongs to a context: a thread or an asyncio task. Code that may wait long finds the stop in
 its context, so drivers, stores and handlers need not pass it as an argument.
@@ -28,7 +28,7 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 Subscribe = Callable[[Callable[..., None]], object]
-"""Registers a function to be called, with any arguments, when the answer arrives."""
+"""Registers a function to be called, with any arguments, when the response arrives."""
 StopWhen = Callable[[tenacity.RetryCallState], bool]
 
 GRACE = 0.4
@@ -91,7 +91,7 @@ _current: ContextVar[Interruption] = ContextVar("interruption", default=_NEVER)
 
 
 def interruption() -> Interruption:
-    """Return the interruption of this context; without one, its stop is never set."""
+    """Return the interruption of this context, or one whose stop is never set."""
     return _current.get()
 
 
@@ -153,7 +153,7 @@ def _check(stop: Stop) -> None:
 
 
 def wait_for(subscribe: Subscribe, timeout: float | None = None) -> bool:
-    """Wait at most `timeout` seconds for an answer; return whether it arrived.
+    """Wait at most `timeout` seconds for a response; return whether it arrived.
 
     Raises StoppedError if the context's stop is set and the grace period passes first.
     """
@@ -261,8 +261,8 @@ def failed_once(action: Callable[[], T], error: Exception) -> Callable[[], T]:
 def _before(deadline: timedelta) -> StopWhen:
     """Return a condition: true if the next attempt would start after the deadline.
 
-    The time passed is that of the clock, or the sum of pauses if larger: a `sleep` that moves a
-    test's clock takes no real time.
+    The elapsed time is the real time, or the sum of pauses if that is larger: a `sleep` that
+    advances a test's clock takes no real time.
     """
     limit = deadline.total_seconds()
 

@@ -45,9 +45,9 @@ def _table(schema: LogSchema) -> str:
 class SnapshotRows:
     """A batch of rows of a range, in the server's order; `schema.base` has its columns.
 
-    After them may come the columns of `SnapshotTable.rows`. The rows are as they were
-    when they were read, and count as written at `position` (µs). `reading` numbers the readings
-    of ranges: a range may be read twice.
+    The extra columns of `SnapshotTable.rows` may follow. The rows are as they were when they were
+    read, and count as written at `position` (µs). `reading` is the number of the reading: a range
+    may be read more than once.
     """
 
     schema: LogSchema = field(repr=_table)
@@ -66,8 +66,8 @@ class SnapshotRows:
 class RangeComplete:
     """All `rows` of a range have been delivered.
 
-    `checkpoint` has this range and those before it as done: it may be saved once their rows are
-    acknowledged.
+    `checkpoint` marks this range, and all ranges completed before it, as done. It may be saved once
+    their rows are acknowledged.
     """
 
     schema: LogSchema = field(repr=_table)
@@ -90,8 +90,8 @@ SnapshotDelivery: TypeAlias = SnapshotRows | RangeComplete
 class SnapshotShare:
     """How much of a snapshot has been read.
 
-    `rows` is the number of rows, `share` the part of its tokens, from 0 to 1, and `seconds_left`
-    the time left at the pace of this run, None while it is unknown.
+    `rows` is the number of rows read, `share` the fraction of the tokens, from 0 to 1, and
+    `seconds_left` the estimated time to complete it, at the rate of this run; None while unknown.
     """
 
     rows: int
@@ -102,8 +102,8 @@ class SnapshotShare:
 def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Checkpoint:
     """Return the checkpoint at which a snapshot begins now; save it before reading anything.
 
-    The log is followed from its position, which has settled: no earlier write is under way. Shards
-    of one table share one such checkpoint.
+    The log is followed from its position, which has settled: no earlier write is in progress. All
+    shards of a table share one such checkpoint.
     """
     now = clock.now()
     position = settled_before(now, duration_micros(config.confidence_window))
@@ -122,7 +122,7 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
 def _generation_at(generations: GenerationSource, position: Micros) -> Micros | None:
     """Return the start of the generation in force at `position`, or else of the first after it.
 
-    A generation without streams takes no writes and is passed over. None if there is no other.
+    A generation without streams takes no writes and is skipped. None if all are without streams.
     """
     starts = Timeline(tuple(generations.timestamps())).starts
     before = [start for start in starts if start <= position]
@@ -132,7 +132,7 @@ def _generation_at(generations: GenerationSource, position: Micros) -> Micros | 
 
 @define(eq=False)
 class _Open:
-    """A range that is being read, and the rows delivered of it."""
+    """A range that is being read, with the number of rows delivered from it."""
 
     reading: int
     tokens: TokenRange
@@ -144,8 +144,8 @@ class _Open:
 class SnapshotReader:
     """Reads the ranges of a shard that are not done in the snapshot of the checkpoint `start`.
 
-    Not thread safe, except for `stop`. With `cells`, batches have TTLs and write
-    times; see `SnapshotTable.rows`.
+    Not thread safe, except for `stop`. With `cells`, batches have TTLs and write times; see
+    `SnapshotTable.rows`.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class SnapshotReader:
         """Deliver the rows of all ranges that are not done.
 
         Rows of different ranges are interleaved; rows of one range come in order. If the server
-        refuses a query after a schema change, the open ranges are read again from their beginning,
+        rejects a query after a schema change, the open ranges are read again from their beginning,
         so their rows come again. Raises errors of `cdc_reader.errors`; StoppedError after `stop`.
         """
         return each_stopped_by(self._stopped, self._deliveries())
@@ -215,7 +215,7 @@ class SnapshotReader:
         return evolve(self._log.with_table(checkpoint), ttls=self.ttls)
 
     def stop(self) -> None:
-        """End `deliveries` at once. Thread safe."""
+        """End `deliveries` immediately. Thread safe."""
         self._stopped.set()
 
     def _deliveries(self) -> Iterator[SnapshotDelivery]:

@@ -3,8 +3,8 @@
 A coordinator that has not learned of a new generation keeps writing to the previous one's
 streams; with a ring delay of 0, every coordinator learns of it late. Some versions also log one
 write in streams of two generations. The two rows, called *twins*, have the same key, and only
-one is delivered: preferably the one in the stream in force. `cdc$time` has 64 random bits per
-record, so only twins share a key.
+one is delivered: preferably the one in a stream of the generation in force. `cdc$time` has 64
+random bits per record, so only twins share a key.
 
 Strays are few, so they are held in memory until their twins have been searched for. A twin may
 be in a stream of another shard. Every shard therefore searches all streams, so all shards pick
@@ -47,7 +47,7 @@ class TaskReader(Protocol):
 class Strays:
     """Finds strays, by the planner's last timeline and within its `reach`.
 
-    `queries` counts the queries of the last `read`, without follow-up pages.
+    `queries` counts the queries of the last `read`, not counting further pages.
 
     `fresh` holds the starts of generations that have not been read before. Between twins, the
     one of an older generation wins: it was delivered while its generation seemed to be in force.
@@ -61,14 +61,14 @@ class Strays:
     def read(
         self, window: Window, fresh: frozenset[int] | None = None, *, remaining_ttl: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the window's strays, twins included; only of `fresh` generations, if given."""
+        """Yield the window's strays, including twins; if `fresh` is given, only of these starts."""
         tasks = self._planner.strays(window, fresh)
         self.queries = len(tasks)
         for _, batch in self._log.read(tasks, remaining_ttl=remaining_ttl):
             yield batch
 
     def split(self, window: Window, new: Keep) -> tuple[list[pa.RecordBatch], frozenset[RowKey]]:
-        """Return the window's strays that are `new`, twins included, and the keys of the others.
+        """Return the window's strays that are `new`, including twins, and the keys of the others.
 
         `new` selects rows of a batch by their remaining TTLs, as of now. Split the strays before
         reading the streams in force. A new row there that has the key of one of the others arrived
@@ -126,5 +126,8 @@ class Strays:
 
 
 def _counts(stream: StreamId, first: _Rank | None) -> bool:
-    """Return True if the stray of `stream` is delivered; without `first` it has since expired."""
+    """Return True if the stray of `stream` is the row to deliver.
+
+    Without `first`, the stray has expired since it was found, and has no rivals.
+    """
     return first is None or (first[0] > 0 and first[1] == stream)

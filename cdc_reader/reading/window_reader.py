@@ -31,7 +31,7 @@ _TIME_FIELDS = ((15, 18), (9, 13), (0, 8))
 class WindowReader:
     """Reads windows of a `CurrentLog`; `queries` and `rows` are the counts of the last window.
 
-    The rows of each window adapt the chunks of the next.
+    The chunks of each window are sized by the rows of the previous one.
     """
 
     def __init__(self, log: CurrentLog, planner: Planner, clock: Clock, config: ReadConfig) -> None:
@@ -153,7 +153,7 @@ class LogReader:
 class ByWriteTime:
     """Collects batches of one schema, each stream in order, and yields their rows by write time.
 
-    The sort is stable: rows of one microsecond keep the order in which they were added, so a
+    The sort is stable: rows of the same microsecond keep the order in which they were added, so a
     record stays whole and a stream's rows keep their order.
     """
 

@@ -1,8 +1,8 @@
-"""Generations: the streams in force at a time, and the stream that takes a write.
+"""Generations: the streams in force at a time, and the stream that a write goes to.
 
-On vnodes a generation has a group of streams for each token range, with one stream for each shard
-of the node that owns the range. On tablets a group has one stream. The server's rule that maps a
-partition key's token to a stream is the same for both.
+With vnodes, a generation has a group of streams for each token range, with one stream for each
+shard of the node that owns the range. With tablets, a group has one stream. The server's rule that
+maps a partition key's token to a stream is the same for both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
 IGNORE_MSB = 12
-"""Number of a token's highest bits that are ignored when choosing the shard; server default."""
+"""The number of a token's highest bits ignored in the choice of a shard; the server's default."""
 
 _BITS = 64
 _MASK = (1 << _BITS) - 1
@@ -68,7 +68,7 @@ class Timeline:
     starts: tuple[Micros, ...] = field(converter=_ascending)
 
     def operating(self) -> Iterator[Window]:
-        """Yield the window in which each generation operates, oldest first; the last is open."""
+        """Yield the window in which each generation operates, oldest first; the last has no end."""
         for start, end in pairwise((*self.starts, FOREVER)):
             yield Window(start, end)
 
@@ -80,8 +80,8 @@ class Timeline:
 def group_of(generation: Generation, token: int) -> StreamGroup:
     """Return the group whose token range contains `token`.
 
-    It is the first that ends at or after `token`, or else the first of all, as the ring wraps
-    around. Raises ValueError if the generation has no streams.
+    It is the first group that ends at or after `token`, or else the first of all, because the ring
+    wraps around. Raises ValueError if the generation has no streams.
     """
     if not generation.groups:
         raise ValueError("a generation without streams takes no writes")

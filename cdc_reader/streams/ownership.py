@@ -1,8 +1,8 @@
-"""Which base rows belong to a shard: those whose streams, in one generation, are the shard's.
+"""Determines which base rows belong to a shard: those whose streams in one generation do.
 
-The token of a base partition determines its group, and its place among the group's streams. A
-group's streams are close together in the ring, so nearly all groups belong to one shard. At a
-shard's end, a group's streams may belong to two shards; then tokens tell the rows apart.
+The token of a base partition determines its group, and its stream within the group. A group's
+streams are close together in the ring, so nearly every group belongs to a single shard. At a
+shard's end, a group's streams may belong to two shards; then the tokens distinguish the rows.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LOW = np.uint64((1 << 32) - 1)
 class Ownership:
     """The tokens of a shard's base rows, by the `groups` of one generation.
 
-    `spans` holds all of them, and tokens of other shards where a group is shared. Without groups a
-    shard has the tokens of its own part of the ring.
+    `spans` holds all of them, and tokens of other shards where a group is shared. Without groups,
+    they are the tokens of the shard's part of the ring.
     """
 
     def __init__(self, groups: Iterable[StreamGroup], shard: Shard) -> None:
@@ -42,7 +42,7 @@ class Ownership:
 
     @cached_property
     def is_exact(self) -> bool:
-        """True if every token in `spans` is the shard's, because no group is shared."""
+        """True if every token in `spans` belongs to the shard, because no group is shared."""
         groups = ([stream.token in self._shard for stream in g.streams] for g in self._groups)
         return all(all(own) or not any(own) for own in groups)
 
@@ -68,7 +68,7 @@ class Ownership:
         )
 
     def _streams_of_shard(self) -> Mask:
-        """Return, for each group and each of its streams, whether it is the shard's."""
+        """Return, for each stream of each group, whether it belongs to the shard."""
         most = max((len(group.streams) for group in self._groups), default=0)
         own = np.zeros((len(self._groups), most), bool)
         for row, group in zip(own, self._groups, strict=True):
@@ -77,7 +77,7 @@ class Ownership:
 
 
 def _ranges(ends: Sequence[int]) -> Iterator[tuple[TokenRange, ...]]:
-    """Yield the ranges of each group; the first group has both ends of the ring."""
+    """Yield the ranges of each group; the first group has ranges at both ends of the ring."""
     yield TokenRange(MIN_TOKEN, ends[0]), TokenRange(ends[-1], MAX_TOKEN)
     for start, end in pairwise(ends):
         yield (TokenRange(start, end),)

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 
 _FIRST_SHARE = 4_096
-"""The first ranges are this part of the ring: small, because a table may have very many rows."""
+"""The first ranges are one in this many parts of the ring: a table may have very many rows."""
 _GROWTH, _SHRINKING = 4.0, 1 / 16
-"""Limits of the next size as a multiple of a range's size."""
+"""Limits of the next range's size, as multiples of the last one's."""
 
 
 class RangeCutter:
     """Cuts `spans`, in ring order, into ranges of about `target` rows.
 
-    A range ends at one of `ends` where it can: the tokens at which owners change, ascending.
+    Where possible, a range ends at one of `ends`: the tokens at which owners change, ascending.
     """
 
     def __init__(self, spans: TokenRanges, ends: Sequence[int], target: int) -> None:

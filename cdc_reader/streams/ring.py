@@ -1,4 +1,4 @@
-"""Ranges of tokens: parts of the ring, and the rest of it."""
+"""Token ranges: parts of the ring, and the rest of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TokenRange:
 
 
 def _merged(ranges: Iterable[TokenRange]) -> tuple[TokenRange, ...]:
-    """Sort the ranges and join those that overlap or adjoin; drop empty ones."""
+    """Sort the ranges, merge those that overlap or are adjacent, and drop empty ones."""
     merged: list[TokenRange] = []
     for each in sorted(ranges):
         if each.size <= 0:
@@ -43,7 +43,7 @@ def _merged(ranges: Iterable[TokenRange]) -> tuple[TokenRange, ...]:
 
 @frozen
 class TokenRanges:
-    """Disjoint ranges in ring order; ranges that adjoin become one."""
+    """Disjoint ranges in ring order; adjacent ranges are merged."""
 
     ranges: tuple[TokenRange, ...] = field(default=(), converter=_merged)
 

@@ -20,7 +20,7 @@ class Shard:
 
     Every stream of every generation is in exactly one shard. The ring starts at the lowest
     token, which no stream has. With a new generation, a few base rows move to streams of another
-    shard; the order of their changes is then not kept across processes.
+    shard; their changes may then be handled out of order, because two processes handle them.
     """
 
     number: int = 1

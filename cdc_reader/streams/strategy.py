@@ -2,8 +2,8 @@
 
 Chunks of streams are nearly always faster. Ranges are faster when there are many streams and
 nearly all of them are empty, because a range query skips streams without rows. `auto` decides by
-measurement: where streams are many and sparse it tries ranges now and then, and keeps to them
-while they are faster.
+measurement: where streams are many and sparse it tries ranges now and then, and uses them as long
+as they are faster.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 from enum import StrEnum
 
 _FEW_QUERIES = 8
-"""With at most this many queries a window, ranges are not tried."""
+"""If a window takes at most this many queries, ranges are not tried."""
 _SPARSE = 0.05
 """Ranges are tried only if the share of streams with rows is below this."""
 _EVERY = 20
-"""Windows between two attempts at the other strategy."""
+"""The number of windows between two attempts at the other strategy."""
 _WEIGHT = 0.3
 """Weight of the latest window in the moving average."""
 
 
 class Strategy(StrEnum):
-    """A way to read a window; ``auto`` takes the faster one."""
+    """A way to read a window; ``auto`` uses the faster one."""
 
     STREAMS = "streams"
     RANGES = "ranges"

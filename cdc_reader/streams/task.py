@@ -1,6 +1,6 @@
-"""Tasks: what one query reads.
+"""Tasks, each of which one query reads.
 
-Invariant: the tasks of a window contain each pair of a stream and a µs in which its generation
+Invariant: for each stream, the tasks of a window contain each µs in which the stream's generation
 operates exactly once. Nothing is left out, and nothing is read twice.
 """
 

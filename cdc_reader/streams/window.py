@@ -1,4 +1,4 @@
-"""Windows of write time, and how their size adapts to the rows found."""
+"""Windows of write time, whose size adapts to the rows found."""
 
 from __future__ import annotations
 
@@ -55,10 +55,9 @@ class Window:
 class WindowSize:
     """The length of the next window: doubles while windows are empty, and resets on data.
 
-    Days without writes thus cost a handful of queries. Windows with data keep the configured
-    length, because a window is the unit of a checkpoint. `base` and `limit` are in µs. A reader
-    that holds a window's rows in memory halves windows that hold too many; `doublings` is then
-    negative.
+    Days without writes thus cost only a few queries. Windows with data keep the configured length,
+    because a checkpoint is saved after each window. `base` and `limit` are in µs. A reader that
+    holds a window's rows in memory halves windows that have too many; `doublings` is then negative.
     """
 
     base: int
@@ -72,7 +71,7 @@ class WindowSize:
         return max(self.base, min(self.base << self.doublings, self.limit))
 
     def next_window(self, position: Micros, end: Micros) -> Window:
-        """Return the window that starts at `position` and ends at `end` at the latest."""
+        """Return the window that starts at `position` and ends no later than `end`."""
         return Window(position, min(position + self.current, end))
 
     def after(self, *, empty: bool, crowded: bool = False) -> WindowSize:

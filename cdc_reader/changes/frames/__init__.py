@@ -1,4 +1,4 @@
-"""Formats: Arrow rows made of the log, for the Spark source and for `change_batches`.
+"""Formats: Arrow rows made from the log, for the Spark source and for `change_batches`.
 
 May import `changes` and what that package may import. Begin with `Format`, the interface, and
 `changes`, the most used format; `columns` names the columns that the formats add.
@@ -72,7 +72,7 @@ class SnapshotFormat(Format, Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns.
 
-        `rows` are as `TableRows` splits them: batches, and whether they are of static rows.
+        `rows` are as `TableRows` splits them: batches, each with whether it has static rows.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Rows that could not be converted: left out, or emitted with the values that they held.
+"""Leaves out rows that could not be converted, or emits them with their original values.
 
 An output row is bad if it shows a row of the log with a cell that could not be converted, or if the
 log has no postimage of its change. Other rows are not affected.
@@ -43,10 +43,10 @@ _MOST_LOGGED = 100
 
 @frozen(eq=False, slots=False)
 class Origins:
-    """The rows of a batch, of the log or of the table, from which output rows are made.
+    """The rows of the log, or of the table, from which output rows are made.
 
-    `at` is the row that represents each output row, `changes` the number of each row's change, and
-    `are_bad` tells which output rows are bad.
+    `at` has, for each output row, the row of `batch` that represents it, and `are_bad` whether it
+    is bad. `changes` has the number of the change of each row of `batch`.
     """
 
     batch: pa.RecordBatch
@@ -70,7 +70,7 @@ class Origins:
         return faults_of(self.batch)
 
     def reason(self, number: int) -> str:
-        """Return why an output row is bad, without its values."""
+        """Return the reason why an output row is bad; it contains no values."""
         faults = [fault for row in self._rows(number) for fault in self._faults.get(row, ())]
         return "; ".join(dict.fromkeys(fault.reason for fault in faults)) or _NO_POSTIMAGE
 
@@ -105,13 +105,13 @@ class Origins:
         }
 
     def _rows(self, number: int) -> list[int]:
-        """Return the bad rows of an output row's change; if it has none, its main row."""
+        """Return the rows with faults of an output row's change, or if none, its main row."""
         at = int(self.at[number])
         change = self.changes[at]
         return [row for row in self._faults if self.changes[row] == change] or [at]
 
     def _cells(self, row: int, names: Iterable[str]) -> dict[str, Any]:
-        """Return the cells of a row for JSON; a bad cell as the text of the value that it held."""
+        """Return the cells of a row for JSON; a cell with a fault as the text of its value."""
         raw = {fault.column: fault.raw for fault in self._faults.get(row, ())}
         return {
             name: raw[name] if name in raw else cell_to_json(self.batch.column(name)[row])
@@ -128,7 +128,7 @@ def snapshot_parts(
 ) -> Iterator[Part]:
     """Yield the parts of a snapshot; each of the `batches` has a flag, True for static rows.
 
-    `column` makes a column from its name, the `rows` of a batch, and the flag as `is_static`.
+    `column` makes a column from its name, the `rows` of a batch, and the flag, `is_static`.
     """
     for rows, is_static in batches:
         yield Origins.each(rows), partial(column, rows=rows, is_static=is_static)

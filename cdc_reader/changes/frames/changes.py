@@ -1,7 +1,7 @@
 """Format ``changes``: changed rows of the base table, in the shape of Delta's change data feed.
 
 Each output row corresponds to one row of the log: a postimage becomes an insert or an update, a
-preimage becomes the row before the update, and a delete gets the preimage's cells. Therefore
+preimage becomes the row before the update, and a delete gets the preimage's values. Therefore
 ``cdc$batch_seq_no`` identifies and orders the output rows of a record.
 """
 
@@ -63,7 +63,7 @@ _MARKED = (names.COMMIT_TIMESTAMP, names.COMMIT_VERSION)
 class _Rows:
     """The output rows: the log row of each (`at`), its type, and its net change.
 
-    `change` is NONE for deletes of many rows. `end` is the log row at which a range ends.
+    The net change is NONE for deletes of many rows. `end` is the log row at which a range ends.
     """
 
     at: Indices

@@ -1,4 +1,4 @@
-"""The columns of a frame, and the columns of base table and log that they need."""
+"""The columns of a frame, and the columns of the base table and the log that they need."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMIT_VERSION = "_commit_version"
 SEQUENCE = "_sequence"
 
 SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE = "snapshot_begin", "snapshot_complete"
-"""Change types of marks around the rows of a snapshot; they have no key."""
+"""Change types of the marks before and after the rows of a snapshot; marks have no key."""
 
 MODIFIED = "_modified_columns"
 
@@ -99,7 +99,7 @@ def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tup
 def with_own_columns(
     base: TableSchema, columns: Iterable[pa.Field], own: Iterable[tuple[str, pa.DataType]]
 ) -> pa.Schema:
-    """Append our columns; raise UnsupportedTableError if the table already uses a name."""
+    """Append the columns of this library; raise UnsupportedTableError if the table has one too."""
     fields = [pa.field(name, kind) for name, kind in own]
     taken = {column.name for column in base.columns}
     for field in fields:

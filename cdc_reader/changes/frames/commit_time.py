@@ -1,4 +1,4 @@
-"""Write times and sortable versions from ``cdc$time``, a column at a time.
+"""Computes write times and sortable versions from ``cdc$time``, a column at a time.
 
 The kernel yields time UUIDs as text in canonical form, 36 characters each. The text has the low
 digits of the time first, and the server compares the last eight bytes as signed bytes.
@@ -16,7 +16,7 @@ from cdc_reader.decoding import micros_of
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _LENGTH = 36
 _TIME = [*range(15, 18), *range(9, 13), *range(8)]
-"""Positions of the 15 digits of the time, most significant first; digit 14 is the version."""
+"""Positions of the 15 digits of the time, most significant first; position 14 is the version."""
 _LOW = [*range(19, 23), *range(24, 36)]
 """Positions of the digits of the last eight bytes."""
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -30,7 +30,7 @@ def commit_timestamps(times: pa.Array) -> pa.Array:
 
 
 def commit_versions(times: pa.Array) -> pa.Array:
-    """Return texts of equal length that sort as the server sorts the time UUIDs.
+    """Return texts of equal length that sort in the server's order of the time UUIDs.
 
     Each has fifteen digits of time, a dash, and the last eight bytes with sign bits flipped.
     """

@@ -1,8 +1,7 @@
 """Converts decimal texts to Arrow decimals, exactly.
 
-Arrow's own cast is exact only for texts whose digits fit the target type. For others it wraps
-modulo 2^128, or reads outside its tables if the exponent is large. It is used only for texts
-that fit.
+Arrow's cast is exact only for texts whose digits fit the target type. For others it wraps modulo
+2^128, or reads outside its tables if the exponent is large. So it is used only for texts that fit.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _plain(kind: pa.Decimal128Type) -> str:
 
 
 def _exact(kind: pa.Decimal128Type) -> Callable[[str], Decimal]:
-    """Return a function that converts one text, also with an exponent or surplus zeros."""
+    """Return a function that converts one text, even with an exponent or surplus zeros."""
     unit = Decimal((0, (1,), -kind.scale))
     exact = decimal.Context(
         prec=kind.precision,

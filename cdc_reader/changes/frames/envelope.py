@@ -1,4 +1,4 @@
-"""Format ``envelope``: changes as the Debezium connector for ScyllaDB writes them.
+"""Format ``envelope``: changes in the format of the Debezium connector for ScyllaDB.
 
 A column outside the key is a struct with one field, ``value``. If the struct is null, the column
 is not shown; if ``value`` is null, the column is null.
@@ -81,7 +81,7 @@ class EnvelopeFormat:
         )
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
-        """Return all log columns if `before` or `after` is wanted, else only the time's."""
+        """Return all log columns if `before` or `after` is wanted, else only those for the time."""
         rows = "before" in wanted or "after" in wanted
         values = [column.name for column in self._values] if rows else []
         return log_columns(self._log, values, deltas=rows)
@@ -149,7 +149,7 @@ class EnvelopeFormat:
                 return pa.array(np.full(len(net.at), SystemClock().now() // 1_000))
 
     def _before(self, net: NetChanges) -> pa.Array:
-        """Return the rows before the change; a delete always has one, because it holds the key."""
+        """Return the rows before the change; a delete always has one, which contains the key."""
         has_image = (net.before != NONE) & self._gives_preimages
         cells = [
             pick(net.batch.column(column.name), net.at)
@@ -185,7 +185,7 @@ class EnvelopeFormat:
     def _shown_before(self, column: Column, net: NetChanges) -> Mask:
         """Return which changes have a preimage that shows the column.
 
-        A preimage of touched columns shows only these, but all columns of a deleted row.
+        A partial preimage shows only the touched columns, or all columns of a deleted row.
         """
         if self._base.cdc.preimage is ImageMode.FULL:
             return _in_image(column, net)
@@ -209,7 +209,7 @@ class EnvelopeFormat:
 
     @property
     def _gives_preimages(self) -> bool:
-        """Whether `before` has rows. Partial preimages count: null structs mark missing columns."""
+        """Whether `before` has rows, even if preimages are partial: missing columns are null."""
         return images.gives_preimages(self._base.cdc, self._options.preimages, partial=True)
 
 
@@ -219,7 +219,7 @@ def _cells(values: pa.Array, shown: Mask) -> pa.Array:
 
 
 def _in_image(column: Column, net: NetChanges) -> Mask:
-    """Return where images have the column: static rows have the static columns, others the rest."""
+    """Return where images have the column: only static rows have the static columns."""
     return net.is_static if column.kind is ColumnKind.STATIC else ~net.is_static
 
 

@@ -13,7 +13,7 @@ from cdc_reader.errors import UnsupportedTableError
 
 
 def gives_preimages(cdc: CdcOptions, wanted: Preimages, *, partial: bool) -> bool:
-    """Return whether to emit preimages: full ones or, if `partial`, touched columns only."""
+    """Return whether to emit preimages; without `partial`, only if the log has full ones."""
     if wanted is Preimages.NONE or cdc.preimage is ImageMode.OFF:
         return False
     return cdc.preimage is ImageMode.FULL or partial
@@ -31,15 +31,15 @@ def require_postimages(base: TableSchema, reason: str, remedy: str = "") -> None
 
 
 def require_deltas(base: TableSchema, reason: str) -> None:
-    """Raise UnsupportedTableError unless the log has what each change modified."""
+    """Raise UnsupportedTableError unless the log shows what each change modified."""
     _require(base, evolve(base.cdc, delta_keys_only=False), reason, "")
 
 
 def require_readable_deltas(base: TableSchema, columns: Iterable[Column]) -> None:
     """Raise UnsupportedTableError unless deltas alone show the new values of these columns.
 
-    The delta of a non-frozen collection has the elements added and removed, but not the value of
-    the column.
+    The delta of a non-frozen collection shows the elements added and removed, but not the column's
+    value.
     """
     require_deltas(base, "without postimages, values come from deltas, but the log has keys only")
     if parts := [column.name for column in columns if is_multi_cell(column.type)]:
@@ -52,7 +52,7 @@ def require_readable_deltas(base: TableSchema, columns: Iterable[Column]) -> Non
 
 
 def alter_statement(base: TableSchema, cdc: CdcOptions) -> str:
-    """Return the statement that sets these options; it lists all, because it replaces the map."""
+    """Return the statement that sets these options; it must list all, for it replaces the map."""
     options = {
         "enabled": "true",
         "preimage": cdc.preimage.value,

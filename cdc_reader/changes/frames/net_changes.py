@@ -66,7 +66,7 @@ class NetChanges:
     `at` is the log row that represents the change, `before` the preimage and `after` the
     postimage, or NONE without one. A row written and deleted in one record counts as deleted.
     `number` is the number of the change in `rows`. Where the log `lacks_postimage`, `at` is a
-    row that tells what was written.
+    delta row.
     """
 
     batch: pa.RecordBatch
@@ -185,14 +185,14 @@ def _inserted(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSc
 
 
 def _are_static(batch: pa.RecordBatch, rows: ChangeRows, base: TableSchema) -> Mask:
-    """Return which changes are of static rows: without clustering key, in a table with one."""
+    """Return which changes are to static rows: those without the table's clustering key."""
     if not (key := base.clustering):
         return np.zeros(rows.count, bool)
     return ~is_given(batch, key[0].name)[rows.first]
 
 
 def _lie_in_delete(records: Records, rows: ChangeRows, base: TableSchema) -> Mask:
-    """Return which changes have a record that also deletes a partition or ranges."""
+    """Return which changes belong to a record that also deletes a partition or ranges."""
     deletes = rows.having((*RANGE_BOUNDS, *partition_deletes(base)))
     found = np.zeros(len(records.starts), bool)
     found[records.numbers[deletes]] = True

@@ -42,7 +42,7 @@ class BadRecord(StrEnum):
     """What to do with a row that cannot be converted.
 
     `fail`: raise an error; `skip`: leave it out, count it and log it; `quarantine`: emit it with
-    null for what cannot be converted, and column `_bad_record` for what it held.
+    nulls for the values that cannot be converted, which column `_bad_record` contains.
     """
 
     FAIL = "fail"

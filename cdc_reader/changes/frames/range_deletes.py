@@ -1,4 +1,4 @@
-"""Deletes of partitions and ranges: refused, skipped, or emitted with their bounds."""
+"""Rejects or skips partition and range deletes, or emits them with their bounds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INCLUSIVE = pa.array([Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCL
 
 @frozen(eq=False)
 class RangeDeletes:
-    """Deletes of partitions and ranges, by the numbers of their log rows."""
+    """Partition and range deletes, by the numbers of their log rows."""
 
     partitions: Indices
     starts: Indices
@@ -42,7 +42,7 @@ class RangeDeletes:
 
 
 def range_deletes(records: Records, rows: ChangeRows, base: TableSchema) -> RangeDeletes:
-    """Return the deletes of partitions and ranges; DecodeError if a range lacks an end."""
+    """Return the partition and range deletes; raise DecodeError if a range lacks an end."""
 
     def found(operations: Iterable[Operation]) -> Indices:
         return np.flatnonzero(rows.having(operations))
@@ -57,7 +57,7 @@ def range_deletes(records: Records, rows: ChangeRows, base: TableSchema) -> Rang
 
 
 def range_type(base: TableSchema, types: ValueTypes) -> pa.DataType:
-    """Return the type of the bounds; in a bound, clustering columns not given are null."""
+    """Return the type of the bounds; clustering columns that a bound does not have are null."""
     bound = pa.struct(types.fields(base.clustering))
     return pa.struct(
         [
@@ -84,7 +84,7 @@ def bounds(batch: pa.RecordBatch, starts: Indices, ends: Indices, kind: pa.DataT
 def permitted(
     batch: pa.RecordBatch, ranges: RangeDeletes, base: TableSchema, policy: RangeDelete
 ) -> RangeDeletes:
-    """Return the deletes to emit; raise ConfigurationError if there are any and policy is FAIL."""
+    """Return the deletes to emit; raise ConfigurationError if there are any and policy FAILs."""
     if policy is RangeDelete.EMIT or ranges.first == NONE:
         return ranges
     if policy is RangeDelete.SKIP:

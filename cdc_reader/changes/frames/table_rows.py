@@ -1,4 +1,4 @@
-"""Rows of the base table in the form of changes: static columns become separate rows.
+"""Converts rows of the base table to the form of changes: static columns become separate rows.
 
 Also converts cells of the log to the types of the base columns.
 """
@@ -20,7 +20,7 @@ from cdc_reader.decoding.faults import without_faults
 def base_values(logged: pa.Array, column: Column) -> pa.Array:
     """Convert cells of the log to what a ``SELECT`` on the base table returns.
 
-    The log has a list as a map from time UUIDs, in the order of the list. In the base table, an
+    In the log, a list is a map from time UUIDs, in the order of the list. In the base table, an
     empty non-frozen collection or UDT is null.
     """
     if not is_multi_cell(column.type):
@@ -65,7 +65,7 @@ def _null_where(mask: pa.Array, values: pa.Array) -> pa.Array:
 class TableRows:
     """Splits rows of the base table, given in order, into rows and static rows.
 
-    A ``SELECT`` returns static columns in every row of a partition, or in a row without
+    A ``SELECT`` returns static columns in every row of a partition, or in a row with a null
     clustering key if the partition has no other rows.
     """
 
@@ -77,7 +77,7 @@ class TableRows:
         self._before: pa.RecordBatch | None = None
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield the rows of a batch, and whether they are static; columns they lack are null."""
+        """Yield the rows of a batch, with whether they are static; other columns are null."""
         if not (self._statics and self._key):
             yield batch, False
             return

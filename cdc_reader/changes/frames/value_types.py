@@ -28,7 +28,7 @@ _MAX_DIGITS = 38
 
 @frozen
 class ValueTypes:
-    """The types of values in a DataFrame: the kernel's, except for decimal and varint."""
+    """The types of values in a DataFrame: the kernel's types, except for decimal and varint."""
 
     decimal: pa.DataType = pa.string()
 
@@ -56,8 +56,8 @@ class ValueTypes:
     ) -> Iterator[pa.RecordBatch]:
         """Convert the kernel's batches of these columns to these types.
 
-        Raises ConfigurationError if a value does not fit, unless the batches are tolerant: then
-        its cell is null, and noted as a fault.
+        Raises ConfigurationError if a value does not fit. In tolerant batches its cell becomes
+        null instead, and is noted as a fault.
         """
         others = [
             (place, column)
