@@ -177,7 +177,7 @@ class ConsumerRuntime:
     def _begin(
         self, table: TableReader, now: Micros
     ) -> tuple[TableProgress, Follower | SnapshotReader]:
-        """Start a table and save its start first, so that an early restart begins there too."""
+        """Start a table, and save its start first so that an early restart begins there too."""
         subscription = self._subscription
         lease = self._leases[table.name]
         if (start := lease.load()) is None:

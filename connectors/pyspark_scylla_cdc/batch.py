@@ -1,4 +1,4 @@
-"""Batch reading: one window of the log, planned when Spark plans the query."""
+"""Batch reads: one window of the log, planned when Spark plans the query."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class BatchReader(DataSourceReader):
         return f"BatchReader({self._options.table})"
 
     def _timeline(self, end: Micros) -> Timeline:
-        """Return the generations, once all that may have rows before `end` are announced."""
+        """Wait until generations that may have rows before `end` are announced, and return all."""
         read = self._options.read
         gate = PublicationGate(
             partial(generations_of, self._options), duration_micros(read.publication_wait)
@@ -86,8 +86,8 @@ class BatchReader(DataSourceReader):
     def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:
         """Report if rows from the start on may have expired, or if the start is in the future.
 
-        Returns which rows the tasks have to find. Without a start the batch reads what the log
-        holds, so rows that expire meanwhile are no error.
+        Returns which rows the tasks must find. Without a start the batch reads what the log holds,
+        so it is not an error if rows expire meanwhile.
         """
         options = self._options
         warn_of_future(wanted.start, now, options.table)
@@ -101,8 +101,8 @@ class BatchReader(DataSourceReader):
     def _alive(self, wanted: Window, now: Micros) -> Window:
         """Return the part of the window that holds nearly all rows, for dividing the work.
 
-        Except for rows with timestamps chosen by their writers, no row outlives the log's TTL and
-        none lies in the future.
+        Except for rows with client-set timestamps, no row outlives the log's TTL and none is in the
+        future.
         """
         ttl = self._schema.base.cdc.ttl
         start = max(wanted.start, now - ttl * 1_000_000) if ttl else wanted.start

@@ -1,4 +1,4 @@
-"""Reports that rows which a query should have read may have expired."""
+"""Detects data loss: rows that may have expired before the query read them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pyspark_scylla_cdc.sessions import created_at
 def report_loss(
     options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros, remedy: str
 ) -> Promise:
-    """Raise DataLossError, or warn, by `onDataLoss`, if rows of the window may have expired.
+    """Raise DataLossError or warn, depending on `onDataLoss`, if rows of the window have expired.
 
     The window begins where the query, or an earlier one, stopped reading. Returns which rows the
-    tasks have to find.
+    tasks must find.
     """
     lost = ttls.lost(window.start, now).intersect(window)
     if lost.is_empty:
@@ -36,10 +36,10 @@ def report_loss(
 
 
 def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros) -> Promise:
-    """Return which rows the tasks have to find in a window whose start was given as a moment.
+    """Return which rows the tasks must find in a window whose start was given as a moment.
 
     If the start is older than the log's rows, these are the rows that the log still holds, except
-    those that expire soon.
+    for rows that expire soon.
     """
     created = created_at(options.connection(), options.read, options.table)
     since = window.start
@@ -53,7 +53,7 @@ def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: 
 def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros) -> None:
     """Warn if rows written since `startingTimestamp` may have expired.
 
-    A moment, unlike an offset, does not say that a reader stopped there, so the query reads what
+    A moment, unlike an offset, does not mean that a reader stopped there, so the query reads what
     the log still holds. A log younger than its TTL has lost nothing.
     """
     if options.starting in (BEGINNING, FOREVER) or options.starting_offset is not None:

@@ -1,4 +1,4 @@
-"""A local Spark session with little output, for the demo, examples and tests, and its Java."""
+"""Starts a local Spark session with little output, for the demo, examples and tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class JavaError(Exception):
 
 
 def require_java() -> Path:
-    """Return the ``java`` that Spark's launcher will choose; JavaError if it is unsuitable."""
+    """Return the ``java`` that Spark's launcher will choose; raise JavaError if unsuitable."""
     java = _java()
     version = re.search(r'version "(?:1\.)?(\d+)', _output(java, "-version"))
     if version is None:
@@ -53,7 +53,7 @@ def _java() -> Path:
 
 
 def _output(java: Path, *arguments: str) -> str:
-    """Return the output of `java`; JavaError if it fails, or is silent for 30 seconds."""
+    """Return the output of `java`; raise JavaError if it fails, or is silent for 30 seconds."""
     try:
         answer = subprocess.run(  # noqa: S603 - the user's own Java, as Spark will start it
             [java, *arguments], capture_output=True, text=True, check=True, timeout=30
@@ -64,7 +64,7 @@ def _output(java: Path, *arguments: str) -> str:
 
 
 _SETTINGS = {
-    # The session lives for about a minute, so optimising code costs more time than it saves.
+    # The session lives for about a minute, so optimising JVM code would cost more than it saves.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",
@@ -77,7 +77,7 @@ _SETTINGS = {
 
 
 def local_session(app_name: str, log_file: Path, **settings: str) -> SparkSession:
-    """Start a session on two cores of this machine; Spark's own output goes to `log_file`.
+    """Start a session on two cores of this machine; Spark's output goes to `log_file`.
 
     Raises JavaError if there is no Java that Spark can run on.
     """
@@ -89,7 +89,7 @@ def local_session(app_name: str, log_file: Path, **settings: str) -> SparkSessio
 def quiet_session(
     builder: SparkSession.Builder, log_file: Path, settings: Mapping[str, str]
 ) -> SparkSession:
-    """Start a session with these settings; Spark's own output goes to `log_file`.
+    """Start a session with these settings; Spark's output goes to `log_file`.
 
     Raises JavaError if there is no Java that Spark can run on.
     """
@@ -102,7 +102,7 @@ def quiet_session(
 
 @contextmanager
 def _stderr_into(log_file: Path) -> Iterator[None]:
-    """Redirect standard error to the file; processes started now keep writing to it later."""
+    """Redirect standard error to the file; processes started meanwhile keep writing to it."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log_file.open("ab") as log:

@@ -1,4 +1,4 @@
-"""Plans the read of a window, or of a table, on the driver, by the current generations."""
+"""Plans the read of a window, or of a table, on the driver, with the current generations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition, snapshot_par
 from pyspark_scylla_cdc.sessions import created_at, ends_of, streams_loader
 
 _LATE = 5_000_000
-"""µs for which the server still accepts writes into a generation that has ended."""
+"""µs for which the server still accepts writes to a generation that has ended."""
 
 
 def plan(
@@ -31,10 +31,10 @@ def plan(
 ) -> list[LogPartition]:
     """Return the partitions that read `window`; `timeline` must reach to the end of the window.
 
-    With `planned`, only rows that had arrived by its moment are read. With a `promise`, tasks
+    With `planned`, only rows that had arrived by `planned.moment` are read. With a `promise`, tasks
     report rows that expire before they are read. `filled` is the window in which rows are expected.
-    With `filled`, a stream's time may be spread over several partitions; without, only if there are
-    fewer streams than partitions.
+    With `filled`, the time of a stream may be spread over several partitions; without it, only if
+    there are fewer streams than partitions.
     """
     streams = streams_loader(options, base)
     least = options.min_partitions
@@ -55,7 +55,7 @@ def plan_snapshot(
 
 
 def expected(options: SourceOptions, window: Window) -> Window:
-    """Return the part of the window in which the log existed, by the time in its table's id."""
+    """Return the part of the window in which the log existed, according to its table's id."""
     created = created_at(options.connection(), options.read, options.table)
     return window if created is None else Window(max(window.start, created), window.end)
 

@@ -1,12 +1,12 @@
-"""How the tasks of a micro-batch report the cost of reading to the driver.
+"""Reports in which the tasks of a micro-batch send the cost of reading to the driver.
 
-Spark gives a Python data source no way to return figures from its tasks. So a task that has read a
+Spark gives a Python data source no way to return metrics from its tasks. So a task that has read a
 partition sends one datagram to the process of the `ScyllaCdcListener` whose address is in option
-``reportTo``. The datagram is sent once and never waited for: if a firewall stops it, figures are
-missing, and the listener says how many partitions reported.
+``reportTo``. The datagram is sent once, and nothing waits for it: if a firewall stops it, metrics
+are missing, and the listener says how many partitions reported.
 
-A datagram is JSON behind a keyed hash of it. The key is part of the address, so only readers of the
-query's options can make one that counts.
+A datagram is JSON after a keyed hash of it. The key is part of the address, so only readers of the
+query's options can make a valid datagram.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OPTION = "reportTo"
 _HASH = 16
 """Bytes of a datagram's hash, and of the key."""
 _LONGEST = 1_200
-"""Bytes of the longest datagram that no network splits."""
+"""Bytes of the longest datagram: no network fragments datagrams of this size."""
 _BUFFER = 1 << 20
 """Bytes of datagrams that may wait for the listener; the system may allow less."""
 _ADDRESS = re.compile(r"(?:\[([^]]+)\]|([^:/\[\]]+)):(\d{1,5})/([0-9a-f]{32})")
@@ -43,7 +43,7 @@ _ADDRESS = re.compile(r"(?:\[([^]]+)\]|([^:/\[\]]+)):(\d{1,5})/([0-9a-f]{32})")
 
 @frozen
 class Plan:
-    """What the driver knows of a micro-batch when it plans it; each partition carries it."""
+    """What the driver knows about a micro-batch when it plans it; each partition carries it."""
 
     table: str
     end: Micros
@@ -59,12 +59,12 @@ class Plan:
 
 @frozen
 class Report:
-    """What one task read of a micro-batch."""
+    """What one task of a micro-batch read."""
 
     query: str
     batch: int
     task: int
-    """The id of the task's attempt, which is unique in an application."""
+    """The id of the task attempt, which is unique in an application."""
     place: int
     """The partition's number in the plan."""
     plan: Plan
@@ -76,7 +76,7 @@ class Report:
 
     @classmethod
     def from_bytes(cls, text: bytes) -> Self:
-        """Parse JSON; raises KeyError, TypeError or ValueError if it is something else."""
+        """Parse JSON; raise KeyError, TypeError or ValueError for anything else."""
         stored: dict[str, Any] = json.loads(text)
         plan, stats = stored.pop("plan"), stored.pop("stats")
         planned = Plan(**{**plan, "stats": ReadStats(**plan["stats"])})
@@ -97,7 +97,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the text of an address; raises ConfigurationError, which does not show it."""
+        """Parse the text of an address; raise ConfigurationError, which does not show it."""
         if not (found := _ADDRESS.fullmatch(text)) or not 0 < int(found[3]) < 1 << 16:
             remedy = "give the address of a ScyllaCdcListener: listener.address"
             raise ConfigurationError(OPTION, "(not shown)", remedy)
@@ -118,7 +118,7 @@ def send(report: Report, address: Address) -> None:
 
 
 class Inbox:
-    """Receives reports at `address`; the system keeps them until they are taken.
+    """Receives reports at `address`; the operating system buffers them until they are taken.
 
     It listens at `bind`, or at `host` if that is empty, on the given port or a free one.
     """
@@ -149,7 +149,7 @@ class Inbox:
     def _receive(self) -> bytes | None:
         try:
             return self._socket.recv(_LONGEST)
-        except OSError:  # nothing there, or closed
+        except OSError:  # nothing has arrived, or the socket is closed
             return None
 
 
@@ -172,7 +172,7 @@ def _hash(text: bytes, key: bytes) -> bytes:
 
 @cache
 def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any] | None:
-    """Look the host up once in a process: a name that is not known may take seconds."""
+    """Look the host up once in a process, because an unknown name may take seconds."""
     try:
         return _resolve(host, port)
     except OSError:

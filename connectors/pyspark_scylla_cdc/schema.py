@@ -1,4 +1,4 @@
-"""Maps Arrow types to Spark types: Spark's own conversion needs a JVM, which workers lack.
+"""Maps Arrow types to Spark types, because Spark's conversion needs a JVM, which workers lack.
 
 Spark accepts a batch only if its Arrow schema equals the one that Spark itself would derive from
 the DataFrame's schema. So the pairs below convert back to the same type. ``python -m
@@ -62,7 +62,7 @@ def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -
     The metadata of a base table's column has `cql.type`, `cql.kind`, and for clustering columns
     `cql.order`, ``asc`` or ``desc``. The change type's `cql.insert` says what an ``insert`` means:
     an INSERT ``statement``, or a new ``row``, which an UPDATE can also create. With `marks` its
-    `cql.marks` is ``true``: there are marks of snapshots among the rows.
+    `cql.marks` is ``true``: the rows may include marks of snapshots.
     """
     known = {column.name: column for column in base.columns}
     struct = _struct(schema)
@@ -86,7 +86,7 @@ def _metadata(column: Column) -> dict[str, str]:
 
 
 def spark_type(arrow_type: pa.DataType) -> DataType:
-    """Return the Spark type whose Arrow form is `arrow_type`; TypeError if Spark has none."""
+    """Return the Spark type whose Arrow form is `arrow_type`; raise TypeError if there is none."""
     if (scalar := _SCALARS.get(arrow_type)) is not None:
         return scalar
     if arrow.is_decimal128(arrow_type):
@@ -147,7 +147,7 @@ def markdown() -> str:
 
 
 def _rows() -> Iterator[tuple[str, str, str]]:
-    for name in sorted(NATIVE_TYPES - {"counter"}):  # a table of counters has no log
+    for name in sorted(NATIVE_TYPES - {"counter"}):  # counter tables have no log
         yield name, _spark(parse(name)), _NOTES.get(name, "")
     for text, note in _NESTED.items():
         yield f"`{text}`", _spark(parse(text)), note

@@ -1,4 +1,4 @@
-"""A Spark process's view of the table, on the driver and on executors: schema, generations, log.
+"""A Spark process's access to the table, on the driver and on executors: schema, generations, log.
 
 Connections, sources and streams of generations are kept across tasks: Spark reuses its Python
 processes, and connecting takes longer than a micro-batch.
@@ -71,7 +71,7 @@ def timeline_of(options: SourceOptions) -> Timeline:
 
 
 def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
-    """Return how to treat late rows; raises ConfigurationError if they cannot be recognised."""
+    """Return how to treat late rows; raise ConfigurationError if they cannot be recognised."""
     if options.late_rows is None:
         return LateRowsMode.REPORT if base.cdc.ttl else LateRowsMode.IGNORE
     if options.late_rows is not LateRowsMode.IGNORE:
@@ -80,13 +80,13 @@ def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
 
 
 def row_format(options: SourceOptions, schema: LogSchema) -> Format:
-    """Return the requested format; UnsupportedTableError if the table's log does not support it."""
+    """Return the requested format; raise UnsupportedTableError if the log does not support it."""
     with with_remedy():
         return format_of(options.format, schema)
 
 
 def snapshot_format(options: SourceOptions, schema: LogSchema) -> SnapshotFormat:
-    """Return the requested format as `row_format` does, for a snapshot of the base table."""
+    """Like `row_format`, but return the format for a snapshot of the base table."""
     with with_remedy():
         return snapshot_format_of(options.format, schema)
 
@@ -94,7 +94,7 @@ def snapshot_format(options: SourceOptions, schema: LogSchema) -> SnapshotFormat
 def refuse_new_columns(
     options: SourceOptions, known: Collection[str], names: Collection[str]
 ) -> None:
-    """Raise SchemaError if the table has columns the DataFrame lacks, and the options forbid it."""
+    """Raise SchemaError if `known` has columns that `names` lacks, unless the options allow it."""
     new = [name for name in known if name not in names]
     if new and options.schema_mode is SchemaMode.FAIL:
         raise SchemaError(
@@ -104,7 +104,7 @@ def refuse_new_columns(
 
 
 def check_columns(options: SourceOptions, names: Collection[str]) -> None:
-    """Raise SchemaError as `refuse_new_columns` does, by the table's current schema."""
+    """Like `refuse_new_columns`, but check the table's current schema."""
     if options.schema_mode is SchemaMode.FAIL:
         known = row_format(options, schema_of(options)).schema.names
         refuse_new_columns(options, known, names)
@@ -112,7 +112,7 @@ def check_columns(options: SourceOptions, names: Collection[str]) -> None:
 
 @contextmanager
 def still_there(options: SourceOptions, schema: LogSchema) -> Iterator[None]:
-    """Raise a clear error if a query is refused because its table, log or a column is gone."""
+    """Raise a clear error if a query is rejected because its table, log or a column was dropped."""
     try:
         yield
     except QueryRefusedError:
@@ -144,14 +144,14 @@ def _check_key(options: SourceOptions, base: TableSchema) -> None:
 
 
 def partition_key_of(options: SourceOptions, base: TableSchema) -> PartitionKey | None:
-    """Return the one partition to read; None for all."""
+    """Return the only partition to read; None for all."""
     if options.partition_key is None:
         return None
     return PartitionKey.parse(options.partition_key, base)
 
 
 def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[Micros], Streams]:
-    """Make a cached loader of the streams of a generation, or of the partition key only."""
+    """Make a cached function that loads a generation's streams, or only the partition key's."""
     connection = options.connection()
 
     def load(generation: Micros) -> Streams:
@@ -173,7 +173,7 @@ def _streams_of(
 
 
 def ends_of(options: SourceOptions, generation: Micros | None) -> Sequence[int]:
-    """Return the tokens at which owners change in a generation, ascending; none if it is None."""
+    """Return the tokens at which owners change, ascending; none if `generation` is None."""
     if generation is None:
         return ()
     return _ends_of(options.connection(), options.read, options.table, generation)
@@ -189,12 +189,12 @@ def _ends_of(
 
 @cache
 def connection_of(connection: ConnectionConfig, read: ReadConfig) -> Connection:
-    """Return the connection that all reads of this process with the same settings share."""
+    """Return the connection shared by all reads of this process with the same settings."""
     return Connection(connection, read)
 
 
 def share_rate(options: SourceOptions, tasks: int) -> None:
-    """Limit this process to its part of the pages that a query of `tasks` tasks may request.
+    """Limit this process to its share of the page rate of a query with `tasks` tasks.
 
     A Python process of Spark runs one task at a time.
     """
@@ -216,7 +216,7 @@ def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) 
 
 @cache
 def choice_of(connection: ConnectionConfig, name: TableName, wanted: Strategy) -> StrategyChoice:
-    """Return this process's measurements of reading a log, kept between partitions."""
+    """Return this process's choice of a strategy, with its measurements of earlier partitions."""
     del connection, name  # one choice per combination
     return StrategyChoice(wanted)
 

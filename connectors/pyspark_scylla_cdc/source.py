@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ScyllaCdcDataSource(DataSource):
     """The CDC log of a ScyllaDB table, in one of several formats.
 
-    Options: see `pyspark_scylla_cdc.options.table`. ``load()`` validates options, table and
+    For the options, see `pyspark_scylla_cdc.options.table`. ``load()`` validates options, table and
     cluster, and raises a one-line error.
     """
 

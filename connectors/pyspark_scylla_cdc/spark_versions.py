@@ -1,10 +1,10 @@
 """Adapts the source to older versions of Spark.
 
 Spark 4.2 and later tell a stream reader where a micro-batch starts and whether limits apply, and
-ask it to prepare for trigger ``availableNow``. `streaming.stream` is written for these versions.
+ask it to prepare for the trigger ``availableNow``. `streaming.stream` is written for them.
 
 Spark 4.0 and 4.1 only ask for the end of the next micro-batch; `WithoutStart` adapts a stream
-reader to them. Their trigger ``availableNow`` runs a single micro-batch, like ``once``.
+reader to them. Their trigger ``availableNow`` runs a single micro-batch, as ``once`` does.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ else:
 if not TELLS_START:
 
     class ReadLimit:  # type: ignore[no-redef]
-        """Stands for Spark's class."""
+        """Stands in for Spark's class."""
 
     class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
-        """Stands for Spark's class."""
+        """Stands in for Spark's class."""
 
     @frozen
     class ReadMaxFiles(ReadLimit):  # type: ignore[no-redef]
-        """Stands for Spark's class."""
+        """Stands in for Spark's class."""
 
         max_files: int
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands for Spark's class."""
+        """Stands in for Spark's class."""
 
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ class WithoutStart(DataSourceStreamReader):
 
     * On a restart Spark first calls `partitions` with the last offset of the checkpoint as both
       start and end. From then on, a micro-batch starts at the end of the last one planned.
-    * Spark may ask for the latest offset only to report it. So an offset is kept until it is
-      planned.
-    * Spark does not say which trigger runs. So the limits of the options always apply.
+    * Spark may ask for the latest offset only to report it. So an offset is kept until a
+      micro-batch is planned up to it.
+    * Spark does not say which trigger is used. So the limits of the options always apply.
     """
 
     def __init__(self, reader: DataSourceStreamReader) -> None:
@@ -116,8 +116,8 @@ class WithoutStart(DataSourceStreamReader):
     def _refuse_restart(self, start: dict[str, Any]) -> None:
         """Raise ConfigurationError if an offset was offered before the checkpoint was known.
 
-        Spark has then wrapped the source for trigger ``availableNow``. The wrapper asks for the
-        latest offset before Spark passes the checkpoint's, which may be later.
+        This means that Spark has wrapped the source for the trigger ``availableNow``. The wrapper
+        asks for the latest offset before Spark passes the checkpoint's offset, which may be later.
         """
         if start != self.initialOffset():
             remedy = (

@@ -1,4 +1,4 @@
-"""Reads a partition of the log: the queries of a plan, or late rows by their names."""
+"""Reads a partition of the log: part of a plan, or late rows by name."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def _planned_rows(
     streams: Callable[[Micros], Streams],
     clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the partition's rows, by the configured strategy or by the one this process chose.
+    """Yield the partition's rows, read with the configured strategy.
 
-    With `auto`, the process chooses by its own measurements.
+    With `auto`, the process chooses the strategy by its own measurements.
     """
     chunk = options.read.chunk_size
     choice = choice_of(options.connection(), options.table, options.read_strategy)
@@ -89,7 +89,7 @@ def _planned_rows(
 def _checked(
     batches: Iterator[pa.RecordBatch], partition: LogPartition, table: TableName, clock: Clock
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; then report what may have expired before it was read."""
+    """Yield the batches; then report rows that may have expired before they were read."""
     yield from batches
     if partition.promise is not None:
         partition.promise.check(partition.window, table, clock)
@@ -100,7 +100,7 @@ def task_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one query, filtered by `sieve` if given; the first page is requested now.
 
-    A sieve needs the rows' remaining TTL, so it is read as well.
+    A sieve needs the rows' remaining TTLs, so these are read as well.
     """
     batches = source.read(read.task, remaining_ttl=sieve is not None)
     own = read.streams.rows(batches) if isinstance(read.task, RangeTask) else batches
@@ -123,7 +123,7 @@ def _columns(
     key: PartitionKey | None,
     more: Collection[str],
 ) -> tuple[Column, ...]:
-    """Return the log columns to read: those wanted, those that identify the row, and `more`."""
+    """Return the log columns to read: the wanted ones, those that identify a row, and `more`."""
     names = {column.name for column in (*wanted, *(key.columns if key else ()))} | set(more)
     if options.read_strategy is not Strategy.STREAMS:
         names.add(STREAM_ID)

@@ -14,7 +14,7 @@ from pyspark_scylla_cdc.reports import Address, Plan, Report, send
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
-"""Spark's properties of the tasks of a micro-batch."""
+"""The property in which Spark stores a task's micro-batch."""
 
 
 class ReportedPartition(InputPartition):

@@ -1,4 +1,4 @@
-"""Reads a partition of a snapshot: the base table's rows in a range of tokens."""
+"""Reads a partition of a snapshot: the base table's rows in a token range."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def snapshot_rows(
 
 
 def _only(partition: SnapshotPartition) -> Checkpoint:
-    """Return the checkpoint of a snapshot that lacks nothing but the partition."""
+    """Return the checkpoint of a snapshot in which only this partition is still to be read."""
     done = WHOLE_RING.without(TokenRanges((partition.tokens,)))
     progress = SnapshotProgress(partition.position, generation=partition.position, done=done)
     return Checkpoint(partition.position, snapshot=progress)

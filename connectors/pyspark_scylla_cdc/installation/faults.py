@@ -1,4 +1,4 @@
-"""What is wrong with the Pythons of a Spark application, and what to do about it."""
+"""Finds what is wrong with the Pythons of a Spark application, and what to do about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INSTALL = "pip install 'scylla-cdc[spark]'"
 
 @frozen
 class Fault:
-    """What was found and what was expected, in one line, and what to do."""
+    """What was found and what was expected, in one line, and the remedy."""
 
     found: str
     remedy: str
@@ -31,7 +31,7 @@ def faults(
     planner: Python | Unusable,
     executors: Sequence[Python | Unusable],
 ) -> list[Fault]:
-    """Return the faults; the first one should be fixed first.
+    """Return the faults, in the order in which to fix them.
 
     `here` is the Python of the driver, and `command` what Spark starts on all machines.
     """
@@ -144,7 +144,7 @@ def _ship(command: Command) -> str:
 
 
 def _is_shipped(command: Command) -> bool:
-    """Return True if the command is relative to the folder where Spark unpacks archives."""
+    """Return True if the command is relative to the directory where Spark unpacks archives."""
     return "/" in command.path and not Path(command.path).is_absolute()
 
 

@@ -1,7 +1,7 @@
 """Finds out which of the data source's requirements the running Python meets.
 
-Spark sends this module by value to Pythons that may lack the package, and the driver runs its text
-in the Python that Spark plans with. So at first it imports only the standard library.
+Spark sends this module by value to Pythons that may lack the package, and the driver runs its
+source in the Python that Spark plans with. So it imports only the standard library at the start.
 """
 
 import json
@@ -16,8 +16,8 @@ from typing import Any
 def facts(options: dict[str, str]) -> dict[str, str]:
     """Return what this Python has, by name; "" for what it lacks.
 
-    With `options` of the data source, it also reads the schema of their table: `cluster` is then
-    "reached" or the error.
+    With `options` of the data source, it also reads the schema of the options' table; `cluster` is
+    then "reached" or the error.
     """
     has_package = bool(_version("pyspark_scylla_cdc"))
     return {

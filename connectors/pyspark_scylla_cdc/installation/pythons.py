@@ -1,8 +1,8 @@
 """Finds the Pythons of a Spark application: the driver's, the planner's and the executors'.
 
-Spark starts one command for a Python data source, on the driver, where it plans, and on every
-executor: PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``. The values are those
-at the start of the driver's JVM.
+Spark starts the same command for a Python data source on the driver, where it plans, and on every
+executor: PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``. Spark uses the values
+from the start of the driver's JVM.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pyspark.errors import PySparkException
 from pyspark_scylla_cdc.installation import probe
 
 ROUNDS = 5
-"""How often to look for executors that have not had a task yet."""
+"""The most rounds of tasks to run until every executor has had a task."""
 _TASK_SECONDS = 0.3
-"""How long a task lasts, so that tasks spread over all executors."""
+"""The duration of a task, long enough that tasks spread over all executors."""
 
 _LOST_TASK = re.compile(r"\(TID \d+\) \((?P<where>[^)]+)\): (?P<why>[^\n]*)")
 
 
 @frozen
 class Command:
-    """What Spark starts; `overridden` is PYSPARK_PYTHON if PYSPARK_DRIVER_PYTHON overrides it."""
+    """The command that Spark starts; `overridden` is a PYSPARK_PYTHON that it overrides."""
 
     path: str
     overridden: str = ""
@@ -102,7 +102,7 @@ def planner(command: Command, options: dict[str, str]) -> Python | Unusable:
 def executors(
     context: SparkContext, command: Command, options: dict[str, str]
 ) -> list[Python | Unusable]:
-    """Return the Python of each executor; if one does not run, the others and its reason.
+    """Return the Python of each executor; if one does not run, those found and the reason.
 
     Tests what a data source uses: `command`, without the files of ``--py-files``.
     """
@@ -126,7 +126,7 @@ def executors(
 
 
 def _round(context: SparkContext, options: dict[str, str]) -> list[dict[str, str]]:
-    """Run two tasks per core and return what they found."""
+    """Run two tasks per core, and return the facts that they found."""
     facts, seconds = probe.facts, _TASK_SECONDS
     tasks = 2 * context.defaultParallelism
 
@@ -138,7 +138,7 @@ def _round(context: SparkContext, options: dict[str, str]) -> list[dict[str, str
 
 
 def _count(context: SparkContext) -> int:
-    """Return the number of executors; the driver counts if it runs tasks itself."""
+    """Return the number of executors; a driver that runs tasks itself counts as one."""
     known = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - not in PySpark
     return max(1, len(known) - 1)
 

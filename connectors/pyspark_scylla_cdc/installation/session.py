@@ -27,11 +27,11 @@ def session(builder: SparkSession.Builder) -> SparkSession:
     """Start the builder's session so that Spark finds the data source on all machines.
 
     Spark starts the same command for data sources on the driver and on every executor. If
-    PYSPARK_PYTHON is set, that is the command; otherwise it is the running Python. If
+    PYSPARK_PYTHON is set, it is the command; otherwise the command is the running Python. If
     ``spark.archives`` ships an environment as ``#environment``, the command is
-    ``environment/bin/python``, and a link named ``environment`` in the working directory leads to
-    the driver's own environment. PYSPARK_DRIVER_PYTHON, which would override the command on
-    executors, is removed from the environment of this process.
+    ``environment/bin/python``, and a link named ``environment`` in the working directory points to
+    the driver's environment. PYSPARK_DRIVER_PYTHON, which would override the command on executors,
+    is removed from the environment of this process.
 
     Raises ConfigurationError, in one line, if Spark's Python on the driver or on an executor cannot
     run the data source. A session of Spark Connect is returned unchanged, because it uses the
@@ -46,7 +46,7 @@ def session(builder: SparkSession.Builder) -> SparkSession:
 
 
 def prepare(archives: str) -> None:
-    """Set what a new JVM inherits: the command for data sources, and the link if it needs one."""
+    """Set what a new JVM inherits: the command for data sources, and the link if needed."""
     command = os.environ.setdefault(_PYTHON, _shipped(archives) or sys.executable)
     os.environ.pop(_DRIVER_PYTHON, None)
     path = Path(command)
@@ -66,7 +66,7 @@ def check(context: SparkContext) -> None:
 
 
 def _jvm_runs() -> bool:
-    """Return True if a JVM already runs, or spark-submit started one: its environment is set."""
+    """Return True if a JVM runs already, or spark-submit started one: its environment is fixed."""
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
 
 

@@ -1,4 +1,4 @@
-"""Exports the figures of a listener to Prometheus, computed at each scrape."""
+"""Exports a listener's metrics to Prometheus, computed at each scrape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABELS = ("query", "keyspace", "table")
 
 @frozen
 class Figure:
-    """A metric of each stream, and where its value is found; None if it is not known."""
+    """A metric of each stream, and a function that returns its value; None if it is unknown."""
 
     name: str
     help: str
@@ -98,7 +98,7 @@ GAUGES = (
 class Exporter:
     """A collector of `prometheus_client`: gauges are computed when they are scraped.
 
-    So the lag of a query that hangs grows, and a query that has ended has no lag.
+    So the lag of a hanging query grows, and a query that has ended has no lag.
     """
 
     def __init__(self, streams: Streams) -> None:
@@ -121,7 +121,7 @@ def _families(statuses: Sequence[StreamStatus], totals: Mapping[Key, Totals]) ->
         for key, sums in totals.items():
             counter.add_metric(key, figure.value(sums) or 0)
         yield counter
-    # Of several sources of a query that read one table, the one that is furthest behind.
+    # If several sources of a query read one table, the one that is furthest behind is exported.
     behind = sorted(statuses, key=lambda status: status.position, reverse=True)
     streams = {key_of(status): status for status in behind}
     for figure in GAUGES:

@@ -34,14 +34,15 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _KEPT = 64
-"""Micro-batches whose reports are kept until Spark reports their progress."""
+"""The most micro-batches whose reports are kept until Spark reports their progress."""
 
 
 class ScyllaCdcListener(StreamingQueryListener):
     """Watches the streaming queries of a session that read with source ``scylla_cdc``.
 
     After each micro-batch it logs one line, ``micro_batch``, at level info, in the process that
-    made it. `streams` has the same figures as values, and a Prometheus `registry` exports them.
+    created the listener. `streams` has the same metrics as values, and a Prometheus `registry`
+    exports them.
 
     ::
 
@@ -49,15 +50,15 @@ class ScyllaCdcListener(StreamingQueryListener):
         spark.streams.addListener(listener)
         changes = spark.readStream.format("scylla_cdc").option("reportTo", listener.address)
 
-    Without option ``reportTo`` the figures that only tasks know are missing: see `StreamStatus`.
+    Without option ``reportTo`` the metrics that only tasks know are missing: see `StreamStatus`.
 
     Args:
-        registry: the registry of `prometheus_client` to export to; None for none. Use one listener
-            for each registry. Needs the extra `metrics`.
+        registry: the registry of `prometheus_client` to export to; by default none. Use only one
+            listener for each registry. Needs the extra `metrics`.
         host: the address at which Spark's executors reach this process, for `address`; by default
             ``spark.driver.host``, the address of the active session's driver.
         port: the UDP port for `address`; 0 for a free one.
-        clock: replaces the system's clock, in tests.
+        clock: replaces the system's clock in tests.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         return self._streams.statuses()
 
     def close(self) -> None:
-        """Close the port. Figures that only tasks know are missing from then on."""
+        """Close the port. Metrics that only tasks know are missing from then on."""
         with self._lock:
             if self._inbox is not None:
                 self._inbox.close()
@@ -127,7 +128,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         self._streams.end(str(event.id), str(event.runId), has_failed=failed)
 
     def _reports_of(self, query: str, batch: int) -> list[Report]:
-        """Take what has arrived, and return the reports of one micro-batch."""
+        """Drain the inbox, and remove and return the reports of one micro-batch."""
         with self._lock:
             for report in self._inbox.take() if self._inbox is not None else ():
                 self._reports.setdefault((report.query, report.batch), {})[report.task] = report
@@ -144,7 +145,7 @@ def _about(end: Offset, reports: list[Report]) -> list[Report]:
 
 
 def _facts(status: StreamStatus) -> dict[str, Any]:
-    """Return the figures for the log line; unknown ones are left out."""
+    """Return the metrics for the log line, without unknown ones."""
     facts = {
         **asdict(status, recurse=False),
         "table": str(status.table),
@@ -168,7 +169,7 @@ def _text(at: datetime) -> str:
 
 
 def _driver() -> tuple[str, str]:
-    """Return the address at which executors reach the driver, and the one to listen at."""
+    """Return the address at which executors reach the driver, and the address to listen at."""
     session = SparkSession.getActiveSession()
     if session is not None:
         with suppress(PySparkAttributeError):  # Spark Connect

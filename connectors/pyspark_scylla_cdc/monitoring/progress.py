@@ -1,4 +1,4 @@
-"""Makes a `StreamStatus` from Spark's progress message and the reports of tasks."""
+"""Creates a `StreamStatus` from Spark's progress message and the reports of tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def offset_of(text: str) -> Offset | None:
-    """Parse an offset of a query's progress; None if it is one of another data source."""
+    """Parse an offset of a query's progress; return None if it is from another data source."""
     try:
         offset = Offset.from_json(_parsed(text))
     except (ConfigurationError, ValueError, SyntaxError):
@@ -36,8 +36,8 @@ def offset_of(text: str) -> Offset | None:
 def _parsed(text: str) -> Any:
     """Parse JSON, or the text of a dict.
 
-    Spark gives the latter where it has read the progress from JSON: with Connect, and in the
-    `recentProgress` of Spark 4.1.
+    Spark passes the text of a dict where it has read the progress from JSON: with Connect, and in
+    the `recentProgress` of Spark 4.1.
     """
     try:
         return json.loads(text)
@@ -74,9 +74,9 @@ def status_of(
 
 
 def _snapshot_share(start: str | None, end: Offset) -> float | None:
-    """Return the share of a snapshot that is read at `end`; None if it was complete at `start`.
+    """Return the share of a snapshot read by `end`; None if it was already complete at `start`.
 
-    Spark gives no start for a query's first micro-batch.
+    Spark reports no start for a query's first micro-batch.
     """
     since = None if start is None else offset_of(start)
     is_first = since is None and end.snapshot is not SnapshotState.NONE
@@ -87,7 +87,7 @@ def _snapshot_share(start: str | None, end: Offset) -> float | None:
 
 
 def _with(status: StreamStatus, reports: Sequence[Report]) -> StreamStatus:
-    """Add the figures that the tasks of the micro-batch reported."""
+    """Add the metrics that the tasks of the micro-batch reported."""
     plan = reports[0].plan
     stats = reduce(add, (report.stats for report in reports), plan.stats)
     return evolve(

@@ -12,37 +12,37 @@ from cdc_reader.cql.names import TableName
 
 @frozen
 class StreamStatus:
-    """A streaming query's source after its last micro-batch, as of a moment.
+    """The state of a streaming query's source after its last micro-batch, at the time `as_of`.
 
-    The figures of the micro-batch come from Spark's progress and its offsets. The last seven need
-    option ``reportTo``: they are None without it, and cover only the partitions whose tasks
-    reported, `partitions_reported` of `partitions`.
+    The metrics come from Spark's progress and the micro-batch's offsets. The last seven need option
+    ``reportTo``: without it they are None. They cover only the partitions whose tasks reported:
+    `partitions_reported` of `partitions`.
     """
 
     query: str
-    """The query's name; its id if it has none."""
+    """The query's name, or its id if it has no name."""
     table: TableName
     batch: int
     rows: int
-    """Rows that the micro-batch read, in the source's format, as Spark counts them: if a
-    ``foreachBatch`` reads them twice, they count twice."""
+    """Rows of the source's format that the micro-batch read, as counted by Spark: rows that a
+    ``foreachBatch`` reads twice count twice."""
     rows_per_second: float
     seconds: float
     """How long the micro-batch took."""
     late_rows: int
-    """Late rows and strays: delivered or, with `lateRows` ``report``, found since the last one."""
+    """Late rows and strays: delivered, or with ``lateRows=report``, found since the last batch."""
     position: datetime
-    """Every row written before is delivered."""
+    """Every row written before this time has been delivered."""
     expires: datetime | None
     """When the first unread row may expire; None if the log keeps rows forever."""
     as_of: datetime
     snapshot_share: float | None = None
-    """How much of its snapshot the query has read, from 0 to 1: measured in tokens, and so
-    approximately in partitions. None if the micro-batch read no rows of a snapshot.
+    """The fraction of its snapshot that the query has read, from 0 to 1, measured in tokens and so
+    approximately in partitions; None if the micro-batch read no rows of a snapshot.
     """
     lost: tuple[datetime, datetime] | None = None
-    """When the changes that expired unread were written, if the micro-batch begins a new snapshot
-    because of them (`onDataLoss` ``resnapshot``).
+    """The first and last write times of changes that expired before they were read, if the
+    micro-batch begins a new snapshot because of them (``onDataLoss=resnapshot``).
     """
     generation: datetime | None = None
     """When the newest generation began."""
@@ -51,9 +51,9 @@ class StreamStatus:
     not counted.
     """
     retries: int | None = None
-    """Requests that tasks or the driver repeated."""
+    """Requests that tasks or the driver retried."""
     waiting_seconds: float | None = None
-    """How long tasks and driver waited for ScyllaDB, summed over concurrent tasks."""
+    """How long the tasks and the driver waited for ScyllaDB, summed over concurrent tasks."""
     bad_records: int | None = None
     """Rows that could not be converted, and that `onBadRecord` skipped or quarantined."""
     partitions: int | None = None
@@ -71,7 +71,7 @@ class StreamStatus:
 
     @property
     def snapshot_seconds_left(self) -> float | None:
-        """Seconds until the snapshot is read, at the mean pace since it began; None if unknown."""
+        """Estimated seconds to complete the snapshot, at its average rate; None if unknown."""
         if not self.snapshot_share:
             return None
         return self.lag_seconds * (1 - self.snapshot_share) / self.snapshot_share

@@ -13,7 +13,7 @@ from pyspark_scylla_cdc.monitoring.progress import moment
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
 
 Key = tuple[str, str, str]
-"""A stream: its query's name, or its id if it has none; its table's keyspace and name."""
+"""A stream: the name of its query (or the id), its table's keyspace, and its table's name."""
 
 
 @define
@@ -74,14 +74,14 @@ class Streams:
                 self._totals[key].failures += has_failed
 
     def statuses(self) -> tuple[StreamStatus, ...]:
-        """Return the status of each stream whose query runs, as of now."""
+        """Return the current status of each stream whose query is running."""
         now = moment(self._clock.now())
         with self._lock:
             found = [status for statuses in self._running.values() for status in statuses]
         return tuple(evolve(status, as_of=now) for status in found)
 
     def totals(self) -> Mapping[Key, Totals]:
-        """Return the sums, also of streams that have ended."""
+        """Return the sums, including those of streams that have ended."""
         with self._lock:
             return {key: evolve(totals) for key, totals in self._totals.items()}
 

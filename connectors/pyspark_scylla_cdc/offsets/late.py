@@ -1,6 +1,6 @@
 """Late rows: rows with an old write timestamp that arrive behind the position.
 
-With `lateRows` ``deliver``, a micro-batch from offset a to offset b has exactly
+With ``lateRows=deliver``, a micro-batch from offset a to offset b has exactly
 
 * the rows of its window of write time that had arrived when b was planned, and
 * the late rows that b names.
@@ -9,20 +9,20 @@ So a repeated micro-batch has the same rows, and each row is in one micro-batch.
 steps:
 
 1. Before it offers b, the driver reads the keys of the window. It records the rows that may have
-   arrived after that moment, `Reads.reads[-1]`. A row's remaining TTL gives its arrival to within
+   arrived after that moment, `Reads.reads[-1]`. A row's remaining TTL shows its arrival to within
    `DOUBT`, and never too early.
 2. An executor leaves out rows that may have arrived after that moment, except the recorded ones
    (`cdc_reader.reading.late_rows.arrived`). A row that is left out was not there for the driver
-   to record, so it did arrive later. A row that arrived earlier is either clearly earlier, or
+   to record, so it arrived later. A row that arrived earlier is either clearly earlier, or
    recorded.
 3. Once a minute, in a sweep, the driver reads the keys behind the position. A row is late if it may
    have arrived after its window was planned and was not recorded: b names it.
 4. b carries this state: when each window was planned since the last sweep, and the recorded
-   keys. A restarted query therefore decides as the process before it did.
+   keys. A restarted query therefore makes the same decisions as the process before it.
 
 Strays (`cdc_reader.reading.strays`) are in streams that no executor reads. The driver searches for
 them in steps 1 and 3. b names the strays of the window and the late ones. A stray with a twin in
-the stream in force is left out.
+a stream in force is left out.
 
 After a sweep, every row that had arrived before it counts as delivered. Only keys of rows that
 arrived within `DOUBT` of a sweep, or of a window's plan, are kept. They are few, unless the
@@ -60,7 +60,7 @@ LONGEST_ANSWER = timedelta(seconds=8)
 """The longest time a page may take, so that arrival times are known to within `DOUBT`."""
 
 _CLOCKS = 1_000_000
-"""µs by which the clocks of the driver and the executors may differ."""
+"""µs by which the clocks of the driver and an executor may differ."""
 
 _NAME = struct.Struct(">16s16si")
 
@@ -87,7 +87,7 @@ class Late:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Late:
-        """Parse a stored value; raises KeyError, TypeError or ValueError if it is invalid."""
+        """Parse a stored value; raise KeyError, TypeError or ValueError if it is invalid."""
         ends, reads = tuple(map(int, stored["ends"])), tuple(map(int, stored["reads"]))
         if not ends or len(ends) != len(reads):
             raise ValueError("expected the same number of reads and ends")
@@ -125,7 +125,7 @@ class Planned:
 
 
 def whole_records(names: Collection[RowName], most: int) -> frozenset[RowName]:
-    """Return the first `most` names in order, and the rest of the last one's record."""
+    """Return the first `most` names in order, and the other names of the last one's record."""
     ordered = sorted(names, key=_order)
     last = ordered[:most][-1]
     record = last[0], last[1].time

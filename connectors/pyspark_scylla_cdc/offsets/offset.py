@@ -23,7 +23,7 @@ _POSITION_ALONE = 1
 _BEFORE_SNAPSHOT = 2
 """Offset versions without the table's name. In version 2 the base table is still to be read."""
 _IN_SNAPSHOT = 4
-"""The version of an offset with a `token` or `lost`: earlier versions of this source refuse it."""
+"""The version of an offset with `token` or `lost`, which older releases of this source reject."""
 
 _REMEDIES = {
     "checkpointLocation": "start with a new checkpointLocation",
@@ -41,7 +41,7 @@ class SnapshotState(StrEnum):
 
 @frozen
 class Offset:
-    """An offset: every log row with a write time before `position` (µs since 1970) is delivered.
+    """An offset: every log row written before `position` (µs since 1970) has been delivered.
 
     It belongs to the `table` (``keyspace.name``) with the id `table_id`. In an offset of version 1
     or 2 both are None; version 1 also lacks the state of the `snapshot`.
@@ -60,9 +60,9 @@ class Offset:
     began: int | None = None
     """The start of the query's first micro-batch, in µs, if this is the offset at its end."""
     token: int | None = None
-    """In the middle of a snapshot: the rows of partitions with tokens up to it are delivered."""
+    """During a snapshot, the token up to which partitions have been delivered."""
     lost: Window | None = None
-    """When the lost changes that made a new snapshot necessary were written; set at the end of the
+    """The window of the lost changes that made a new snapshot necessary; set at the end of the
     snapshot's first micro-batch.
     """
 
@@ -73,7 +73,7 @@ class Offset:
 
     @property
     def done(self) -> int:
-        """The token up to which the base table need not be read."""
+        """The token up to which the base table need not be read again."""
         if not self.is_before_snapshot:
             return MAX_TOKEN
         return MIN_TOKEN if self.token is None else self.token
@@ -98,7 +98,7 @@ class Offset:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Offset:
-        """Parse the offset of a checkpoint; ConfigurationError if its version is unknown."""
+        """Parse the offset of a checkpoint; raise ConfigurationError if its version is unknown."""
         try:
             return _read(stored)
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -119,11 +119,11 @@ class Offset:
         done: int = MAX_TOKEN,
         lost: Window | None = None,
     ) -> Offset:
-        """Return the offset of a micro-batch that ends at `position`, by the `state` at `now` (µs).
+        """Return the offset of a micro-batch that ends at `position`; `state` is as of `now` (µs).
 
-        `done` is the token up to which a snapshot has been read; `lost` is the window whose
-        changes expired, which made the snapshot begin again. The
-        history of the TTL reaches back to the first read that `late` still mentions.
+        `done` is the token up to which a snapshot has been read; `lost` is the window of the
+        expired changes that made the snapshot begin again. The history of the TTL reaches back to
+        the first read that `late` still mentions.
         """
         oldest = position if late is None else min(position, *late.reads.reads)
         snapshot, token = self.snapshot, None
@@ -178,7 +178,7 @@ class Offset:
             )
 
     def check_complete(self, option: str) -> None:
-        """Raise CheckpointError, naming `option`, if a snapshot is under way at the offset."""
+        """Raise CheckpointError, naming `option`, if a snapshot is unfinished at the offset."""
         if self.token is not None:
             raise CheckpointError(
                 f"{option}: the offset is in the middle of a snapshot of {self.table}, which only "
@@ -186,7 +186,7 @@ class Offset:
             )
 
     def check_snapshot(self, *, wanted: bool, again: bool = False) -> None:
-        """Raise CheckpointError if a query with, or without, a snapshot cannot resume here.
+        """Raise CheckpointError if a query cannot resume here because of its `snapshot` option.
 
         A query that takes new snapshots (`again`) can complete any snapshot.
         """
@@ -237,7 +237,7 @@ def _read(stored: Mapping[str, Any]) -> Offset:
 def _token(stored: Mapping[str, Any]) -> int | None:
     """Return the token of an offset in the middle of a snapshot."""
     if "token" not in stored and "lost" in stored:
-        return None  # the new snapshot was complete at once
+        return None  # the new snapshot was complete after one micro-batch
     token = stored["token"]
     if type(token) is not int or stored["snapshot"] != SnapshotState.PENDING:
         raise ValueError("expected a token, and a snapshot under way")

@@ -1,4 +1,4 @@
-"""The options of the data source: their table, their parsers, and errors that name them.
+"""The options of the data source: the options table, parsers, and errors that name options.
 
 May import `offsets`. Begin with `table`.
 """

@@ -1,4 +1,4 @@
-"""Shows errors of this project in Spark as the message alone, without Python's frames."""
+"""Shows errors of this project in Spark as a message only, without a traceback."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pyspark_scylla_cdc.options.words import in_keyword_options, in_option_words
 
 @contextmanager
 def hide_traceback() -> Iterator[None]:
-    """Hide the frames of an error of this project; any other error is a bug, and keeps them.
+    """Hide the traceback of an error of this project; any other error is a bug, and keeps it.
 
-    Spark's workers write the frames into the message unless an environment variable is set. A
-    worker ends with the error it reports, so the variable affects this error only.
+    Spark's workers write the traceback into the message unless an environment variable is set. A
+    worker ends with the error it reports, so the variable affects only this error.
     """
     try:
         yield
@@ -31,7 +31,7 @@ def hide_traceback() -> Iterator[None]:
 
 @contextmanager
 def with_remedy() -> Iterator[None]:
-    """Rephrase errors with the names of the options that cause or cure them."""
+    """Rephrase errors with the names of the options that cause or fix them."""
     try:
         yield
     except ConfigurationError as error:

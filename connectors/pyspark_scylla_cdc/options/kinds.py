@@ -1,4 +1,4 @@
-"""Options: name, meaning, and conversion from text to a value."""
+"""Options: their names, meanings, and conversions from text to values."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from pyspark_scylla_cdc.reports import Address
 _MOST_PARTITIONS = 100_000
 _SIZE = re.compile(r"([0-9]{1,18}) *(|[kmgt])b?")
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-"""The units of Spark's own options: powers of 1,024."""
+"""The size suffixes of Spark's options, as powers of two."""
 EARLIEST = "earliest"
 LATEST = "latest"
 
 
 @frozen
 class Kind:
-    """A type of value: its name in the docs, and its parser, (text, option) -> value."""
+    """A type of value: its name in the docs, and its parser, ``(text, option) -> value``."""
 
     name: str
     parse: Callable[[str, str], Any]
@@ -43,9 +43,9 @@ class Kind:
 
 @frozen
 class Option:
-    """One option. Without a default it is unset until given; a `secret` value is never shown.
+    """One option. Without a default it is unset unless given; a `secret` value is never shown.
 
-    `aliases` are the names that other connectors use; an alias may be in milliseconds.
+    `aliases` are the names that other connectors use; the value of an alias may be in milliseconds.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Option:
     aliases: tuple[str, ...] = ()
 
     def value(self, given: str | None) -> Any:
-        """Parse the given text, or the default; raises ConfigurationError."""
+        """Parse the given text, or the default; raise ConfigurationError if it is invalid."""
         text = self.default if given is None else given if self.secret else given.strip()
         if text is None and not self.required:
             return None
@@ -74,14 +74,14 @@ class Option:
 
     @property
     def _noun(self) -> str:
-        """The doc up to its first stop, as a noun for messages."""
+        """The doc up to its first full stop, as a noun for messages."""
         noun = re.split("[.,;] |[.]$", self.doc)[0].removeprefix("The ")
         lowered = noun if noun[1].isupper() else f"{noun[0].lower()}{noun[1:]}"
         return f"the {lowered}"
 
 
 def choice(values: type[StrEnum]) -> Kind:
-    """Make a kind whose value is one of a few words, in any case."""
+    """Make a kind whose value is one of a few words, in upper or lower case."""
 
     def parse(text: str, option: str) -> StrEnum:
         if text.lower() not in list(values):

@@ -42,8 +42,8 @@ from pyspark_scylla_cdc.reports import Address
 class SourceOptions:
     """The validated options of one query.
 
-    Its pickle goes to executors. It holds the `password` if that was given as an option, but not if
-    it is in a file.
+    It is pickled and sent to executors. It contains the `password` if the password was given as an
+    option, but not if it is in a file.
     """
 
     table: TableName
@@ -57,14 +57,14 @@ class SourceOptions:
     starting_offset: Offset | None
     """The offset from which `starting` was taken."""
     starting_option: str
-    """The option that gave `starting`."""
+    """The option from which `starting` was taken."""
     ending: Micros | None
     """µs since 1970, exclusive."""
     snapshot: bool
     """Whether the base table is read first."""
     data_loss: DataLossMode
     late_rows: LateRowsMode | None
-    """None means that the log's TTL decides."""
+    """None if the log's TTL decides."""
     late_horizon: timedelta
     confidence_window: timedelta
     max_window: timedelta | None
@@ -146,12 +146,12 @@ class SourceOptions:
 
     @property
     def takes_new_snapshots(self) -> bool:
-        """Whether a stream reads the table again after rows of its log expired unread."""
+        """Whether a stream takes a new snapshot after rows expired before they were read."""
         return self.data_loss is DataLossMode.RESNAPSHOT
 
     @contextmanager
     def as_option_errors(self) -> Iterator[None]:
-        """Rephrase connection errors in the names of the options that cause them."""
+        """Rephrase connection errors with the names of the options that cause them."""
         try:
             yield
         except ConfigurationError as error:
@@ -183,7 +183,7 @@ class SourceOptions:
         return window
 
     def ttls(self, base: TableSchema, now: Micros) -> TtlHistory:
-        """Return what is known at `now` (µs) of the TTL of the table's log."""
+        """Return what is known at `now` (µs) about the TTL of the table's log."""
         known = self.starting_offset.ttls if self.starting_offset else TtlHistory()
         return known.seen(base.cdc.ttl, now, base.altered)
 
@@ -280,12 +280,12 @@ def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:
 
 
 def _given(given: Mapping[str, str], option: str) -> str | None:
-    """Return the text that Spark passes for an option, whatever the case of its name."""
+    """Return the text that Spark passes for an option; the case of its name does not matter."""
     return {name.lower(): text for name, text in given.items()}.get(option.lower())
 
 
 def _data_loss(values: Mapping[str, Any]) -> DataLossMode:
-    """Return the mode; ConfigurationError if two options give it, or the format excludes it."""
+    """Return the mode; raise ConfigurationError if two options set it, or the format forbids it."""
     mode: DataLossMode | None = values["onDataLoss"]
     fails: bool | None = values["failOnDataLoss"]
     if mode is not None and fails is not None:

@@ -1,6 +1,6 @@
-"""The table of the data source's options, the source of parsing, errors and docs.
+"""The table of the data source's options, from which parsers, errors and docs are derived.
 
-Spark lower-cases the names it passes; messages use the spelling of the table.
+Spark passes option names in lower case; messages use the spelling in the table.
 
 ``python -m pyspark_scylla_cdc.options.table`` prints the table as Markdown.
 """
@@ -418,7 +418,7 @@ _MILLISECONDS = re.compile(r".*\.timeoutms")
 
 
 def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
-    """Parse the value of every option, by name; ConfigurationError names the option."""
+    """Parse the value of every option, by name; raise ConfigurationError, naming the option."""
     texts: dict[str, str] = {}
     for name, text in given.items():
         option = _named(name, text)
@@ -432,7 +432,7 @@ def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _named(name: str, text: str) -> Option:
-    """Find the option with this name or alias; ConfigurationError suggests the nearest one."""
+    """Find the option with this name or alias, or raise ConfigurationError with the nearest one."""
     lowered = name.lower()
     option = _BY_LOWER_NAME.get(lowered) or _BY_ALIAS.get(lowered)
     if option is not None:

@@ -19,9 +19,9 @@ from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.streams import Streams
 
 INLINE = 16_384
-"""Most streams sent along with a plan, at 16 bytes each. If there are more, an executor reads the
-generation itself, once, and keeps it: sending them would take 26 MB per micro-batch on a large
-cluster.
+"""The most streams sent with a plan, at 16 bytes each. If there are more, an executor reads the
+generation itself, once, and keeps it: on a large cluster, sending the streams would take 26 MB for
+each micro-batch.
 """
 
 
@@ -34,7 +34,7 @@ class LogRead:
 
 
 class SourcePartition(InputPartition):
-    """What one task reads. `tasks` is the number of partitions of its plan."""
+    """What one task reads; `tasks` is the number of partitions in its plan."""
 
     tasks = 1
 
@@ -43,17 +43,17 @@ P = TypeVar("P", bound=SourcePartition)
 
 
 def of_one_plan(parts: Sequence[P]) -> list[P]:
-    """Set the number of tasks in each partition, because tasks share the query's limits."""
+    """Set `tasks` in each partition, because tasks share the query's limits."""
     for part in parts:
         part.tasks = len(parts)
     return list(parts)
 
 
 class LogPartition(SourcePartition):
-    """A share of a plan: spans, each with the ids of its streams if they are few.
+    """A share of a plan: spans, each with the ids of its streams if there are few.
 
-    With `planned`, only rows that had arrived by its moment are read. With a `promise`, the rows
-    that it names must not have expired once they are read.
+    With `planned`, only rows that had arrived by `planned.moment` are read. With a `promise`, its
+    rows must not expire before they are read.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LogPartition(SourcePartition):
 
     @property
     def window(self) -> Window:
-        """The window of write time that its spans are in."""
+        """The window of write times that its spans are in."""
         starts, ends = zip(*((start, end) for start, end, *_ in self._packed), strict=True)
         return Window(min(starts), max(ends))
 
@@ -82,7 +82,7 @@ class LogPartition(SourcePartition):
         return sum(last - first for _, _, _, first, last, _ in self._packed)
 
     def queries(self, chunk: int) -> int:
-        """Return the number of queries that read them, with `chunk` streams each."""
+        """Return the number of queries that read these streams, with `chunk` streams each."""
         return sum(-(-(last - first) // chunk) for _, _, _, first, last, _ in self._packed)
 
     def reads(
@@ -90,7 +90,7 @@ class LogPartition(SourcePartition):
     ) -> Iterator[LogRead]:
         """Return the queries to send, in order; `load` reads the streams of a generation.
 
-        Both strategies give the same rows, so partitions of one plan may be read in different ways.
+        Both strategies yield the same rows, so partitions of one plan may use different ones.
         """
         for start, end, generation, first, last, raw in self._packed:
             window = Window(start, end)
@@ -106,7 +106,7 @@ class LogPartition(SourcePartition):
 
 
 class LatePartition(SourcePartition):
-    """Rows given by name: a share of the late rows of a micro-batch."""
+    """A share of the late rows of a micro-batch, by their names."""
 
     def __init__(self, names: Collection[RowName]) -> None:
         self.names = frozenset(names)

@@ -4,10 +4,10 @@ A large cluster has millions of streams. A plan identifies them by their places 
 never change in a generation. So a plan is as small for millions of streams as for ten.
 
 Work is divided twice. First all streams are cut into runs of equal work. If one stream is hot, its
-run holds most of the rows, and only reading the rows would tell which run that is. So each run is
-also cut into slices of time, which are dealt out in turn: slice j of run i goes to share i + j,
-modulo the number of shares. All shares keep equal work, and as many shares as there are slices have
-a part of the hot stream.
+run holds most of the rows, and only reading the rows would show which run that is. So each run is
+also cut into time slices, which are distributed in turn: slice j of run i goes to share i + j,
+modulo the number of shares. All shares still have equal work, and each slice of the hot stream is
+in a different share.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ ASKING = 10_000_000
 SHORTEST_SLICE = 10_000_000
 """The shortest slice, in µs of write time, that is worth its own queries."""
 MOST_QUERIES = 4_096
-"""Most queries of a sliced plan. A plan with that many queries unsliced is not sliced."""
+"""The most queries of a sliced plan. A plan that has this many queries unsliced is not sliced."""
 
 _EVEN = 4
-"""Fewest streams in a share of one slice, so that one stream more or less matters little."""
+"""The fewest streams in a share of one slice, so that one stream more or less matters little."""
 
 
 @frozen
@@ -52,7 +52,7 @@ class StreamSpan:
 
     @property
     def weight(self) -> int:
-        """The estimated cost of reading one of its streams, as µs of rows."""
+        """The estimated cost of reading one of its streams, in µs of rows."""
         return self.filled.length + ASKING
 
     @property
@@ -64,7 +64,7 @@ class StreamSpan:
 def spans(
     timeline: Timeline, window: Window, count: Callable[[Micros], int], filled: Window | None = None
 ) -> list[StreamSpan]:
-    """Return all spans of `window`, older generations first; `count` gives a generation's streams.
+    """Return all spans of `window`, older generations first; `count` counts a generation's streams.
 
     Rows are expected in `filled`, or in the whole window if it is None. This only affects how the
     work is divided; rows elsewhere are read too.
@@ -79,7 +79,7 @@ def spans(
 
 
 def slices(parts: Sequence[StreamSpan], at_most: int, chunk: int) -> int:
-    """Return the number of time slices, at most `at_most`, that the spans are worth cutting into.
+    """Return the number of time slices, at most `at_most`, into which to cut the spans.
 
     `chunk` is the number of streams per query.
     """
@@ -113,7 +113,7 @@ def divide(
 def _even(shares: int, streams: int) -> int:
     """Return the number of time slices to cut `streams` into for `shares` shares.
 
-    The shares of one slice have at least `_EVEN` streams each, so that one more or less matters
+    Each share of a slice has at least `_EVEN` streams, so that one stream more or less matters
     little. If that is impossible, each share is one slice of all streams.
     """
     found = (count for count in range(1, shares) if shares % count == 0)

@@ -1,4 +1,4 @@
-"""Which rows of the log a task has to find; others may have expired."""
+"""Promises: the rows of the log that tasks must find; other rows may have expired."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cdc_reader.streams.window import Window
 class Promise:
     """The rows written at `since` (µs) or later, in a log with these TTLs.
 
-    Planned on the driver, and checked by each task once it has read its rows: they may have expired
-    while the task waited.
+    Planned on the driver, and checked by each task after it has read its rows, because rows may
+    expire while the task waits.
     """
 
     ttls: TtlHistory

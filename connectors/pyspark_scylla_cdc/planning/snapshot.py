@@ -1,8 +1,8 @@
 """A snapshot's partitions: the base table's current rows, read before the log.
 
-They are the first rows of a table of changes. Rows are read after the position from which the log
-is followed, and count as inserts at that position. A change made in between may already be in a row
-and is read again from the log; applying it again changes nothing.
+Rows are read after the position from which the log is followed, and count as inserts at that
+position. A change made in between may already be in a row and is read again from the log; applying
+it again changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark_scylla_cdc.planning.partition import INLINE, SourcePartition
 class SnapshotPartition(SourcePartition):
     """The rows of a table whose tokens are in `tokens`, as of `position` µs.
 
-    Owners change at `ends`, ascending: queries for a part of `tokens` end there where they can.
+    Owners change at `ends`, ascending: where possible, queries for a part of `tokens` end there.
     """
 
     def __init__(self, position: Micros, tokens: TokenRange, ends: Sequence[int]) -> None:
@@ -45,7 +45,7 @@ class MarkPartition(SourcePartition):
 def snapshot_partitions(
     position: Micros, tokens: TokenRange, count: int, ends: Sequence[int] = ()
 ) -> list[SnapshotPartition]:
-    """Split the rows of `tokens` into `count` parts at most, of equal shares of the ring."""
+    """Split the rows of `tokens` into at most `count` equal parts of the ring."""
     some = ends[:: 1 + len(ends) // INLINE]
     edges = [tokens.start + tokens.size * number // count for number in range(count + 1)]
     return [

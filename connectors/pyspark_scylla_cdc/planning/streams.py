@@ -1,6 +1,6 @@
 """The streams of a generation in one block of memory: 16 bytes each, in ring order.
 
-With a partition key, only the streams that may take its writes are read, and only its rows kept.
+With a partition key, only streams that its writes may go to are read, and only its rows are kept.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PartitionKey:
 
     @classmethod
     def parse(cls, text: str, base: TableSchema) -> PartitionKey:
-        """Parse the key from JSON; raises ConfigurationError."""
+        """Parse the key from JSON; raise ConfigurationError if it is invalid."""
         columns = base.partition_key
         try:
             values = parse_key(text, base)
@@ -58,10 +58,10 @@ class PartitionKey:
         return cls(token, columns, tuple(cells))
 
     def group(self, groups: Iterable[StreamGroup]) -> list[StreamGroup]:
-        """Return the stream group of the generation that holds the partition's stream, if any.
+        """Return the group that has the partition's stream, in a list, or an empty list.
 
         Which stream of the group it is depends on a setting that nodes do not publish. A group has
-        one stream per shard of one node, and one query reads them all.
+        one stream for each shard of a node, and one query reads them all.
         """
         generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
         return [group_of(generation, self.token)] if generation.groups else []
@@ -118,7 +118,7 @@ class Streams:
             yield Task(window, tuple(self.part(first, first + chunk)))
 
     def range_task(self, window: Window) -> RangeTask:
-        """Return the span of the ring that holds these streams, perhaps with others: see `rows`."""
+        """Return the span of the ring that has these streams, and perhaps others: see `rows`."""
         start, end = int(self._tokens[0]) - 1, int(self._tokens[-1])
         return RangeTask(window, max(start, MIN_TOKEN), end)
 

@@ -14,9 +14,9 @@ class AdvancePolicy:
     """The rules for moving the position.
 
     Nothing is read past `final` or past now - `confidence`. Spark asks for the latest offset about
-    forty times a second and starts a micro-batch for each new answer. So the position advances
-    by at least `min_advance`, except onto `final`, and by at most `max_window` if Spark's trigger
-    asks for a limit at all.
+    forty times a second and starts a micro-batch for each new offset. So the position advances by
+    at least `min_advance`, except for the last step to `final`, and by at most `max_window` if
+    Spark's trigger has a limit.
     """
 
     confidence: int
@@ -49,7 +49,7 @@ class AdvancePolicy:
         return evolve(self, final=self.settled(now))
 
     def next(self, position: Micros, now: Micros, *, limited: bool) -> Micros:
-        """Return the end of the next micro-batch; `position` itself if it is too early for one."""
+        """Return the end of the next micro-batch, or `position` if it is too early for one."""
         settled = self.settled(now)
         if settled < self.final and settled - position < self.min_advance:
             return position

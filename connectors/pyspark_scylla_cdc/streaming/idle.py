@@ -1,8 +1,8 @@
 """Skips windows without rows, which are not worth a micro-batch.
 
-Spark runs a micro-batch for each new offset, and `processAllAvailable` returns only when there is
-none. So before the position moves, the driver reads at most one row of the window from each chunk
-of streams. A window found empty has settled, so it is not checked again.
+Spark runs a micro-batch for each new offset, and `processAllAvailable` returns only when there are
+no new offsets. So before the position moves, the driver reads at most one row of the window from
+each chunk of streams. A window found empty has settled, so it is not checked again.
 
 Over an empty log the position still advances occasionally, so a restart need not begin far back.
 """
@@ -19,8 +19,8 @@ from pyspark_scylla_cdc.streaming.row_probe import RowProbe
 GENERATIONS_INTERVAL = 1_000_000
 """µs between two reads of the cluster's generations."""
 MOST_QUERIES = 64
-"""Most queries of one check. If a window takes more, the driver does not check; the position moves
-in steps that are longer by the same factor.
+"""The most queries of one check. If a window needs more, the driver does not check it; the position
+then moves in steps that are longer by the same factor.
 """
 
 
@@ -29,7 +29,7 @@ class Idle:
 
     A window of `longest` or more is worth one even without rows, but not twice in a row: with a
     trigger of that length, `processAllAvailable` would never return. The idle driver checks for new
-    rows once `shortest` µs of write time have been added. The `generations` are read at most once a
+    rows each time the window has grown by `shortest` µs. The `generations` are read at most once a
     second.
     """
 
@@ -66,7 +66,7 @@ class Idle:
         return window.start
 
     def _begin(self, position: Micros) -> None:
-        """Reset what is known of the log after this position."""
+        """Reset what is known about the log after this position."""
         self._position = self._empty_until = position
         self._has_rows = False
 

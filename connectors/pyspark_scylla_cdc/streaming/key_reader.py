@@ -1,4 +1,4 @@
-"""Reads the keys of a log's rows on the driver: a window's own rows, and its strays."""
+"""Reads the keys of a log's rows on the driver: a window's rows in streams in force, and strays."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from pyspark_scylla_cdc.planning.streams import Streams
 
 
 class KeyReader:
-    """Reads the keys of a log's rows, and the time each row has left to live.
+    """Reads the keys of a log's rows, and the remaining TTL of each row.
 
     Create one for each micro-batch or sweep. It reads the generations once, so a row is
-    consistently either in the stream in force or a stray.
+    consistently either in a stream in force or a stray.
 
-    Where a method takes `queries`, it reads a sample of each generation's streams that takes
-    about that many queries.
+    If a method takes `queries`, it reads a sample of each generation's streams that costs about
+    that many queries.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class KeyReader:
             yield batch
 
     def strays(self, reach: int, queries: int = FOREVER) -> Strays:
-        """Return the finder of the strays' keys.
+        """Return an object that finds the keys of strays.
 
-        A generation's streams are searched up to `reach` µs around its own time.
+        A generation's streams are searched up to `reach` µs before and after its own time.
         """
         sampled = _Sampled(self._streams, queries * self._chunk)
         planner = Planner(sampled, self._chunk, reach=reach)
@@ -83,7 +83,7 @@ class _Sampled:
         return streams if len(streams) <= self._most else streams.sample(self._most)
 
     def timestamps(self) -> Sequence[Micros]:
-        """Return nothing: planners are given their timeline."""
+        """Always empty, because planners receive their timeline separately."""
         return ()
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
@@ -92,7 +92,7 @@ class _Sampled:
         return [StreamGroup(MAX_TOKEN, tuple(streams))] if len(streams) else []
 
     def unpublished(self) -> Sequence[Micros]:
-        """Return nothing: windows end before generations that are not announced."""
+        """Always empty, because windows end before unannounced generations."""
         return ()
 
 

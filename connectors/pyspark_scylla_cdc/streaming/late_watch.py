@@ -41,17 +41,17 @@ INTERVAL = 60_000_000
 """µs between two sweeps."""
 
 MOST = 1_000
-"""Most late rows of one micro-batch, and most strays of its window; others are delivered later."""
+"""The most late rows of a micro-batch, and strays of its window; others are delivered later."""
 
 REPORTED = 64, 1_000_000
-"""Most queries and rows of a sweep that only reports."""
+"""The most queries and rows of a sweep that only reports."""
 
 
 class LateWatch(Protocol):
     """Decides how a query treats late rows."""
 
     def finish(self, now: Micros) -> None:
-        """Sweep once more, as of `now`, because the query ends with the rows available then."""
+        """Sweep once more, as of `now`, because the query ends with the rows available by then."""
         ...
 
     def next(
@@ -59,11 +59,11 @@ class LateWatch(Protocol):
     ) -> Late | None:
         """Return what the offset at the end of `window` records about late rows, if anything.
 
-        If the window has too many strays, the offset is at an earlier end: its `Late.position`.
+        If the window has too many strays, the offset is earlier: at its `Late.position`.
 
-        `late` is the record of the offset at its start; `ttls` returns the log's TTL over time.
-        With a `snapshot` still to be read, rows written before the start also count if they arrive
-        from now on.
+        `late` is the record of the offset at the window's start; `ttls` returns the log's TTL over
+        time. If a `snapshot` is still to be read, rows written before the start are also late rows
+        if they arrive from now on.
         """
         ...
 
@@ -159,7 +159,7 @@ class DeliveringWatch:
         return first
 
     def _read(self, reader: KeyReader, window: Window) -> frozenset[RowName]:
-        """Note rows of the window that may seem to have arrived after now, and return its strays.
+        """Record rows of the window that may seem to arrive after now, and return its strays.
 
         The window ends earlier if it has more strays than `MOST`.
         """
@@ -182,8 +182,8 @@ class DeliveringWatch:
 class ReportingWatch:
     """Counts late rows and reports their number; its state is lost when the process ends.
 
-    It does not know which rows the executors read, so it counts only rows that arrived after a
-    micro-batch was read for certain.
+    It does not know which rows the executors read, so it counts only rows that certainly arrived
+    after their micro-batch was read.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class ReportingWatch:
 
 
 def _single(strays: Strays, found: Sequence[pa.RecordBatch]) -> Iterator[RowName]:
-    """Return the names of the strays found, without those whose twin is delivered instead."""
+    """Yield the names of the strays found, without those whose twin is delivered instead."""
     return chain.from_iterable(map(keys, strays.single(found)))
 
 

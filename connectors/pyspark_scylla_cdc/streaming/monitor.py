@@ -1,4 +1,4 @@
-"""What the driver knows of a micro-batch: its partitions carry it, and their tasks report it."""
+"""Adds what the driver knows about a micro-batch to its partitions, whose tasks report it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark_scylla_cdc.reports import Plan
 
 
 class Monitor:
-    """Collects what the driver does until it has planned a micro-batch."""
+    """Collects statistics of the driver's work for a micro-batch, up to its plan."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._table = str(options.table)
@@ -27,22 +27,22 @@ class Monitor:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Count the driver's queries in this block, and the time that it waits for them."""
+        """Count the driver's queries in this block, and the time it waits for them."""
         with recorded_in(self._stats):
             yield
 
     def count_late_rows(self, count: int) -> None:
-        """Count late rows that were found, and will not be delivered."""
+        """Count late rows that were found but will not be delivered."""
         self._late_rows += count
 
     def see(self, timeline: Timeline) -> None:
-        """Note the generations by which a micro-batch is planned."""
+        """Record the generations with which a micro-batch is planned."""
         self._generation = max(timeline.starts, default=None)
 
     def reported(
         self, partitions: Sequence[InputPartition], end: Micros
     ) -> Sequence[InputPartition]:
-        """Return the partitions of a micro-batch to `end`; with `reportTo`, their tasks report."""
+        """Return the partitions; with `reportTo`, in a form whose tasks send reports."""
         if not (self._is_asked and partitions):
             return partitions
         count = len(partitions)

@@ -1,4 +1,4 @@
-"""Estimates the number and the size of the rows of a window, from a sample of its streams."""
+"""Estimates the number and size of a window's rows from a sample of its streams."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from pyspark_scylla_cdc.sessions import row_format, source_of, streams_loader, t
 SAMPLE, AT_ONCE = 512, 64
 """The number of streams sampled in a generation, and of streams per query."""
 TOO_MANY = math.inf
-"""Stands for a number of rows that was not counted to its end."""
+"""The result for rows that were not all counted, because there are too many."""
 _WEIGHED = 64
-"""Most rows per query that are read to estimate the size of rows."""
+"""The most rows of each query that are read to estimate the size of rows."""
 
 
 @frozen
 class RowCount:
-    """Reads samples: `keys` with a small column of each row, `some` with a few rows per query.
+    """Reads samples: `keys` reads a small column of every row, `some` a few whole rows per query.
 
-    `some` reads the columns that the query does.
+    `some` reads the same columns as the streaming query.
     """
 
     keys: LogSource
@@ -54,7 +54,7 @@ class RowCount:
         return sum(batch.nbytes for batch in batches) / rows if rows else None
 
     def _sampled(self, source: LogSource, window: Window) -> Iterator[tuple[pa.RecordBatch, float]]:
-        """Yield rows of a sample of streams, with the number that each one stands for."""
+        """Yield rows of a sample of streams, with the number of rows that each represents."""
         for span in self.spans(window):
             streams = self.streams(span.generation)
             sample = streams.sample(SAMPLE)

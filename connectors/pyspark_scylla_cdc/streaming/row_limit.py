@@ -1,4 +1,4 @@
-"""Cuts windows to the rows that a micro-batch may have, by estimates from a sample."""
+"""Cuts windows to the number of rows that a micro-batch may have, estimated from samples."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, RowCount, row_count
 _COUNTED = 2
 """Rows are counted up to this multiple of the limit; beyond it there are too many."""
 _ROUNDS, _MOST_ROUNDS = 5, 40
-"""Most samples of a cut window, and most while no rows are found.
+"""The most samples of a window, and the most while no rows are found.
 
-A window without rows would make an empty micro-batch. Each sample then halves the rest, so 40 of
-them find a row in any window.
+A cut without rows would make an empty micro-batch. While no rows are found, each sample halves the
+rest, so 40 samples find a row in any window.
 """
 
 
@@ -37,10 +37,10 @@ class RowLimit:
     shortest: int
 
     def end(self, window: Window) -> Micros:
-        """Return the end to which the window is cut; its own end if it has few enough rows.
+        """Return the end to which the window is cut, or its own end if it has few enough rows.
 
-        Rows are unevenly distributed in time, so a cut window is sampled again, until it holds
-        about half of the limit or more.
+        Rows are unevenly distributed in time, so a cut window is sampled again, until it has at
+        least about half of the limit.
         """
         low, high = Cut(window.start, 0), Cut(window.end, 0)
         end = window.end
@@ -62,8 +62,8 @@ class RowLimit:
     def _step(self, low: Cut, high: Cut, *, is_quiet: bool) -> int:
         """Return the distance from `low` to the next cut.
 
-        It assumes an even distribution, or takes a quarter of the way if there were too many rows
-        to count, or half if there are none before `low`.
+        Assumes an even distribution. If there were too many rows to count, returns a quarter of the
+        distance to `high`, and if there are no rows before `low`, at least half of it.
         """
         gap = high.end - low.end
         if high.rows == TOO_MANY:
@@ -74,7 +74,7 @@ class RowLimit:
 
 
 def within_limits(options: SourceOptions, schema: LogSchema, window: Window) -> Micros:
-    """Return the end of the window that holds what a micro-batch may have."""
+    """Return the end of `window` after it is cut to the limits of a micro-batch."""
     count = row_count(options, schema)
     limit = options.max_rows or FOREVER
     if options.max_bytes is not None and (size := count.row_size(window)):

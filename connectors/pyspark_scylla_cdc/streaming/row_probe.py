@@ -43,13 +43,13 @@ class RowProbe:
         return spans(timeline, window, lambda generation: len(self._streams(generation)))
 
     def queries(self, parts: Sequence[StreamSpan]) -> int:
-        """Return the number of queries needed to find that `parts` have no rows."""
+        """Return the number of queries needed to establish that `parts` have no rows."""
         if self._strategy is Strategy.RANGES:
             return len(parts)
         return sum(-(-part.streams // self._chunk) for part in parts)
 
     def finds_row(self, parts: Sequence[StreamSpan]) -> bool:
-        """Return True if there are rows; start at the last hit, because hot streams stay hot."""
+        """Return True if there are rows; start with the last hit, because hot streams stay hot."""
         tasks = [task for part in parts for task in self._tasks(part)]
         first = self._first % max(1, len(tasks))
         ordered = tasks[first:] + tasks[:first]
@@ -67,7 +67,7 @@ class RowProbe:
 
 
 def row_probe(options: SourceOptions, schema: LogSchema) -> RowProbe:
-    """Make the check for rows in a window, which costs a few queries."""
+    """Make the probe that checks a window for rows, at the cost of a few queries."""
     columns = tuple(column for column in schema.columns if column.name == BATCH_SEQ_NO)
     read = options.read
     source = source_of(options.connection(), read, evolve(schema, columns=columns), limit=1)

@@ -1,8 +1,8 @@
 """Decides how much of the table a micro-batch of a snapshot reads.
 
-The table is read in ring order, so one token tells what is done. A micro-batch ends with a whole
-partition: the driver counts the rows after the token. It counts `COUNTED` rows at most, and takes
-them for a sample of the rest: tokens are hashes, so any partitions may come next.
+The table is read in ring order, so one token marks what has been read. A micro-batch ends with a
+whole partition, so the driver counts the rows after the token. It counts at most `COUNTED` rows,
+and treats them as a sample of the rest: tokens are hashes, so rows are spread evenly over them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pyspark_scylla_cdc.sessions import table_of
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 
 COUNTED = 100_000
-"""Rows from which the rest of a micro-batch is estimated."""
+"""The most rows to count; larger micro-batches are estimated from these."""
 UNLIMITED = 10_000_000
-"""Rows of a micro-batch whose query sets no limit: not too many to read again after a failure."""
+"""Rows of a micro-batch if the query sets no limit: not too many to read again after a failure."""
 
 Tokens = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -38,10 +38,10 @@ class RowsAhead:
     is_all: bool
 
     def end(self, start: int, limit: int) -> int:
-        """Return the token at which `limit` rows after `start` end, MAX_TOKEN if these are all.
+        """Return the token of the last of `limit` rows after `start`; MAX_TOKEN if these are all.
 
-        The rows of a partition stay together, so one of more than `limit` rows is a micro-batch by
-        itself.
+        The rows of a partition stay together, so a partition of more than `limit` rows is a
+        micro-batch by itself.
         """
         rows = len(self.tokens)
         if rows > limit:
@@ -54,7 +54,7 @@ class RowsAhead:
 
 @frozen
 class SnapshotEnd:
-    """Decides where each micro-batch of a snapshot ends: with about as many rows as it may have."""
+    """Decides where each micro-batch of a snapshot ends: after about as many rows as allowed."""
 
     _options: SourceOptions
     _schema: LogSchema = field(repr=False)
@@ -63,13 +63,13 @@ class SnapshotEnd:
     def is_limited(self) -> bool:
         """Whether a snapshot has several micro-batches, if Spark's trigger allows it.
 
-        Spark 4.0 and 4.1 do not tell whether the query ends after the next micro-batch. So if the
+        Spark 4.0 and 4.1 do not say whether the query ends after the next micro-batch. So if the
         query sets no limit, that micro-batch has the whole table, and the log as well.
         """
         return TELLS_START or (self._options.max_rows or self._options.max_bytes) is not None
 
     def next(self, start: int) -> int:
-        """Return the token at which the micro-batch ends that begins after `start`."""
+        """Return the token at which the micro-batch after `start` ends."""
         limit = self._limit(start)
         return self._ahead(start, min(limit, COUNTED)).end(start, limit)
 

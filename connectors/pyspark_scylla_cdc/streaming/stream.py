@@ -1,14 +1,14 @@
-"""Streaming reads: the log followed at a distance, in micro-batches that Spark can repeat.
+"""Streaming reads: follow the log in micro-batches that Spark can repeat.
 
 Spark's behaviour, and its consequences:
 
 * Spark calls `initialOffset` several times at the start of a query, and again on a restart before
-  the first commit. No checkpoint stores its answer, so the offset at the end of the first
+  the first commit. No checkpoint stores its result, so the offset at the end of the first
   micro-batch also records where the micro-batch began.
 * Spark polls `latestOffset` about forty times a second. The method reads the clock, and queries
   the cluster only when a micro-batch may be due (see `window_end`).
-* A micro-batch may be planned again after a restart: its partitions follow from the two
-  offsets and the generation tables alone.
+* A micro-batch may be planned again after a restart, so its partitions depend only on the two
+  offsets and the generation tables.
 * Spark does not call `stop` on a clean stop, and calls `commit` one micro-batch late. This reader
   depends on neither.
 """
@@ -49,7 +49,7 @@ from pyspark_scylla_cdc.streaming.monitor import Monitor
 from pyspark_scylla_cdc.streaming.window_end import WindowEnd
 
 _ONE_WINDOW = ReadMaxFiles(1)
-"""Stands for this source's limit by time, which Spark does not have and cannot carry.
+"""Represents this source's limit by time, which none of Spark's limits can express.
 
 It only tells the source to apply its limit.
 """
@@ -182,7 +182,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset(position, snapshot, str(base.name), base.id, ttls.after(position))
 
     def _checked(self, stored: dict[str, Any]) -> Offset:
-        """Parse the offset of a checkpoint; raises if it does not belong to this query."""
+        """Parse the offset of a checkpoint; raise an error if it does not belong to this query."""
         offset = Offset.from_json(stored)
         offset.check_table(self._options.table, self._schema.base.id)
         again = self._options.takes_new_snapshots
@@ -190,7 +190,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def _state(self, since: Offset) -> TableState:
-        """Return the table's current state; raises if it is not the offset's table."""
+        """Return the table's current state; raise an error if it is not the offset's table."""
         state = state_of(self._options)
         since.check_table(self._options.table, state.id)
         return state
@@ -204,9 +204,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return expected(self._options, window) if self._options.min_partitions > 1 else None
 
     def _promise(self, since: Offset, until: Offset, ttls: TtlHistory) -> Promise | None:
-        """Return which rows the tasks have to find; report if some may have expired unread.
+        """Return which rows the tasks must find; report rows that may already have expired.
 
-        During a snapshot the tasks have to find all rows since it began. A new query without a
+        During a snapshot the tasks must find all rows since it began. A new query without a
         snapshot begins with the rows that have not expired. Returns None if rows are lost and a new
         snapshot follows.
         """
@@ -228,7 +228,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _remember_lost(self, lost: Window) -> None:
         """Let the next offset begin a new snapshot if rows of the planned micro-batch are lost.
 
-        It is too late for this micro-batch: a repetition must have the same rows.
+        This micro-batch can no longer do so, because a repetition must have the same rows.
         """
         self._lost_in_plan = None if lost.is_empty else lost
 
@@ -240,13 +240,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return f"start over with {earliest}a new checkpointLocation"
 
     def _has_no_past(self, since: Offset) -> bool:
-        """Return True if a new query begins at `since`: it reads what has not expired."""
+        """Return True if a new query begins at `since`, and so reads only unexpired rows."""
         is_first = self._initial is not None and since.position == self._initial.position
         options = self._options
         return is_first and options.starting_offset is None and not options.snapshot
 
     def _lost(self, since: Offset, state: TableState, now: Micros) -> Window:
-        """Return when changes that may expire were written, if a snapshot is to replace them."""
+        """Return the window of changes that may expire, if a new snapshot should replace them."""
         nothing = Window(since.position, since.position)
         if not self._options.takes_new_snapshots:
             return nothing
@@ -264,7 +264,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _start(self) -> Micros:
         """Return where a new query begins: at the oldest row that the log may hold, or later.
 
-        A given offset is kept as it is, like that of a checkpoint: what has expired since is lost.
+        An offset given by the user is kept as it is, like that of a checkpoint: rows that have
+        expired since then are lost.
         """
         if self._options.starting_offset is not None:
             return self._options.starting_offset.position

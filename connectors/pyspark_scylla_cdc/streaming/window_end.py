@@ -1,18 +1,19 @@
 """Decides where a micro-batch ends: how far its window of write time reaches.
 
-The window begins at the position of the last offset. Each of six steps may only bring its end
-nearer, and in the end a window may be empty:
+The window begins at the position of the last offset. Each of six steps can only shorten it, and it
+may become empty:
 
 1. It reaches as far as rows have settled and Spark's trigger allows (`AdvancePolicy`).
-2. If that is everything that has settled, but no rows are found, the window is empty (`Idle`).
-3. Likewise if it has fewer rows than a micro-batch should, and is not long yet (`MinimumRows`).
+2. If it has everything that has settled, but no rows are found, it becomes empty (`Idle`).
+3. It also becomes empty if it has fewer rows than a micro-batch should have, and is not yet long
+   (`MinimumRows`).
 4. It ends before a generation that is only partly published (`PublicationGate`).
-5. It holds about as many rows and bytes as a micro-batch may have (`RowLimit`).
-6. It holds as many strays as an offset can name (`LateWatch`), which also finds the late rows that
-   the micro-batch delivers.
+5. It has at most about as many rows and bytes as a micro-batch may have (`RowLimit`).
+6. It has at most as many strays as an offset can name (`LateWatch`, which also finds the late rows
+   that the micro-batch delivers).
 
-While a snapshot is read, the window is empty: `SnapshotEnd` decides how much of the table the
-micro-batch has. Only if Spark's trigger asks for everything does it have the log as well.
+While a snapshot is being read, the window is empty: `SnapshotEnd` decides how much of the table the
+micro-batch has. The micro-batch has the log as well only if Spark's trigger asks for everything.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class MicroBatch:
 class WindowEnd:
     """Decides where each micro-batch of a query ends.
 
-    Queries the cluster only when a micro-batch may be due. Can be pickled until first used.
-    `on_late_rows` is called with the number of late rows that are found and only reported.
+    Queries the cluster only when a micro-batch may be due. Can be pickled until it is first used.
+    `on_late_rows` is called with the number of late rows that are found but only reported.
     """
 
     def __init__(
@@ -106,8 +107,8 @@ class WindowEnd:
     ) -> MicroBatch:
         """Return the micro-batch after the offset `since`, which may be empty.
 
-        `ttls` returns the log's TTL over time. If not `limited`, it holds everything that has
-        settled, because Spark's trigger asks for that.
+        `ttls` returns the log's TTL over time. If not `limited`, the micro-batch has everything
+        that has settled, because Spark's trigger asks for that.
         """
         if since.is_before_snapshot and limited and self._snapshot.is_limited:
             return self._of_snapshot(since, ttls)

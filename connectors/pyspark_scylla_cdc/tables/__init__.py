@@ -1,5 +1,5 @@
-"""Folds changes into the rows that result from them, and keeps copies of tables that way.
+"""Folds changes into the resulting rows, and uses this to maintain copies of tables.
 
-May import no other package of the connector. Begin with `fold`, then `mirror`; `sink` is what a
-copy is written to.
+May import no other package of the connector. Begin with `fold`, then `mirror`; a copy is written to
+a `sink`.
 """

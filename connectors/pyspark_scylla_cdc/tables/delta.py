@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DeltaLakeSink:
-    """A `Sink` in a Delta table at a path; rows and micro-batch are one commit.
+    """A `Sink` in a Delta table at a path; one commit has the rows and records the micro-batch.
 
     The rows that a micro-batch touches pass through the driver's memory.
     """
@@ -59,7 +59,7 @@ class DeltaLakeSink:
         noted = deltalake.CommitProperties(
             app_transactions=[deltalake.Transaction(APPLICATION, batch)]
         )
-        if not rows.num_rows:  # a merge of nothing would not be a commit
+        if not rows.num_rows:  # a merge without rows would not commit
             nothing = rows.drop_columns(GONE)
             deltalake.write_deltalake(table, nothing, mode="append", commit_properties=noted)
             return

@@ -25,7 +25,7 @@ _SINCE = "__since"
 _INSERTED = "__inserted"
 _BEFORE_ALL = "0001-01-01 00:00:00"
 _NO_VERSION = ""
-"""The commit version of rows that were in the table before."""
+"""The commit version of rows that were in `onto`."""
 _UNKNOWN = (
     "fold: all columns of a row became null, and these changes do not show whether the row was "
     "inserted and so still exists: read with includeDelta 'true'"
@@ -37,39 +37,39 @@ def fold(
 ) -> DataFrame:
     """Return the rows that remain after all of `changes` (format ``changes``) are applied.
 
-    The result has the columns of the base table that `changes` has. The last change of a row
-    decides its values; the row is gone if that change is a delete of the row, of its partition, or
-    of a range that contains it (``rangeDeletes`` ``emit``). Of two changes in one microsecond, a
-    delete counts as the last, as in the server. A static column appears in each row of its
-    partition, or in a separate row if the partition has no other.
+    The result has the base table's columns that `changes` has. The last change to a row determines
+    its values; the row is absent if that change is a delete of the row, of its partition, or of a
+    range that contains it (``rangeDeletes=emit``). Of two changes in the same microsecond, a delete
+    counts as the last, as in the server. A static column appears in each row of its partition, or
+    in a separate row if the partition has no other rows.
 
     With ``includeDelta`` each column has the value last set, regardless of the table's images and
     of the order in which writes arrived. Exceptions: writes with explicit timestamps to *elements*
     of one collection, and expired cells. Without it, a row equals its last postimage.
 
-    In CQL, a row whose columns are all null exists only if an INSERT made it. So a row left without
-    values is kept only if one of `changes` is an INSERT of it. Without ``includeDelta``, a table
-    that keeps preimages does not show which changes are INSERTs; such a row then fails the query.
-    Rows of `onto` and of a snapshot count as inserted, because a SELECT does not show it. With
-    option ``columns``, a row that was not inserted and has values only in columns that are not read
-    is dropped.
+    In CQL, a row whose columns are all null exists only if an INSERT created it. So a row left
+    without values is kept only if one of `changes` inserted it. Without ``includeDelta``, the
+    changes of a table with preimages do not show which of them are INSERTs; such a row then fails
+    the query. Rows of `onto` and of a snapshot count as inserted, because a SELECT does not show
+    how they were created. With option ``columns``, a row that was not inserted and has values only
+    in columns that are not read is dropped.
 
-    A `snapshot_begin` (``onDataLoss`` ``resnapshot``) drops all rows and changes before it, also
+    A `snapshot_begin` (``onDataLoss=resnapshot``) drops all rows and changes before it, including
     those of `onto`: the rows of the snapshot follow, possibly in several micro-batches.
 
     Rows with a `_bad_record` are left out, so a row keeps its last values that could be converted;
-    but a delete counts if its key could be converted.
+    but a delete is applied if its key could be converted.
 
     `onto` is the table before these changes: an earlier result, for ``foreachBatch``. `keys` are
     the columns of the primary key; by default they come from the schema's metadata, which
-    ``load()`` sets. Raises SchemaError if columns are missing, or rows cannot be compared with the
-    bounds of ranges.
+    ``load()`` sets. Raises SchemaError if columns are missing, or if rows cannot be compared with
+    the bounds of ranges.
     """
     return _Fold(changes, keys).result(onto)
 
 
 class _Fold:
-    """Folds `changes`: finds the role of each column, and then the rows that remain."""
+    """Folds `changes`: determines the role of each column, and then the rows that remain."""
 
     def __init__(self, changes: DataFrame, keys: Sequence[str] | None) -> None:
         self._changes = changes
@@ -118,7 +118,7 @@ class _Fold:
         return [_column(field.name) for field in self._fields]
 
     def _alive(self, changes: DataFrame) -> DataFrame:
-        """Return the inserts and updates that no later delete of row, partition or range undid."""
+        """Return inserts and updates that no later delete of a row, partition or range removed."""
         from pyspark.sql import functions as sf
 
         kind = _column(names.CHANGE_TYPE)
@@ -137,7 +137,7 @@ class _Fold:
         return relevant.where(kind.isin(*_UPSERTS) & is_later)
 
     def _since_snapshot(self, changes: DataFrame) -> DataFrame:
-        """Return the changes from the last beginning of a snapshot on; all if there is none."""
+        """Return the changes from the start of the last snapshot on; all if there is none."""
         from pyspark.sql import functions as sf
 
         is_begin = _column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN
@@ -146,7 +146,7 @@ class _Fold:
         return changes.crossJoin(sf.broadcast(begin)).where(is_since).drop(_SINCE)
 
     def _last_of(self, kind: str, key: list[str]) -> Column:
-        """Return the order of the last change of this kind to the rows that `key` identifies."""
+        """Return the order of the last change of this kind among changes with the same `key`."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
@@ -178,10 +178,7 @@ class _Fold:
         return joined.drop(*(f"__{name}" for name in self._key))
 
     def _last(self, changes: DataFrame, values: list[str]) -> DataFrame:
-        """Return the last values of each row, and whether an INSERT made it.
-
-        Whether an INSERT made the row is null if the changes do not show it.
-        """
+        """Return the last values of each row, and whether an INSERT created it; null if unknown."""
         from pyspark.sql import functions as sf
 
         order = _column(_ORDER)
@@ -200,7 +197,7 @@ class _Fold:
         return changes.groupBy(*key).agg(*columns, inserted)
 
     def _inserted(self) -> Column:
-        """Return a column: true if a change is an INSERT, null if the change does not show it."""
+        """Return a column: whether a change is an INSERT; null if unknown."""
         from pyspark.sql import functions as sf
 
         if self._has_delta:
@@ -210,7 +207,7 @@ class _Fold:
         return sf.when(_column(names.COMMIT_VERSION) == _NO_VERSION, sf.lit(True))
 
     def _there(self, rows: DataFrame) -> DataFrame:
-        """Drop rows that lost their last value and that no INSERT made."""
+        """Drop rows that lost their last value and that no INSERT created."""
         from pyspark.sql import functions as sf
 
         if not self._regulars and not self._has_delta:
@@ -244,7 +241,7 @@ class _Fold:
         return inserts.withColumn(names.MODIFIED, touched).withColumn(names.INSERTED, sf.lit(True))
 
     def _is_usable(self) -> Column:
-        """Return True for a row that could be converted, and for a delete with a whole key."""
+        """Return a column: true for rows that could be converted, and deletes with a valid key."""
         from pyspark.sql import functions as sf
 
         bad = _column(names.BAD_RECORD)

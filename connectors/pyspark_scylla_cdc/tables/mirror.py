@@ -1,4 +1,4 @@
-"""`mirror`: keeps copies of tables current in a lakehouse or in files."""
+"""`mirror` maintains copies of tables in a lakehouse or in files."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _SET = {
     "snapshot": "initial",
     "schemamode": "fail",
 }
-"""Options of the source that a copy needs; a user cannot set them."""
+"""Source options that a copy needs; users cannot set them."""
 _OTHER_COLUMNS = ("schemaMode is 'fail'", "dropped while the query ran")
-"""What the source's error says if the table has gained or lost columns."""
+"""Parts of the source's errors for a table that has gained or lost columns."""
 _TICK = 0.2
 """Seconds between checks of the queries of several tables."""
 
@@ -50,7 +50,7 @@ class Format(StrEnum):
 
 @define(eq=False)
 class _Copy:
-    """One table, its target and, once started, the query between them."""
+    """One table, its target and, after the start, the query between them."""
 
     spark: SparkSession
     options: Mapping[str, str]
@@ -61,7 +61,7 @@ class _Copy:
     _layout: Layout | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Load the table with its current columns, prepare the target, start the query."""
+        """Load the table with its current columns, prepare the target, and start the query."""
         frame = self.spark.readStream.format("scylla_cdc").options(**self.options).load()
         layout = layout_of(frame)
         self.sink.prepare(layout)
@@ -70,7 +70,7 @@ class _Copy:
         self.query = (writer.trigger(**self.trigger) if self.trigger else writer).start()
 
     def goes_on(self) -> bool:
-        """Return whether the query runs; start it again if it ended because the columns changed.
+        """Return whether the query runs; restart it if it ended because the columns changed.
 
         Raises the error of a query that failed.
         """
@@ -89,7 +89,7 @@ class _Copy:
 
 @define(eq=False)
 class Mirror:
-    """Copies that are kept current; see `mirror`."""
+    """Copies that streaming queries maintain; see `mirror`."""
 
     _copies: Sequence[_Copy]
 
@@ -99,7 +99,7 @@ class Mirror:
         return [copy.query for copy in self._copies if copy.query is not None]
 
     def start(self) -> None:
-        """Start the queries; all or none."""
+        """Start all queries; if one fails to start, stop the others."""
         try:
             for copy in self._copies:
                 copy.start()
@@ -108,10 +108,10 @@ class Mirror:
             raise
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
-        """Wait until all queries have ended; True if they have within `timeout` seconds.
+        """Wait until all queries have ended; return False if `timeout` seconds pass first.
 
         If one fails, stop the others and raise its error. A query that ends because the table
-        gained or lost columns is started again, with the new columns.
+        gained or lost columns is restarted with the new columns.
         """
         end = None if timeout is None else time.monotonic() + timeout
         try:
@@ -125,12 +125,12 @@ class Mirror:
         return True
 
     def stop(self) -> None:
-        """Stop the queries; a later call of `mirror` goes on where they stopped."""
+        """Stop the queries; a later call of `mirror` continues where they stopped."""
         for query in self.queries:
             query.stop()
 
     def read(self, number: int = 0) -> DataFrame:
-        """Return the current rows of the copy; if there are several, of that of table `number`."""
+        """Return the current rows of the copy; of several copies, that of table `number`."""
         copy = self._copies[number]
         return copy.sink.rows(copy.spark)
 
@@ -145,32 +145,31 @@ def mirror(
     checkpoint: str | None = None,
     trigger: Mapping[str, Any] | None = None,
 ) -> Mirror:
-    """Start keeping copies of one or several tables current; return the running `Mirror`.
+    """Start to maintain copies of one or several tables; return the running `Mirror`.
 
         mirror(spark, options, target="/data/orders").awaitTermination()
 
     The copy begins with a snapshot of the table; then each micro-batch of changes is merged into it
     in one commit, exactly once. It has the table's columns, including those added later. Its rows
-    are those of a SELECT, except that cells that expire by their TTL stay: see the how-to "Keep a
-    table current".
+    are those that a SELECT returns, except that cells that expire remain in the copy: see the
+    how-to "Keep a table current".
 
     Args:
         spark: the session.
-        options: the options of the source: hosts, keyspace, table and so on. The copy needs its
-            own values for ``format``, ``includeDelta``, ``rangeDeletes``, ``snapshot`` and
-            ``schemaMode``.
-        target: the path of the copy. With `tables` it is the folder that contains the copies: that
-            of ``shop.orders`` is at ``target/shop/orders``.
-        format: ``delta``: a Delta table, written by deltalake. ``parquet``: a folder per
-            micro-batch with the whole table, of which the last two are kept; `Mirror.read` reads
-            the newest.
+        options: the options of the source: hosts, keyspace, table and so on. The copy sets
+            ``format``, ``includeDelta``, ``rangeDeletes``, ``snapshot`` and ``schemaMode`` itself.
+        target: the path of the copy. With `tables` it is the directory that contains the copies:
+            the copy of ``shop.orders`` is at ``target/shop/orders``.
+        format: ``delta``: a Delta table, written by deltalake. ``parquet``: for each micro-batch, a
+            directory with the whole table; the last two are kept, and `Mirror.read` reads the
+            newest.
         tables: several tables, each as ``keyspace.table``, instead of the one in `options`.
-        checkpoint: the folder for Spark's checkpoint, or for those of several tables; by default
-            ``target`` with ``.checkpoint`` after it. It belongs to the copy: delete both to start
-            over.
+        checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables;
+            by default `target` with the suffix ``.checkpoint``. It belongs to the copy: delete both
+            to start over.
         trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``.
 
-    Raises ConfigurationError for values that cannot be used, and the source's errors at `load`.
+    Raises ConfigurationError for values that cannot be used, and the errors of ``load()``.
     """
     if taken := [name for name in options if name.lower() in _SET]:
         raise ConfigurationError(taken[0], options[taken[0]], "a copy sets this option: leave out")
@@ -199,7 +198,7 @@ def _places(
     tables: Sequence[str] | None,
     checkpoint: str | None,
 ) -> list[tuple[TableName | None, Sink, str]]:
-    """Return the tables, each with its target and the folder of its checkpoint."""
+    """Return the tables, each with its target and the directory of its checkpoint."""
     folder = checkpoint or f"{target.rstrip('/')}.checkpoint"
     if tables is None:
         return [(None, _sink(spark, kind, target), folder)]
@@ -229,7 +228,7 @@ def layout_of(changes: DataFrame) -> Layout:
 
 
 def update(sink: Sink, layout: Layout, changes: DataFrame, batch: int) -> None:
-    """Merge a micro-batch into the copy, unless the copy has it already."""
+    """Merge a micro-batch into the copy, unless the copy already has it."""
     if sink.has(batch):
         return
     changes.persist()  # each fold reads the changes more than once

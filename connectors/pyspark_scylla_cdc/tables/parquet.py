@@ -1,4 +1,4 @@
-"""A copy in Parquet files: a folder for each micro-batch, of which the last two are kept."""
+"""A copy in Parquet files: a directory for each micro-batch, of which the last two are kept."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _KEPT = 2
 
 
 class ParquetSink:
-    """A `Sink` of versions: the folder ``12`` has the whole table after micro-batch 12.
+    """A `Sink` of versions: the directory ``12`` has the whole table after micro-batch 12.
 
-    A version counts once Spark has written the file ``_SUCCESS`` into it. The previous version is
-    kept for readers that still use it.
+    A version is complete when Spark has written the file ``_SUCCESS`` into it. The previous version
+    is kept for readers that still use it.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -25,7 +25,7 @@ class ParquetSink:
         self._layout: Layout | None = None
 
     def prepare(self, layout: Layout) -> None:
-        """See `Sink.prepare`; a version that lacks columns is read as if they were null."""
+        """See `Sink.prepare`; columns that an older version lacks are read as null."""
         self._layout = layout
 
     def has(self, batch: int) -> bool:

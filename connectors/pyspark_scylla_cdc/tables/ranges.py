@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 _AS_IN_SPARK = frozenset(
     "ascii bigint blob boolean date double float int smallint text time timestamp tinyint".split()
 )
-"""CQL types whose values Spark orders as the server does."""
+"""CQL types whose values have the same order in Spark as in the server."""
 _EVEN_DIGITS = (20, 22, 25, 27, 29, 31, 33, 35)
-"""Where the last eight bytes of a time UUID begin in its text, counted from 1."""
+"""Positions of the last eight bytes of a time UUID in its text, counted from 1."""
 
 
 def column(name: str) -> Column:
@@ -27,7 +27,7 @@ def column(name: str) -> Column:
 
 
 def within(bounds: Column, fields: Sequence[StructField]) -> Column:
-    """Return True if the row is in the range; `fields` are the clustering columns, in order.
+    """Return a column: whether the row is in the range; `fields` are the clustering columns.
 
     Raises SchemaError for a column that Spark orders differently from the server.
     """
@@ -39,7 +39,7 @@ def within(bounds: Column, fields: Sequence[StructField]) -> Column:
 def _beyond(
     fields: Sequence[StructField], bound: Column, inclusive: Column, *, is_start: bool
 ) -> Column:
-    """Return True if a row is inside a bound, which may name the first columns only."""
+    """Return a column: whether a row is inside a bound, which may have only the first columns."""
     from pyspark.sql import functions as sf
 
     if not fields:
@@ -53,7 +53,7 @@ def _beyond(
 
 
 def _comparable(value: Column, field: StructField) -> Column:
-    """Convert the value to a form that Spark orders as the server orders the original."""
+    """Convert the value to a form whose order in Spark is the server's order of the original."""
     kind = field.metadata.get("cql.type", "")
     if kind in _AS_IN_SPARK or field.dataType.typeName() == "decimal":
         return value
@@ -67,7 +67,7 @@ def _comparable(value: Column, field: StructField) -> Column:
 
 
 def _sortable(uuid: Column) -> Column:
-    """Convert to a text that sorts as the server sorts time UUIDs: the time, then signed bytes."""
+    """Convert to text that sorts in the server's order of time UUIDs: time, then signed bytes."""
     from pyspark.sql import functions as sf
 
     time = [sf.substr(uuid, sf.lit(at), sf.lit(size)) for at, size in ((16, 3), (10, 4), (1, 8))]

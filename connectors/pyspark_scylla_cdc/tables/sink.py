@@ -1,4 +1,4 @@
-"""What a copy of a table is written to: the interface, and what all implementations share."""
+"""Sinks, the targets of copies of tables: the interface, and what all implementations share."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 APPLICATION = "scylla_cdc_mirror"
 """The name under which targets record the micro-batches that they have."""
 GONE = "__gone"
-"""A column of merged rows: true for those that the table no longer has."""
+"""A column of merged rows: true for rows that the table no longer has."""
 
 
 @frozen
 class Layout:
-    """The columns of a copy: those of the table, in its order, and which of them are its key."""
+    """The columns of a copy: the table's columns, in its order, and which of them are the key."""
 
     schema: StructType
     partition: Sequence[str]
@@ -34,14 +34,14 @@ class Layout:
 
 
 class Sink(Protocol):
-    """A target that has a copy of one table, and records the last micro-batch that it has."""
+    """A target that holds a copy of one table, and records the last micro-batch written to it."""
 
     def prepare(self, layout: Layout) -> None:
         """Create the target, or add the columns that it lacks."""
         ...
 
     def has(self, batch: int) -> bool:
-        """Return whether the target has this micro-batch already.
+        """Return whether the target already has this micro-batch.
 
         Raises CheckpointError if a micro-batch is missing between the last one and this one.
         """
@@ -52,9 +52,9 @@ class Sink(Protocol):
         ...
 
     def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
-        """Replace the rows `before`, those of some partitions, by `after`; note the micro-batch.
+        """Replace the rows `before`, those of some partitions, by `after`; record the micro-batch.
 
-        Both happen at once, or neither.
+        This is one atomic operation.
         """
         ...
 
@@ -86,7 +86,7 @@ def quoted(name: str) -> str:
 
 
 def same_row(layout: Layout) -> str:
-    """Return the condition that `s` and `t` are one row; a static row has no clustering key."""
+    """Return the condition that `s` and `t` are the same row; a static row's keys may be null."""
     partition, clustering = (map(quoted, part) for part in (layout.partition, layout.clustering))
     equal = [f"t.{name} = s.{name}" for name in partition]
     return " AND ".join([*equal, *(f"(t.{it} IS NOT DISTINCT FROM s.{it})" for it in clustering)])
