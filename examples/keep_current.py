@@ -1,7 +1,8 @@
-"""A copy of a table in Parquet, brought up to date by a stream of its changes.
+"""A copy of a table in Parquet, maintained from a stream of the table's changes.
 
-Run it with ``python examples/keep_current.py``: it starts a small ScyllaDB of its own, changes a
-table in three rounds, lets Spark follow after each, and compares the copy with the table.
+Run it with ``python examples/keep_current.py``. It starts a small embedded ScyllaDB and changes a
+table in three rounds. After each round, Spark updates the copy, and the example compares the copy
+with the table.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ROUNDS = 3
 
 
 class Copy:
-    """The copy: a folder for each micro-batch; the newest one is current."""
+    """The copy: a directory for each micro-batch; the newest one is current."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark

@@ -1,9 +1,9 @@
 """A Delta table that mirrors a ScyllaDB table: each micro-batch of changes is merged once.
 
 Run it with ``python examples/keep_delta_current.py``; it needs deltalake. It starts a small
-ScyllaDB of its own, changes a table in two rounds, and compares after each. Before the second round
-a node joins, so the log continues in new streams, and the query is restarted. At the end a
-micro-batch is repeated, as after a crash.
+embedded ScyllaDB and changes a table in two rounds, after each of which it compares the copy with
+the table. Before the second round a node joins, so the log continues in new streams, and the query
+is restarted. At the end a micro-batch is repeated, as after a crash.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pyspark_scylla_cdc.local_session import local_session
 
 KEY = ["customer", "number"]
 SAME_ROW = "t.customer = s.customer AND t.number IS NOT DISTINCT FROM s.number"
-"""A customer with an address but no orders is a row without a number."""
+"""The merge condition; a customer with an address but no orders is a row without a number."""
 APP = "orders"
-"""The application under which the Delta table records micro-batches in its log."""
+"""The application id under which the Delta table records micro-batches in its log."""
 COLUMNS = "customer int, number int, address string, status string, items map<string, int>"
 
 
@@ -37,9 +37,9 @@ class Copy:
         self.table = DeltaTable.create(str(folder), schema=empty.schema, mode="ignore")
 
     def update(self, changes: DataFrame, batch: int) -> None:
-        """Merge a micro-batch unless it is merged already; rows and number change in one commit.
+        """Merge a micro-batch unless it was merged before; one commit has its rows and its number.
 
-        A micro-batch without changes is a commit too, so the numbers have no gaps.
+        A micro-batch without changes is also committed, so the numbers have no gaps.
         """
         done = self.table.transaction_version(APP)
         if done == batch:
@@ -55,7 +55,7 @@ class Copy:
         return by_key(self.table.to_pyarrow_table().to_pylist(maps_as_pydicts="strict"))
 
     def _merged(self, changes: DataFrame) -> DataFrame:
-        """Return the current rows of the customers that changed, and the rows that are gone."""
+        """Return the current rows of the customers that changed, and the rows that were deleted."""
         there = self._spark.read.schema(COLUMNS).parquet(*self.table.file_uris())
         before = there.join(changes.select("customer").distinct(), "customer", "left_semi")
         after = fold(changes, onto=before)
@@ -66,7 +66,7 @@ class Copy:
 
     def _commit(self, rows: pa.Table, batch: int) -> None:
         done = CommitProperties(app_transactions=[Transaction(APP, batch)])
-        if rows.num_rows == 0:  # a merge of nothing would not be a commit
+        if rows.num_rows == 0:  # a merge without rows would not commit
             nothing = rows.drop_columns("gone")
             write_deltalake(self.table, nothing, mode="append", commit_properties=done)
             return
@@ -82,7 +82,7 @@ class Copy:
 
 
 def forget_last(checkpoint: Path) -> None:
-    """Leave the checkpoint as after a crash between a merge and Spark's commit."""
+    """Change the checkpoint as if Spark had crashed between a merge and its commit."""
     commits = checkpoint / "commits"
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     for path in (commits / str(last), commits / f".{last}.crc"):

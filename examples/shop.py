@@ -1,4 +1,4 @@
-"""A shop whose orders change, and how the other examples follow it.
+"""A shop whose orders change, for the other examples to follow.
 
 The changes are pseudo-random, the same in each run. They include deletes of a single order, of a
 customer's later orders, and of all of a customer's orders.
@@ -52,7 +52,7 @@ class Shop:
             self._session.execute(*self._any())
 
     def rows(self) -> list[Row]:
-        """Return the orders, by customer and number."""
+        """Return the orders, sorted by customer and number."""
         found = (row._asdict() for row in self._session.execute("SELECT * FROM shop.orders"))
         rows = ({**row, "items": dict(row["items"]) if row["items"] else None} for row in found)
         return by_key(rows)
@@ -72,7 +72,7 @@ class Shop:
 
 
 def by_key(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows by their key; the row of a customer without orders comes first."""
+    """Return the rows sorted by key; the row of a customer without orders comes first."""
     return sorted(
         rows, key=lambda row: (row["customer"], -1 if row["number"] is None else row["number"])
     )
@@ -81,7 +81,7 @@ def by_key(rows: Iterable[Row]) -> list[Row]:
 def follow(
     spark: SparkSession, hosts: str, update: Callable[[DataFrame, int], None], checkpoint: Path
 ) -> None:
-    """Bring a copy up to date with all changes so far, one micro-batch after the other."""
+    """Update a copy with all changes so far, one micro-batch after another."""
     changes = (
         spark.readStream.format("scylla_cdc")
         .option("hosts", hosts)
@@ -101,7 +101,7 @@ def follow(
 
 @contextmanager
 def open_shop() -> Iterator[tuple[EmbeddedScylla, Shop]]:
-    """Start a small ScyllaDB whose new nodes take part at once, and open the shop in it."""
+    """Start a small ScyllaDB, whose new nodes join without delay, and open the shop in it."""
     with EmbeddedScylla(vnodes=4, ring_delay_ms=0) as server:
         cluster = Cluster([server.host], port=server.port, protocol_version=4)
         yield server, Shop(cluster.connect())

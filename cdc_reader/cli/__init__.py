@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command; without its extra, end with a line that says what to install."""
+    """Run the command; if its extra is not installed, end with a line that says what to install."""
     try:
         from cdc_reader.cli.command import main as run
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Formats a change for people: one line, and one more for each image that the log has.
+"""Formats a change for people: one line, and another for each image that the log has.
 
 Values are written as in JSON, so text is in quotes. Unprintable characters are escaped, so no value
 can manipulate a terminal.
@@ -24,7 +24,7 @@ _WIDTH = len("insert")
 
 
 def change_text(change: Change, *, names_table: bool) -> Text:
-    """Format the change on one or more lines; with its table if `names_table`."""
+    """Format the change on one or more lines, with its table if `names_table`."""
     text = Text.assemble(
         (_time(change), "dim"), "  ", (_operation(change).ljust(_WIDTH), _style(change)), "  "
     )
@@ -113,7 +113,7 @@ def _columns(change: Change, cells: Mapping[str, Any]) -> str:
 
 
 def _lists(change: Change) -> Iterable[str]:
-    """Return the columns whose elements the log identifies by ids, which mean nothing to people."""
+    """Return the columns whose elements the log identifies by ids, which say nothing to people."""
     columns = change.schema.base.columns
     return [c.name for c in columns if isinstance(c.type, ListType) and not c.type.frozen]
 

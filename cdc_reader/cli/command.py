@@ -25,7 +25,7 @@ _EXTRAS = {"demo": "cli,spark,embedded", "serve": "cli,embedded"}
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands are found in the modules that bear their names."""
+    """A group whose commands are in the modules of the same names."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *_COMMANDS})
@@ -63,7 +63,7 @@ class _LazyGroup(click.Group):
 
 
 def _refuse_empty(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
-    """Refuse empty options, which a script gives if one of its variables is not set."""
+    """Reject empty options, which a script passes if one of its variables is not set."""
     try:
         own = command.context_class(command, parent=ctx)
         given, _, _ = command.make_parser(own).parse_args(list(args))

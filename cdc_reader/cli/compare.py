@@ -30,7 +30,7 @@ _WORDS = {
 
 @define
 class Summary:
-    """What was compared so far; progress is printed to stderr now and then."""
+    """The results so far; prints the progress to stderr every few seconds."""
 
     limit: int
     counts: Counts = field(factory=Counts)
@@ -39,7 +39,7 @@ class Summary:
     _printed: float = field(factory=time.monotonic)
 
     def add(self, compared: ComparedRange) -> None:
-        """Add a range."""
+        """Add the results of a range."""
         self.counts.add(compared.counts)
         self.first += compared.differences[: self.limit - len(self.first)]
         self._share += compared.share
@@ -52,11 +52,11 @@ class Summary:
 
     @property
     def differing(self) -> int:
-        """How many rows differ."""
+        """The number of rows that differ."""
         return self.counts.differing.total()
 
     def lines(self, source: Side, target: Side) -> Iterator[str]:
-        """Return the result as people read it: the counts, then the keys."""
+        """Format the result for people: the counts, then the keys."""
         counts = self.counts
         yield f"{source}: {counts.source:,} rows"
         yield f"{target}: {counts.target:,} rows"

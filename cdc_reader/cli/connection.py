@@ -65,7 +65,7 @@ _NAMES = (
 
 @frozen
 class _Options:
-    """The options of one of a command's clusters; with two, its name is their prefix."""
+    """The options of one of a command's clusters; if there are two, its name is their prefix."""
 
     name: str = ""
 
@@ -82,7 +82,7 @@ class _Options:
         return f"{self.name}_{name}" if self.name else name
 
     def options(self, use: str) -> tuple[Callable[..., Any], ...]:
-        """Return all options but hosts and timeout; `use` says what the consistency applies to."""
+        """Return all options except hosts and timeout; `use` says what the consistency is for."""
         name = self.option
         of = f" of the {self.name}" if self.name else ""
         return (
@@ -134,7 +134,7 @@ class _Options:
         )
 
     def taken(self, hosts: str, timeout: float, values: dict[str, Any]) -> ConnectionConfig:
-        """Return the connection that `values` describe; its values are removed from `values`."""
+        """Return the connection that `values` describe, and remove its values from `values`."""
         given = {name: values.pop(self.parameter(name)) for name in _NAMES}
         try:
             return self._config(hosts, connect_timeout=timeout, **given)
@@ -142,7 +142,7 @@ class _Options:
             raise self._in_options(error) from error
 
     def _in_options(self, error: ConfigurationError) -> ConfigurationError:
-        """Return the error with the side's options, or its argument, in place of settings."""
+        """Return the error with this cluster's options, or its argument, in place of settings."""
         options = {name: self.option(name) for name in _NAMES}
         options |= {"contact_points": self.name.upper() or "--hosts"}
         options |= {"connect_timeout": "--connect-timeout"}
@@ -172,7 +172,7 @@ class _Options:
     def _password(self, username: str | None, file: Path | None) -> str | None:
         """Return the password: from a file, the environment or a terminal.
 
-        An argument would show it to the machine's other users.
+        As an argument, it would be visible to the machine's other users.
         """
         if file is not None:
             return _first_line(file)
@@ -181,7 +181,7 @@ class _Options:
         return os.environ.get(self.variable("password")) or self._asked(username)
 
     def _asked(self, username: str) -> str:
-        """Ask for the password at the terminal; ConfigurationError without a terminal."""
+        """Ask for the password at the terminal; raise ConfigurationError if there is none."""
         if not _at_terminal():
             file, variable = self.option("password_file"), self.variable("password")
             raise ConfigurationError(
@@ -193,7 +193,7 @@ class _Options:
 
 
 def connection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a connection; the command gets them as `connection`."""
+    """Add the options of a connection, which are passed to the command as `connection`."""
     side = _Options()
 
     @functools.wraps(command)
@@ -211,7 +211,8 @@ def two_connection_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options of both sides to a command whose arguments `source` and `target` are hosts.
 
-    The command gets connections instead of the hosts. The uses say what the consistencies apply to.
+    The command receives connections instead of the hosts. The uses say what the consistencies are
+    for.
     """
     source, target = _Options("source"), _Options("target")
 

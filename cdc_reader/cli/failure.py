@@ -1,4 +1,4 @@
-"""How a command fails: one line on stderr, and a status for the kind of failure."""
+"""Failures of commands: one line on stderr, and an exit status for each kind of failure."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Misuse(click.ClickException):
 
 
 class Trouble(click.ClickException):
-    """Ends a command with one line and status 2, for commands whose status 1 is an answer."""
+    """Ends a command with one line and status 2, for commands whose status 1 is a result."""
 
     exit_code = 2
 
 
 @contextmanager
 def cli_errors(failure: type[click.ClickException] = Failure) -> Iterator[None]:
-    """End the command on errors of this package; as a misuse if an option caused the error."""
+    """End the command on errors of this package, as a misuse if an option caused the error."""
     try:
         yield
     except ConfigurationError as error:

@@ -62,7 +62,7 @@ class FollowOptions:
 def follow_options(
     start: str, late_rows: LateRowsMode, delivery: DeliveryMode, eager: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of following to a command, which gets them as `follow`.
+    """Add the options of following to a command, which receives them as `follow`.
 
     `start`, `late_rows` and `delivery` are the defaults; `eager` is the help text of --eager.
     """
@@ -170,7 +170,7 @@ def _shard(text: str) -> Shard:
 def from_snapshot(follow: FollowOptions, said: str) -> FollowOptions:
     """Return the options to follow from now, because a snapshot is read first.
 
-    Refuses a given start; `said` names the option that excludes it.
+    Rejects a given start; `said` names the option that excludes it.
     """
     given = click.get_current_context().get_parameter_source("start")
     if given is not ParameterSource.DEFAULT:
@@ -180,12 +180,12 @@ def from_snapshot(follow: FollowOptions, said: str) -> FollowOptions:
 
 @frozen
 class CheckpointPlace:
-    """Where positions are kept: in a file, or in a table of a cluster."""
+    """The place of checkpoints: a file, or a table of a cluster."""
 
     at: Path | TableName
 
     def open(self, connection: ConnectionConfig) -> SqliteCheckpoints | ScyllaCheckpoints:
-        """Open the store; `connection` is the followed table's."""
+        """Open the store; a checkpoint table is in the cluster of `connection`."""
         if isinstance(self.at, Path):
             return SqliteCheckpoints(self.at)
         return ScyllaCheckpoints(connection, self.at.keyspace, self.at.name)
@@ -196,7 +196,7 @@ class CheckpointPlace:
 
 @frozen
 class Kept:
-    """Where the positions of an application are kept."""
+    """The stored positions of an application."""
 
     store: CheckpointStore
     application: str
@@ -207,7 +207,7 @@ class Kept:
         return None if found is None else found.position
 
     def begun(self, table: TableName, shard: Shard) -> Checkpoint | None:
-        """Return the checkpoint of the shard, or else that at which all shards begin, if any."""
+        """Return the shard's checkpoint, or else the one at which all shards begin, if any."""
         name = self._name(table, shard)
         return self.store.load(name) or self.store.load(name.shared)
 
@@ -218,7 +218,7 @@ class Kept:
 def checkpoint_options(
     file: str, table: str, *, directories: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options for a checkpoint file and a checkpoint table; the command gets `place`.
+    """Add the options for a checkpoint file or table, passed to the command as `place`.
 
     With `directories` the path may be a directory, which `CheckpointPlace.open` cannot open.
     """

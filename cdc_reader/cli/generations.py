@@ -37,11 +37,11 @@ class Row:
 
     @property
     def is_announced(self) -> bool:
-        """True if readers see the generation; if not, only its streams are stored yet."""
+        """True if readers see the generation; if False, only its streams are stored so far."""
         return self.state != _NOT_ANNOUNCED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row for programs: times in ISO 8601 and in µs; the last row has no end."""
+        """Return the row for programs, with times in ISO 8601 and in µs; the last has no end."""
         start, end = self.operates.start, self.operates.end
         is_open = end == FOREVER
         return {
@@ -68,7 +68,8 @@ class Row:
 def command(connection: ConnectionConfig, table: str | None, count: bool, as_json: bool) -> None:
     """List the generations of CDC streams, oldest first.
 
-    Tables on vnodes share the cluster's generations. A table on tablets has its own: name it.
+    Tables with vnodes share the cluster's generations. A table with tablets has separate
+    generations: name the table.
     """
     with cli_errors():
         queries = Connection(connection, ReadConfig())
@@ -94,7 +95,7 @@ def _source(queries: Connection, table: str | None) -> KnownSource:
 def rows_of(
     source: KnownSource, count: bool, now: Micros, since: Micros = BEGINNING
 ) -> Iterator[Row]:
-    """Return the generations that operate after `since`, in µs, oldest first."""
+    """Return the generations that operate after `since` (µs), oldest first."""
     known, kind = source.timestamps(), source.kind
     announced = list(Timeline(tuple(known)).operating())
     for span in (span for span in announced if span.end > since):

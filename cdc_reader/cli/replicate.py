@@ -58,7 +58,7 @@ class Report:
 
     clock: Clock
     caught_up: int
-    """How far behind now, in µs, the copy is once it has caught up."""
+    """The copy has caught up when it is less than this many µs behind now."""
     copied: int = 0
     """Rows of the snapshot."""
     applied: int = 0
@@ -82,7 +82,7 @@ class Report:
                 self._say()
 
     def reached(self, _table: TableName, window: Window) -> None:
-        """Record that all changes of the window are applied."""
+        """Record that all changes of the window have been applied."""
         with self._lock:
             self.position = window.end
             now = self.clock.now()
@@ -159,8 +159,8 @@ def command(
 
     SOURCE and TARGET name nodes of the two clusters, each as HOST or HOST:PORT, separated by
     commas. The copy must exist, with the same columns and without CDC; it has the table's name
-    unless another is given. It becomes equal to the table, write timestamps included, as far as the
-    log goes back, or with --initial-copy as a whole. A later run continues where the last one
+    unless another is given. The copy gets all changes that are still in the log, with their write
+    timestamps, or with --initial-copy the whole table. A later run continues where the last one
     stopped.
     """
     with cli_errors():
@@ -187,7 +187,7 @@ def command(
 
 
 def _schema(source: Side) -> TableSchema:
-    """Return the schema of the table, whose log must have what was written."""
+    """Return the schema of the table; raise an error if its log does not show what was written."""
     with closing(Connection(source.connection, ReadConfig())) as queries:
         schema = SchemaSource(queries).log_schema(source.table).base
     if schema.cdc.delta_keys_only:
@@ -211,7 +211,7 @@ def _suited(schema: TableSchema, follow: FollowOptions) -> FollowOptions:
 
 
 def _check_target(schema: TableSchema, target: Side) -> None:
-    """Check that the target has a table for the copy; the error contains the CQL to create it."""
+    """Check that the target has a table for the copy; errors contain the CQL to create it."""
     with closing(Connection(target.connection, ReadConfig())) as queries:
         schemas = SchemaSource(queries)
         needed = (user_type.name for user_type in needed_types(schema))
@@ -227,7 +227,7 @@ def _check_target(schema: TableSchema, target: Side) -> None:
 def _snapshot(
     schema: TableSchema, target: Side, kept: Kept, shard: Shard, *, initial_copy: bool
 ) -> SnapshotMode:
-    """Return whether to copy rows: as requested in the first run, later while rows are left."""
+    """Return whether to copy rows: in the first run if requested, later while rows are left."""
     begun = kept.begun(schema.name, shard)
     if begun is not None:
         is_left = begun.snapshot is not None

@@ -1,4 +1,4 @@
-"""The type of options that are a number of seconds."""
+"""The type of options whose value is a number of seconds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 YEARS = 1e9
-"""Seconds; thirty years, which every timer and clock can represent."""
+"""About thirty years, in seconds, which every timer and clock can represent."""
 
 
 class Seconds(click.FloatRange):
-    """A number of seconds; unlike click's own type, it rejects NaN."""
+    """A number of seconds; unlike click's type, it rejects NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

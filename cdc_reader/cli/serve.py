@@ -1,4 +1,4 @@
-"""`scylla-cdc serve`: runs the embedded ScyllaDB as its own process."""
+"""`scylla-cdc serve`: runs the embedded ScyllaDB in a separate process."""
 
 from __future__ import annotations
 

@@ -54,19 +54,19 @@ class Reader:
     """The write time before which the log has no rows; None if there is no generation yet."""
     now: Micros
     ttls: TtlHistory
-    """What is known of the log's TTL."""
+    """What is known about the log's TTL."""
     table_id: UUID | None
-    """The id that the table has now."""
+    """The table's current id."""
 
     @property
     def position(self) -> Micros | None:
-        """Every row written before is acknowledged; None if reading begins with the oldest row."""
+        """All rows written before it are acknowledged; None if reading begins with the oldest."""
         position = self.checkpoint.position
         return None if position <= BEGINNING else position
 
     @property
     def refusal(self) -> str | None:
-        """Why the checkpoint cannot be resumed: the table was created again; else None."""
+        """The reason why the checkpoint cannot be resumed (the table was recreated), or None."""
         try:
             kept = evolve(self.checkpoint, table=self.name.table)
             check_same_table(kept, self.name.table, self.table_id)
@@ -82,7 +82,7 @@ class Reader:
 
     @property
     def lag(self) -> int | None:
-        """The time from the oldest possibly unread row to now; None if it is unknown."""
+        """The age of the oldest row that may be unread; None if unknown."""
         return None if self._unread is None else max(0, self.now - self._unread)
 
     def alarm(self, most: int) -> str | None:
@@ -151,7 +151,7 @@ class Reader:
 
 @frozen
 class Status:
-    """The content of a table's log, and its readers.
+    """The contents of a table's log, and its readers.
 
     Generations whose rows have all expired are left out.
     """
@@ -245,7 +245,7 @@ def _allowed(max_lag: str) -> timedelta:
 
 
 def _judge(status: Status, allowed: timedelta, place: CheckpointPlace | None) -> None:
-    """Exit with status 1 unless the table has readers and all are known to keep up."""
+    """Exit with status 1 unless the table has readers, and all of them certainly keep up."""
     if not status.readers:
         raise Failure(f"no position of {status.table} in {place}")
     most = duration_micros(allowed)
@@ -261,7 +261,7 @@ def _kept(
     table: TableName,
     application: str | None,
 ) -> dict[CheckpointName, Checkpoint]:
-    """Return the checkpoints of a table, or of one application; creates no store."""
+    """Return the checkpoints of a table, or of one application; do not create a store."""
     if place is None:
         return {}
     if isinstance(place.at, Path) and not place.at.exists():
@@ -344,7 +344,7 @@ def _show_readers(readers: Sequence[Reader], place: CheckpointPlace | None) -> N
                 console.print(f"{reader}: {reader.snapshot}", soft_wrap=True)
             if reader.refusal is not None:
                 console.print(f"{reader}: {reader.refusal}", soft_wrap=True)
-    else:  # do not break paths
+    else:  # do not wrap paths
         console.print(f"no position of this table in {place}", soft_wrap=True)
 
 

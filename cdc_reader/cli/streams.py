@@ -36,13 +36,13 @@ _HEADING = _LINE.format("RANGE END", "TOKEN", "STREAM", "RANDOM", "INDEX", "VERS
 
 @frozen
 class StreamEntry:
-    """A stream and its token range; `range_end` is None if none is published."""
+    """A stream and its token range; `range_end` is None if the server publishes no ranges."""
 
     stream: StreamId
     range_end: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the stream for programs. Ids from before ScyllaDB 4.3 are mostly random bits."""
+        """Return the stream for programs; in ids from before ScyllaDB 4.3, most bits are random."""
         return {
             "stream": self.stream.hex(),
             "token": self.stream.token,
@@ -166,7 +166,7 @@ def _list(places: Iterator[StreamEntry], span: Window, as_json: bool) -> None:
 def _choose(
     source: KnownSource, spans: Sequence[Window], token: int, ignore_msb: int, as_json: bool
 ) -> None:
-    """Print, for each generation, the stream that takes writes to a token."""
+    """Print, for each generation, the stream that writes to a token go to."""
     if not as_json:
         click.echo(f"token {token}")
     for span in spans:

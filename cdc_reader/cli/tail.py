@@ -66,7 +66,7 @@ class Printer:
         self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
     def show(self, change: Change) -> bool:
-        """Print the change and flush it; False once there is nothing more to show."""
+        """Print the change and flush it; return False if it was the last one to show."""
         if self.as_json:
             self._write(json.dumps(change.to_dict()))
         elif self._console.is_terminal:
@@ -208,7 +208,7 @@ def _greeting(name: TableName, follow: FollowOptions, snapshot: str, saved: Micr
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Report output that cannot be written; a reader that closed the pipe is no error."""
+    """Report output that cannot be written; it is not an error if a reader closed the pipe."""
     try:
         yield
         sys.stdout.flush()
@@ -228,7 +228,7 @@ def _drop_output() -> None:
 
 
 def _reader_is_gone() -> bool:
-    """Return True if stdout is a pipe without a reader; found out without writing to it."""
+    """Return True if stdout is a pipe without a reader; does not write to it."""
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)

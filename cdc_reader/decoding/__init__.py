@@ -1,9 +1,9 @@
 """Decodes the bytes of a ROWS result to Arrow, and creates Python objects from it in bulk.
 
-Decoding creates no Python object per cell. The interface is `decode`, `instances`, `micros_of` and
-`put_all`. There are two equivalent implementations: the compiled `_native`, and the slower
+Decoding creates no Python object for each cell. The interface is `decode`, `instances`, `micros_of`
+and `put_all`. There are two equivalent implementations: the compiled `_native`, and the slower
 `python`. `NAME` is the one in use, ``"cython"`` or ``"python"``: the compiled one if it was built,
-unless the environment variable ``CDC_READER_KERNEL`` names another.
+unless the environment variable ``CDC_READER_KERNEL`` names the other.
 
 May import `cql` and the packages below. Begin with `python`, which is easier to read than
 `_native`; `metadata` and `arrow_type` decide the types of the columns.

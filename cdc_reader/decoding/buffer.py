@@ -38,7 +38,7 @@ class Buffer:
         return count
 
     def value(self) -> bytes | None:
-        """Read a length and that many bytes; None for a negative length."""
+        """Read a length and that many bytes; return None for a negative length."""
         length = self.integer()
         return None if length < 0 else self.take(length)
 
@@ -63,6 +63,6 @@ class Buffer:
         return encoded >> 1 ^ -(encoded & 1)
 
     def expect_end(self, what: str) -> None:
-        """Raise DecodeError if bytes are left over."""
+        """Raise DecodeError if there are bytes left."""
         if self.position != self.end:
             raise DecodeError(f"{what} has {self.end - self.position} bytes too many")

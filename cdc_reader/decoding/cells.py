@@ -26,7 +26,7 @@ from cdc_reader.decoding.scalars import SCALARS, Cells
 from cdc_reader.errors import DecodeError
 
 Build = Callable[[Cells], pa.Array]
-"""Makes the array of a column's cells."""
+"""Builds the array of a column's cells."""
 
 VECTOR_WIDTHS = {
     "bigint": 8, "boolean": 1, "double": 8, "float": 4, "int": 4, "timestamp": 8,
@@ -126,7 +126,7 @@ def _struct(cql_type: TupleType | UserType, parts: Sequence[Build]) -> Build:
     fields = list(arrow_type(cql_type))
 
     def build_structs(cells: Cells) -> pa.Array:
-        """Build structs; fields missing at the end are null, because the value predates them."""
+        """Build structs; missing fields at the end are null: the value is older than the fields."""
         cut = [_fields(cell, len(parts)) if cell is not None else [] for cell in cells]
         children = [
             part([values[index] if index < len(values) else None for values in cut])

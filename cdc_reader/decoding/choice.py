@@ -1,4 +1,4 @@
-"""Chooses the kernel: the compiled one if it was built, else the one in plain Python."""
+"""Chooses the kernel: the compiled one if it was built, else the pure-Python one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells that could not be converted: null in their batch, and noted beside it.
+"""Faults: cells that could not be converted, and are null in their batch.
 
 A batch that was converted tolerantly has one more column, `FAULTS`, which is null for good rows.
 Finding the bad cells of a batch takes a few conversions of its parts; good batches are converted
@@ -20,7 +20,7 @@ FAULTS_TYPE = pa.list_(
 
 @frozen
 class Fault:
-    """Why a cell of `column` could not be converted; `raw` is its value as text.
+    """The reason why a cell of `column` could not be converted; `raw` is its value as text.
 
     Undecodable bytes are ``0x…``. The reason does not contain the value, so it may be logged.
     """
@@ -33,10 +33,10 @@ class Fault:
 def failing(
     count: int, convert: Callable[[int, int], object], error: type[Exception]
 ) -> Iterator[int]:
-    """Yield which of `count` cells cannot be converted, in order.
+    """Yield the indices of those of `count` cells that cannot be converted, in order.
 
-    `convert` takes the first cell to convert and the one after the last, and raises `error` if a
-    cell cannot be converted. It is called about 2 log(count) times for each bad cell.
+    `convert` takes the index of the first cell to convert and the index after the last, and raises
+    `error` if a cell cannot be converted. It is called about 2 log(count) times for each bad cell.
     """
     parts = [(0, count)]
     while parts:
@@ -52,7 +52,7 @@ def failing(
 
 
 def with_faults(batch: pa.RecordBatch, found: Mapping[int, list[Fault]]) -> pa.RecordBatch:
-    """Return the batch with these faults by row, besides those that it has."""
+    """Return the batch with these faults, by row, added to those that it has."""
     if FAULTS not in batch.schema.names:
         batch = batch.append_column(FAULTS, pa.nulls(batch.num_rows, FAULTS_TYPE))
     if not found:
@@ -78,7 +78,7 @@ def without_faults(batch: pa.RecordBatch, columns: Collection[str]) -> pa.Record
 
 
 def is_tolerant(batch: pa.RecordBatch) -> bool:
-    """Return True if bad cells of the batch are noted, not raised."""
+    """Return True if bad cells of the batch are noted as faults, not raised."""
     return FAULTS in batch.schema.names
 
 

@@ -1,4 +1,4 @@
-"""Parses types that a result's metadata gives as Java class names (vectors, durations)."""
+"""Parses types that are Java class names in a result's metadata (vectors, durations)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NATIVE = {
 _TOKEN = re.compile(r"\s*([\w.$]+|[(),:])")
 _DIMENSION = re.compile(r"[1-9][0-9]{0,8}")
 MAX_DEPTH = 30
-"""How deep types may be nested: Arrow supports 64 levels, and a map takes two."""
+"""The most levels of nested types: Arrow supports 64 levels, and a map takes two."""
 
 
 def parse_marshal(text: str, depth: int = 0) -> CqlType:

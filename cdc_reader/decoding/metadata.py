@@ -37,7 +37,7 @@ _NATIVE_BY_CODE = {
 }  # fmt: skip
 
 _parsed: dict[tuple[int, int, bytes], tuple[bytes, tuple[Column, ...]]] = {}
-"""Cache of parsed columns, because all pages of a query have the same description.
+"""Cache of parsed columns, because all pages of a query have the same description of the columns.
 
 Maps the description's first bytes, which include the table's name, to the whole and its columns.
 """
@@ -50,9 +50,9 @@ _BEGINNING, _LONGEST, _MOST = 100, 1 << 16, 128
 class ResultMetadata:
     """The part of a RESULT before its rows.
 
-    `columns` is None if the server was asked to omit them and no statement promised any.
-    `rows_offset` is the position of the row count, and `metadata_id` the server's id of changed
-    columns.
+    `columns` is None if the server was asked to omit the columns and no statement promised any.
+    `rows_offset` is the position of the row count. `metadata_id` is the server's id of the columns,
+    if they have changed.
     """
 
     column_count: int
@@ -62,7 +62,7 @@ class ResultMetadata:
     metadata_id: bytes | None = None
 
     def agreed_columns(self) -> tuple[Column, ...]:
-        """Return the columns; DecodeError if there are none, or not as many as the server says."""
+        """Return the columns; raise DecodeError if there are none, or their number is wrong."""
         if self.columns is None:
             raise DecodeError(
                 "the result has no metadata, and no columns are known from preparing the query"
@@ -73,9 +73,9 @@ class ResultMetadata:
 
 
 def parse_metadata(body: bytes, promised: tuple[Column, ...] | None = None) -> ResultMetadata:
-    """Parse the metadata of a RESULT body, from its kind on; DecodeError if it is not ROWS.
+    """Parse the metadata of a RESULT body that starts at its kind.
 
-    `promised` are the columns of a body without any.
+    `promised` are the columns of a body without any. Raises DecodeError if the kind is not ROWS.
     """
     if len(body) > MAX_BODY:
         raise DecodeError(f"expected a result of at most {MAX_BODY} bytes, found {len(body)}")
@@ -122,7 +122,7 @@ def _thawed(cql_type: CqlType) -> CqlType:
 
 
 def _columns(buffer: Buffer, flags: int, count: int) -> tuple[Column, ...]:
-    """Parse the columns. Descriptions are self-delimiting: equal bytes mean equal columns."""
+    """Parse the columns. Descriptions are self-delimiting, so equal bytes mean equal columns."""
     start = buffer.position
     kind = flags & _GLOBAL_TABLE, count, buffer.data[start : start + _BEGINNING]
     described, columns = _parsed.get(kind, (b"", ()))

@@ -16,7 +16,7 @@ class Page:
     """The body of a RESULT of kind ROWS and its metadata, which is parsed once.
 
     `received` is the time of arrival, in seconds of `time.monotonic`: pages are requested ahead,
-    so one may wait for a while.
+    so a page may wait for a while.
     """
 
     body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
@@ -25,15 +25,15 @@ class Page:
 
     @classmethod
     def parse(cls, body: bytes, promised: tuple[Column, ...] | None = None) -> Self:
-        """Parse the metadata; raise DecodeError if it is malformed, or the result not of ROWS.
+        """Parse the metadata; raise DecodeError if it is malformed, or the kind is not ROWS.
 
-        If the server was asked to omit the columns, they are those its statement `promised`.
+        If the server was asked to omit the columns, `promised` has the columns of the statement.
         """
         return cls(body, parse_metadata(body, promised))
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the rows; DecodeError if they are unknown, or their number differs."""
+        """The columns of the rows; raises DecodeError if unknown, or if their number differs."""
         return self.metadata.agreed_columns()
 
     @property

@@ -1,13 +1,13 @@
-"""The kernel in plain Python.
+"""The kernel in pure Python.
 
 `decode` cuts rows into cells once, then builds one column at a time. A column of fixed-width values
 takes one join and one byte swap. Text and blobs are passed to Arrow unchanged. A nested column is
 flattened into offsets, nulls and its parts' cells, and the parts are built as columns. A cell is
 its value's bytes, or None for null.
 
-`instances` and `put_all` create many Python objects without calling a Python function for each: a
-page has thousands of rows, each row becomes several small objects, and a reader that uses all of
-them spends most of its time here. The loops are `map` over built-in functions.
+`instances` and `put_all` create or fill many Python objects without calling a Python function for
+each: a page has thousands of rows, each row becomes several small objects, and a reader that uses
+all of them spends most of its time here. The loops are `map` over built-in functions.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _LENGTH = struct.Struct(">i").unpack_from
 def decode(page: Page) -> pa.RecordBatch:
     """Decode the rows of a page by its columns.
 
-    Empty values of types without an empty value (such as int) become null. Raises DecodeError for
-    bytes that do not match the columns.
+    A zero-length cell becomes null if its type has no empty value (such as int). Raises DecodeError
+    for bytes that do not match the columns.
     """
     columns = page.columns
     parts = cut(page.body, page.metadata.rows_offset, len(columns))
@@ -50,8 +50,8 @@ def decode(page: Page) -> pa.RecordBatch:
 def cut(body: bytes, offset: int, width: int) -> list[Cells]:
     """Return the cells of each of `width` columns; the row count is at `offset`.
 
-    One flat loop: most of a page's time is spent here. Raises DecodeError if the bytes do not end
-    with the last row.
+    This is one flat loop, because most of a page's time is spent here. Raises DecodeError if the
+    bytes do not end with the last row.
     """
     end = len(body)
     if offset + 4 > end:
@@ -85,7 +85,7 @@ def array_of(column: Column, cells: Cells) -> pa.Array:
 
 
 def micros_of(times: pa.Array) -> pa.Array:
-    """Return the microseconds since 1970 (int64) of each; for `cdc$time`, the write times.
+    """Return the microseconds since 1970 (int64) of each UUID; for `cdc$time`, the write times.
 
     Raises ValueError for a null, and for text that is not a UUID. The compiled kernel may accept
     some such text, because it reads only the digits of the time.
@@ -97,7 +97,7 @@ def micros_of(times: pa.Array) -> pa.Array:
 
 
 def instances(cls: type[T], count: int, *columns: Iterable[Any]) -> list[T]:
-    """Create what ``map(cls, *columns)`` would; for slotted classes without validators/converters.
+    """Like ``list(map(cls, *columns))``, for slotted classes without validators or converters.
 
     Pass one column of `count` values for each attribute; an endless `repeat` is allowed too.
     """

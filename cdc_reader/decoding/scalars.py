@@ -56,7 +56,7 @@ def _boolean(cells: Cells) -> pa.Array:
 
 
 def _timestamp(cells: Cells) -> pa.Array:
-    """Convert 64-bit milliseconds to microseconds; the most distant times do not fit."""
+    """Convert 64-bit milliseconds to microseconds; raise DecodeError for times that do not fit."""
     values = pa.py_buffer(_integers(cells, 8))
     millis = pa.Array.from_buffers(pa.int64(), len(cells), [_validity(cells), values])
     try:

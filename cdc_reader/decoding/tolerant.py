@@ -20,8 +20,8 @@ _Found = dict[int, list[Fault]]
 def decode_tolerantly(page: Page) -> pa.RecordBatch:
     """Decode the rows of a page, with their `FAULTS`.
 
-    Raises DecodeError for a page whose rows cannot be told apart, and for bad values in the log's
-    own columns: without them a row has no place.
+    Raises DecodeError for a page that cannot be cut into rows, and for bad values in the log's
+    metadata columns, without which a row has no place.
     """
     try:
         return with_faults(decoding.decode(page), {})
@@ -53,6 +53,6 @@ def _array(column: Column, cells: Cells, found: _Found) -> pa.Array:
 
 
 def _is_own(column: Column) -> bool:
-    """Return True for a column that every log has; others stem from columns of the base table."""
+    """Return True for a column that every log has; others come from columns of the base table."""
     name = column.name
     return name.startswith(OWN_PREFIX) and not name.startswith(DELETED_PREFIX)

@@ -1,5 +1,5 @@
-"""Applies changes to another table, to make it a copy of the first.
+"""Applies changes to another table, to make it a copy of the first table.
 
-May import `changes`, `cluster` and the packages below. Begin with `replicator`; `writes` makes the
-statements, and `table_comparison` compares two tables.
+May import `changes`, `cluster` and the packages below. Begin with `replicator`; `writes` creates
+the statements, and `table_comparison` compares two tables.
 """

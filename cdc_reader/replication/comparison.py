@@ -1,8 +1,8 @@
-"""Compares the rows of two tables in flat memory, however many they have.
+"""Compares the rows of two tables in constant memory, however many rows there are.
 
-Both servers send the rows of a range of tokens in one order: by token, then by clustering key. So
-the rows that come before the first key common to both are in one table only. Equal rows are passed
-over many at a time, as Arrow arrays; only rows that differ become Python objects.
+Both servers send the rows of a token range in the same order: by token, then by clustering key. So
+rows before the first key that both tables have are in only one of the tables. Equal rows are
+skipped many at a time, as Arrow arrays; only rows that differ become Python objects.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from cdc_reader.cql.values import FrozenDict, converter
 from cdc_reader.reading.ports import TOKEN
 
 _LOOK_AHEAD = 16
-"""Rows that are searched first for a common key; each further search covers more."""
+"""The number of rows in which a common key is searched first; further searches cover more."""
 _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 """Floats are compared by their bits: NaN equals itself, and 0.0 is not -0.0."""
 
 
 class Kind(Enum):
-    """How a row differs."""
+    """Kinds of differences."""
 
     MISSING = "missing"
-    """Only the source has it."""
+    """Only the source has the row."""
     EXTRA = "extra"
-    """Only the target has it."""
+    """Only the target has the row."""
     CHANGED = "changed"
-    """Both have it, with other values."""
+    """Both tables have the row, with different values."""
 
 
 @frozen
@@ -48,24 +48,24 @@ class Difference:
 
 @define
 class Counts:
-    """How many rows the tables have, and how many differ, by kind."""
+    """The numbers of rows in the tables, and of rows that differ, by kind."""
 
     source: int = 0
     target: int = 0
     differing: Counter[Kind] = field(factory=Counter)
 
     def add(self, other: Counts) -> None:
-        """Add counts from elsewhere."""
+        """Add other counts to these."""
         self.source += other.source
         self.target += other.target
         self.differing.update(other.differing)
 
 
 class RowComparison:
-    """Compares rows of one range of tokens.
+    """Compares the rows of one token range.
 
-    `key` has the columns of the primary key, and `values` the others to compare. The rows have
-    these columns, of equal types in both tables, and `TOKEN`. `counts` is complete once
+    `key` has the columns of the primary key, and `values` the other columns to compare. The rows
+    have these columns, of equal types in both tables, and `TOKEN`. `counts` is complete when
     `differences` has ended.
     """
 
@@ -95,7 +95,7 @@ class RowComparison:
                 yield from self._alone(kind, rows.count)
 
     def _first_difference(self) -> Iterator[Difference]:
-        """Yield the rows before the first common row; if there are none, that row if it differs."""
+        """Yield the rows before the first common row; if none, that row, if it differs."""
         source, target = self._source.tokens[0], self._target.tokens[0]
         if source < target:
             yield from self._alone(Kind.MISSING, self._source.before(target))
@@ -109,7 +109,7 @@ class RowComparison:
                 yield from self._changed()
 
     def _before_common(self, token: int) -> tuple[int, int]:
-        """Return how many rows of a token each table has before the first that both have."""
+        """Return how many rows of a token each table has before the first common row."""
         ahead = _LOOK_AHEAD
         while True:
             mine, theirs = (rows.first(token, ahead) for rows in (self._source, self._target))
@@ -151,7 +151,7 @@ class RowComparison:
         self._target.drop(target)
 
     def _keys(self, rows: pa.RecordBatch) -> Iterator[Mapping[str, Any]]:
-        """Yield the keys of rows by column, without columns that are null, as in static rows."""
+        """Yield the keys of rows by column, without null columns, which static rows have."""
         columns = [convert(rows.column(name)) for name, convert in self._key.items()]
         for cells in zip(*columns, strict=True):
             named = zip(self._key, cells, strict=True)
@@ -159,7 +159,7 @@ class RowComparison:
 
 
 class _Rows:
-    """The rows of one table that were read and not yet compared."""
+    """The rows of one table that have been read but not yet compared."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> None:
         self._batches = batches
@@ -176,7 +176,7 @@ class _Rows:
         return self.rows.column(TOKEN).to_numpy()
 
     def has(self, count: int) -> bool:
-        """Read until there are `count` rows; False if the table ends before."""
+        """Read until there are `count` rows; return False if the table has fewer."""
         read = [self.rows] if self.count else []
         missing = count - self.count
         while missing > 0 and (batch := next(self._batches, None)) is not None:
@@ -187,7 +187,7 @@ class _Rows:
         return missing <= 0
 
     def before(self, token: int) -> int:
-        """Return how many of the rows read have smaller tokens."""
+        """Return how many of the rows read have tokens less than `token`."""
         return int(np.searchsorted(self.tokens, token))
 
     def first(self, token: int, count: int) -> pa.RecordBatch:
@@ -201,7 +201,7 @@ class _Rows:
 
 
 def _equal_rows(one: pa.RecordBatch, other: pa.RecordBatch) -> int:
-    """Return how many rows are equal at the beginning."""
+    """Return the number of equal rows at the beginning of both batches."""
     count: int = min(one.num_rows, other.num_rows)
     ones, others = _bits(one.slice(0, count)), _bits(other.slice(0, count))
     if ones.equals(others):
@@ -217,7 +217,7 @@ def _equal_rows(one: pa.RecordBatch, other: pa.RecordBatch) -> int:
 
 
 def _bits(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows without the names of columns, and with floats as their bits."""
+    """Return the rows without column names, and with floats as their bits."""
     columns = [
         column.view(_BITS[column.type]) if column.type in _BITS else column
         for column in rows.columns

@@ -1,4 +1,4 @@
-"""`Replicator`: applies changes to another table, to keep it a copy of the first."""
+"""`Replicator` applies changes to another table, to maintain a copy of the first table."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ class Writer(Protocol):
     """Executes statements; `CqlWriter` executes them on a cluster."""
 
     def write(self, statements: Sequence[Statement]) -> None:
-        """Execute all statements, which belong to one partition; on return they are applied.
+        """Execute all statements, which belong to one partition; when it returns, they are applied.
 
-        Raises errors of `cdc_reader.errors`. Executing them again changes nothing.
+        Raises errors of `cdc_reader.errors`. Executing the statements again changes nothing.
         """
         ...
 
 
 class Expiry(Enum):
-    """When a TTL starts to count in the copy."""
+    """The time from which a TTL counts in the copy."""
 
     WRITTEN = "written"
-    """From the write's timestamp: a cell expires when its original does, or within a second if its
-    time has passed. For timestamps that are points in time.
+    """From the write timestamp: a cell expires when the original cell does, or within a second if
+    that time has passed. For timestamps that are points in time.
     """
     APPLIED = "applied"
-    """From when the change is applied. For timestamps that are not points in time."""
+    """From the time the change is applied. For timestamps that are not points in time."""
 
 
 class Replicator:
     """Applies changes of any number of tables to tables with the same columns.
 
     Every cell gets its original timestamp, so the order of changes does not matter, and applying a
-    change again changes nothing. Rows of a snapshot may come first; then the copy begins with the
+    change again has no effect. Rows of a snapshot may come first; then the copy begins with the
     table's rows: see the how-to "Replicate a table". `targets` maps source tables to target tables;
-    the default is the table of the same name. Turn CDC off for a target: with CDC, it refuses
+    the default is the table of the same name. Turn CDC off for a target: with CDC, it rejects
     timestamps from before its current generation of streams.
 
     `apply` is a handler for a consumer; several threads may call it.
@@ -92,8 +92,8 @@ class Replicator:
     def statements(self, change: Change) -> list[Statement]:
         """Return the statements to execute, in any order; none if there are only images.
 
-        Raises UnsupportedTableError if the log does not say what was written, or says it in a form
-        that this version does not know.
+        Raises UnsupportedTableError if the log does not show what was written, or shows it in a
+        form that this version does not know.
         """
         try:
             return list(self._statements(change))
@@ -119,7 +119,7 @@ class Replicator:
             yield from writes.range_delete(change)
 
     def _writes_to(self, schema: TableSchema) -> TableWrites:
-        """Return the statements for a schema, made once for each schema that a table has."""
+        """Return the statements for a schema; they are created when the schema changes."""
         known = self._writes.get(schema.name)
         if known is None or known.schema is not schema:
             known = TableWrites(schema, self._targets.get(schema.name, schema.name))
@@ -127,7 +127,7 @@ class Replicator:
         return known
 
     def _ttl(self, change: Change, ttl: int | None) -> int | None:
-        """Return the remaining seconds; at least one, because a TTL of 0 means none."""
+        """Return the remaining seconds, but at least one, because a TTL of 0 means none."""
         if ttl is None or self._expiry is Expiry.APPLIED:
             return ttl
         left = change.timestamp + ttl * _SECOND - self._clock.now()
@@ -150,8 +150,8 @@ def _check(change: Change) -> None:
 def _check_key(change: Change) -> None:
     """Reject rows that would be misread after a rename.
 
-    A clustering column renamed later is null in older rows, so a row delete would look like a
-    partition delete.
+    If a clustering column is renamed, it is null in older rows of the log, so a row delete would
+    look like a partition delete.
     """
     clustering = [column.name for column in change.schema.base.clustering]
     known = [name for name in clustering if name in change.key]

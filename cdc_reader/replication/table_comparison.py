@@ -1,4 +1,4 @@
-"""Compares two tables by ranges of the ring, several at a time."""
+"""Compares two tables by token ranges, several at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAGES = 20
 
 @frozen
 class Table:
-    """A table, and the connection to read it by; thread-safe."""
+    """A table, and the connection through which to read it; thread-safe."""
 
     queries: Queries
     schema: TableSchema = field(repr=False)
@@ -32,7 +32,7 @@ class Table:
 
 @frozen
 class ComparedRange:
-    """A range of the ring that was compared: its counts, and the first rows that differ."""
+    """A token range that was compared: its counts, and the first rows that differ."""
 
     tokens: TokenRange
     counts: Counts
@@ -47,10 +47,10 @@ class ComparedRange:
 class TableComparison:
     """Compares the rows of two tables with the same key.
 
-    All columns of the source are compared, or the key and `columns`; further columns of the target
-    are not. At most `limit` differences of a range are kept. TTLs and write times are not compared.
-    Raises UnsupportedTableError if the tables have other columns or keys, and ConfigurationError
-    for columns that the source does not have.
+    All columns of the source are compared, or the key and `columns`; additional columns of the
+    target are not. At most `limit` differences of a range are kept. TTLs and write times are not
+    compared. Raises UnsupportedTableError if the target lacks columns or has a different key, and
+    ConfigurationError for columns that the source does not have.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class TableComparison:
         ]
 
     def ranges(self) -> Iterator[ComparedRange]:
-        """Compare range by range, and yield each when it is done.
+        """Compare range by range, and yield each range when it has been compared.
 
         Rows written meanwhile may differ. Raises errors of `cdc_reader.errors`.
         """
@@ -110,7 +110,7 @@ class TableComparison:
 
 
 def _chosen(schema: TableSchema, names: Sequence[str] | None) -> TableSchema:
-    """Return the schema with its key and the named columns only."""
+    """Return the schema with only its key and the named columns."""
     if names is None:
         return schema
     there = {column.name for column in schema.columns}

@@ -16,10 +16,10 @@ UserTypes = Mapping[str, UserType]
 
 
 def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> None:
-    """Raise UnsupportedTableError, with the CQL of a suitable table, unless `target` is one.
+    """Raise UnsupportedTableError, with the CQL of a suitable table, if `target` is unsuitable.
 
     The target may have more columns than the source, in any order, but not in its key. `types` are
-    the types needed by the source that the target's keyspace has.
+    the needed user-defined types that the target's keyspace already has.
     """
     if target.cdc.enabled and target.id is not None and target.id == source.id:
         raise UnsupportedTableError(
@@ -41,7 +41,7 @@ def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> No
 def check_initial_copy(source: TableSchema) -> None:
     """Raise UnsupportedTableError unless the source's rows can be copied exactly.
 
-    The log names the elements of a list by their ids, which images show but a SELECT does not.
+    The log identifies the elements of a list by ids, which images show but a SELECT does not.
     """
     lists = [c for c in source.columns if isinstance(c.type, ListType) and is_multi_cell(c.type)]
     if lists and source.cdc.preimage is ImageMode.OFF and not source.cdc.postimage:
@@ -57,10 +57,10 @@ def needed_types(schema: TableSchema) -> list[UserType]:
 
 
 def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
-    """Return one line of CQL for a table `name` with the same columns, and for missing types.
+    """Return one line of CQL that creates a table `name` with the same columns, and missing types.
 
-    `types` are the types of its keyspace. Raises UnsupportedTableError if one of them differs from
-    the type needed.
+    `types` are the existing types of its keyspace. Raises UnsupportedTableError if one of them
+    differs from the type needed.
     """
     needed = needed_types(schema)
     for user_type in needed:
@@ -76,7 +76,7 @@ def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
 
 
 def misfits(source: TableSchema, target: TableSchema) -> Iterator[str]:
-    """Describe which of the source's columns the target lacks, and how its key differs."""
+    """Describe the source's columns that the target lacks, and differences of its key."""
     there = {column.name: column for column in target.columns}
     for column in source.columns:
         found = there.pop(column.name, None)
@@ -108,7 +108,7 @@ def _unnamed(cql_type: CqlType) -> CqlType:
 
 
 def _user_types(cql_type: CqlType) -> Iterator[UserType]:
-    """Return the user-defined types in a type, each after the types it contains itself."""
+    """Yield the user-defined types in a type, each after the types it contains itself."""
     for part in children(cql_type):
         yield from _user_types(part)
     if isinstance(cql_type, UserType):
@@ -142,7 +142,7 @@ def _key(schema: TableSchema) -> str:
 
 
 def _order(schema: TableSchema) -> str:
-    """Return the clustering order where it is not the default."""
+    """Return the clause for the clustering order, if it is not the default."""
     if not any(column.descending for column in schema.clustering):
         return ""
     order = (f"{quoted(c.name)} {'DESC' if c.descending else 'ASC'}" for c in schema.clustering)

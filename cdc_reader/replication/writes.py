@@ -1,22 +1,21 @@
-"""The statements that apply a change to a table of the same columns, cell by cell.
+"""The statements that apply a change to a table with the same columns, cell by cell.
 
-An exact copy needs: the write's own timestamp and TTLs; a row marker only where there was an
-INSERT; null where a column was set to null, and nothing where it was left alone; list elements by
-their ids. In the log, an overwritten collection is a tombstone 1 µs before its elements, as an
-assignment makes it; the copy uses an assignment too.
+An exact copy needs: the write's timestamp and TTLs; a row marker only where there was an INSERT;
+null where a column was set to null, and no value where the column was left unchanged; list elements
+by their ids. In the log, an overwritten collection is a tombstone 1 µs before its elements, as an
+assignment creates it; the copy uses an assignment too.
 
-A row of a snapshot is written as it was read. A SELECT returns the write times of single cells,
-which the copy gets. It returns none for the row's marker and for collections; these are written 1
-µs before the position of the snapshot, so every later change wins, even the tombstone of an
-assignment at that position. A SELECT does not return the ids of a list's elements either. So lists
-are written with new ids and the oldest possible timestamp; the first change of single elements
-replaces them by the elements that its images show, with their own ids and the next oldest
-timestamp.
+A row of a snapshot is written as it was read. A SELECT returns the write times of single cells, and
+the copy uses them. It returns none for the row marker and for collections; these are written 1 µs
+before the position of the snapshot, so every later change wins, even the tombstone of an assignment
+at that position. A SELECT does not return the ids of a list's elements either. So lists are written
+with new ids and the oldest possible timestamp; the first change to single elements replaces them
+with the elements that its images show, with their ids and the next oldest timestamp.
 
-A range delete gives its ends as clustering prefixes, in clustering order, in which columns may
-ascend or descend. CQL has no single condition for every such range. But the rows between two
-prefixes form a few slices, each with some columns fixed and the next one between two values. All
-slices are deleted at one timestamp, which has the same effect as deleting the range.
+The ends of a range delete are clustering prefixes, in clustering order, in which columns may ascend
+or descend. CQL has no single condition for every such range. But the rows between two prefixes form
+a few slices, each with some columns fixed and the next one between two values. All slices are
+deleted at one timestamp, which has the same effect as deleting the range.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Edge:
 
 @frozen
 class Slice:
-    """The rows whose first clustering columns are `fixed`, with the next one between two edges.
+    """The rows whose first clustering columns are `fixed`, and whose next one is between two edges.
 
     The edges are in clustering order; without edges the next column may have any value.
     """
@@ -68,14 +67,14 @@ class Slice:
 
 
 def slices(bounds: RowRange) -> Iterator[Slice]:
-    """Return the slices that make up the range; ValueError unless both its ends are known."""
+    """Yield the slices that make up the range; raise ValueError unless both ends are known."""
     if bounds.start is None or bounds.end is None:
         raise ValueError(f"range {bounds}: expected both ends")
     start, end = _bound_values(bounds.start), _bound_values(bounds.end)
     fixed = start[: _shared(start, end)]
     after, before = start[len(fixed) :], end[len(fixed) :]
     if not (after or bounds.start.inclusive) or not (before or bounds.end.inclusive):
-        return  # this end excludes all that the other one includes
+        return  # one end excludes all rows that the other includes
     yield from _after(fixed, after, inclusive=bounds.start.inclusive)
     yield Slice(fixed, _edge(after, bounds.start), _edge(before, bounds.end))
     yield from _before(fixed, before, inclusive=bounds.end.inclusive)
@@ -97,19 +96,19 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _edge(tail: Values, bound: Bound) -> Edge | None:
-    """Return the edge at a tail's first value; a longer tail has further slices there."""
+    """Return the edge at a tail's first value; for a longer tail, other slices follow there."""
     return Edge(tail[0], bound.inclusive and len(tail) == 1) if tail else None
 
 
 def _after(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """Return the rows that begin with the tail's first value, from the tail on."""
+    """Yield the slices of rows that begin with the tail's first value, from the tail on."""
     for length in range(len(tail) - 1, 0, -1):
         is_last = length == len(tail) - 1
         yield Slice(fixed + tail[:length], start=Edge(tail[length], inclusive and is_last))
 
 
 def _before(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """Return the rows that begin with the tail's first value, up to the tail."""
+    """Yield the slices of rows that begin with the tail's first value, up to the tail."""
     for length in range(1, len(tail)):
         is_last = length == len(tail) - 1
         yield Slice(fixed + tail[:length], end=Edge(tail[length], inclusive and is_last))
@@ -124,9 +123,9 @@ _USING_TYPES = (_BIGINT, _INT)
 _LIST_ID = Native("uuid")
 
 _LISTS_READ, _LISTS_SHOWN = 1, 3
-"""Write timestamps of lists: those of a snapshot, and those of images.
+"""Write timestamps of lists: of a snapshot's lists, and of lists from images.
 
-An assignment is a tombstone 1 µs earlier. So the second replaces the first, in any order.
+An assignment writes a tombstone 1 µs earlier, so the second list replaces the first, in any order.
 """
 
 
@@ -149,12 +148,12 @@ class _Row:
 
     @property
     def using(self) -> tuple[int, int]:
-        """The timestamp and TTL; a TTL of 0 means none, regardless of the table's default."""
+        """The timestamp and TTL; a TTL of 0 means no TTL, regardless of the table's default."""
         return self.timestamp, self.ttl or 0
 
 
 class TableWrites:
-    """Makes the statements for one table, from a small number of texts."""
+    """Creates the statements for one table, from a small number of texts."""
 
     def __init__(self, schema: TableSchema, target: TableName) -> None:
         self.schema = schema
@@ -166,7 +165,7 @@ class TableWrites:
         self._regulars = schema.of_kind(ColumnKind.REGULAR)
 
     def of_part(self, change: Change, part: Part, ttl: int | None) -> Iterator[Statement]:
-        """Return the writes of a part of an INSERT or UPDATE, with a TTL of `ttl` seconds."""
+        """Yield the writes of a part of an INSERT or UPDATE, with a TTL of `ttl` seconds."""
         row = self._row(change, change.timestamp, ttl)
         yield from self._written(row, part.operation, part.deltas, is_static=change.is_static)
         for name, delta in part.deltas.items():
@@ -174,7 +173,7 @@ class TableWrites:
                 yield from self._list(change, name, _shown(change, name), _LISTS_SHOWN)
 
     def of_snapshot(self, change: Change, part: Part) -> Iterator[Statement]:
-        """Return the writes of a part of a snapshot's row."""
+        """Yield the writes of a part of a snapshot's row."""
         timestamp = change.timestamp - 1 if part.timestamp is None else part.timestamp
         row = self._row(change, timestamp, part.ttl)
         deltas = {name: it for name, it in part.deltas.items() if not self._is_list(name)}
@@ -199,7 +198,7 @@ class TableWrites:
     def _list(
         self, change: Change, name: str, elements: Any, timestamp: Micros
     ) -> Iterator[Statement]:
-        """Replace the list's elements of earlier times by these; do nothing if they are None."""
+        """Replace older elements of the list with these; do nothing if they are None."""
         if elements is not None:
             row, delta = self._row(change, timestamp, None), CollectionDelta(True, elements)
             written = self._written(
@@ -212,13 +211,13 @@ class TableWrites:
         return isinstance(column.type, ListType) and is_multi_cell(column.type)
 
     def row_delete(self, change: Change) -> Statement:
-        """Return the deletion of a row, or of a partition, by its key."""
+        """Return the delete of a row, or of a partition, by its key."""
         row = self._row(change, change.timestamp, None)
         cql = f"DELETE FROM {self._target} USING TIMESTAMP ? WHERE {row.where}"  # noqa: S608 - quoted
         return Statement(cql, (_BIGINT, *row.key_types), (row.timestamp, *row.key))
 
     def range_delete(self, change: Change) -> Iterator[Statement]:
-        """Return the deletion of a range of rows; ValueError if the range lacks an end."""
+        """Yield the deletes of a range of rows; raise ValueError if the range lacks an end."""
         if change.range is None:
             raise ValueError(f"{change}: expected the deletion of a range")
         for rows in slices(change.range):
@@ -258,7 +257,7 @@ class TableWrites:
         )
 
     def _whole(self, deltas: Mapping[str, Delta]) -> Iterator[tuple[str, Any]]:
-        """Return the values of columns set or overwritten; a list's elements follow separately."""
+        """Yield the values of columns set or overwritten; a list's elements follow separately."""
         for name, delta in deltas.items():
             match delta:
                 case Set(value):
@@ -270,7 +269,7 @@ class TableWrites:
                     yield name, None if is_list else added or None
 
     def _elements(self, row: _Row, column: Column, delta: CollectionDelta) -> Iterator[Statement]:
-        """Return the elements added to a collection, and those removed."""
+        """Yield the writes of the elements added to a collection, and of those removed."""
         name, added = quoted(column.name), delta.added
         if delta.overwritten and not isinstance(column.type, ListType):
             added = {}  # the assignment already contains them
@@ -304,7 +303,7 @@ class TableWrites:
         return Statement(cql, (_BIGINT, *types), (change.timestamp, *values))
 
     def _edges(self, rows: Slice) -> Iterator[tuple[str, CqlType, Any]]:
-        """Return the conditions on the column after the fixed ones, by its clustering order."""
+        """Yield the conditions on the column after the fixed ones, by its clustering order."""
         for edge, is_start in ((rows.start, True), (rows.end, False)):
             if edge is not None:
                 column = self._clustering[len(rows.fixed)]
@@ -314,7 +313,7 @@ class TableWrites:
 
 
 def _shown(change: Change, name: str) -> Any:
-    """Return a list's elements by id, as an image shows them; None if no image shows any."""
+    """Return a list's elements by id from an image; None if no image has the list."""
     images = (image for image in (change.before, change.after) if image is not None)
     return next((image[name] for image in images if image.get(name)), None)
 
@@ -324,7 +323,7 @@ def _values(columns: Iterable[Column], whole: Mapping[str, Any]) -> tuple[Any, .
 
 
 def _cells(added: Any, removed: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Return elements by key; removed elements are null."""
+    """Yield elements with their keys; removed elements are null."""
     yield from added.items()
     yield from ((key, None) for key in removed)
 

@@ -1,6 +1,6 @@
 """`scylla-cdc demo`: fills a Spark DataFrame from a CDC log, and compares the counts.
 
-May import all packages, and the Spark source. Begin with `run`; `orders` holds the demo's table and
+May import all packages, and the Spark source. Begin with `run`; `orders` has the demo's table and
 the writes to it.
 """
 

@@ -43,14 +43,14 @@ _CHANGES = (
 
 
 def schema(keyspace: str) -> Iterator[str]:
-    """Return the statements that create the type and the table, with both images in its log."""
+    """Return the statements that create the type, and the table with preimages and postimages."""
     yield _CREATE_TYPE.substitute(keyspace=keyspace)
     yield _CREATE_TABLE.substitute(keyspace=keyspace)
 
 
 @define
 class Orders:
-    """Changes to orders, as CQL statements; a seed always gives the same sequence."""
+    """Changes to orders, as CQL statements; a seed always produces the same sequence."""
 
     keyspace: str
     random: random.Random
@@ -111,7 +111,7 @@ class Writer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the current statement and stop; raises the error of a failed one."""
+        """Finish the current statement and stop; raise the error if a statement failed."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -123,5 +123,5 @@ class Writer:
             while not self._stop.wait(self.pause):
                 self.execute(next(self.statements))
                 self.written += 1
-        except Exception as error:  # noqa: BLE001 - raised by `stop`, in the thread that asks
+        except Exception as error:  # noqa: BLE001 - raised by `stop`, in the caller's thread
             self._error = error

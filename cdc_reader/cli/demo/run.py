@@ -1,4 +1,4 @@
-"""Runs the demo: traffic on a table, and a DataFrame of its log beside it."""
+"""Runs the demo: writes to a table, and at the same time reads its log as a DataFrame."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _PAUSE = 0.01
 """Seconds between the shop's statements."""
 _MICRO_BATCHES = 5
-"""Micro-batches with rows to watch before the shop closes."""
+"""The number of micro-batches with rows to watch before the writes stop."""
 _PATIENCE = 90.0
 """Seconds without progress after which a stream counts as stuck."""
 _OPERATION = (
@@ -83,7 +83,7 @@ def command(contact_points: str | None, seed: int | None) -> None:
 
 @frozen
 class Counts:
-    """The numbers of log rows: counted by a plain scan, and as read by Spark."""
+    """The numbers of log rows, as counted by a plain scan, and as read by Spark."""
 
     statements: int
     log: int
@@ -120,7 +120,7 @@ class Shop:
 
     def log_rows(self) -> int:
         """Count the rows of the log without the reader."""
-        scan = f'SELECT "cdc$stream_id" FROM {self.log.cql}'  # noqa: S608 - our own name
+        scan = f'SELECT "cdc$stream_id" FROM {self.log.cql}'  # noqa: S608 - the demo's own name
         return sum(
             batch.num_rows for batch in self.connection.batches(Query(scan, consistency="ONE"))
         )
@@ -199,7 +199,7 @@ def _watch(query: StreamingQuery, live: Live, done: Callable[[], bool]) -> None:
 
 
 def _progress(query: StreamingQuery) -> Table:
-    """Return the micro-batches that had rows so far."""
+    """Return a table of the micro-batches that had rows so far."""
     table = Table("micro-batch", "up to", box=SIMPLE_HEAD)
     table.add_column("rows", justify="right")
     table.add_column("rows/s", justify="right")
@@ -255,12 +255,12 @@ def _embedded() -> Iterator[str]:
 
 @contextmanager
 def _shop(hosts: str, seed: int) -> Iterator[Shop]:
-    """Create a shop in its own keyspace, which is dropped at the end."""
+    """Create a shop in a separate keyspace, which is dropped at the end."""
     connection = Connection(ConnectionConfig(hosts, consistency="ONE"), ReadConfig())
     keyspace = f"scylla_cdc_demo_{uuid.uuid4().hex[:8]}"
     session = connection.session()
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {_properties(connection)}")
-    orders = Orders(keyspace, random.Random(seed))  # noqa: S311 - a story, not a secret
+    orders = Orders(keyspace, random.Random(seed))  # noqa: S311 - sample data, not a secret
     writer = Writer(session.execute, iter(orders), _PAUSE)
     options = {
         "hosts": hosts,
@@ -281,7 +281,7 @@ def _shop(hosts: str, seed: int) -> Iterator[Shop]:
 
 
 def _properties(connection: Connection) -> str:
-    """Return one replica, and vnodes even where the server would choose tablets by default."""
+    """Return keyspace properties: one replica, and vnodes even if tablets are the default."""
     replication = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
     known = connection.rows(
         "SELECT table_name FROM system_schema.tables "

@@ -86,7 +86,7 @@ def quoted(name: str) -> str:
 
 
 def same_row(layout: Layout) -> str:
-    """Return the condition that `s` and `t` are the same row; a static row's keys may be null."""
+    """Return the condition that `s` and `t` are the same row; static rows have null keys."""
     partition, clustering = (map(quoted, part) for part in (layout.partition, layout.clustering))
     equal = [f"t.{name} = s.{name}" for name in partition]
     return " AND ".join([*equal, *(f"(t.{it} IS NOT DISTINCT FROM s.{it})" for it in clustering)])
