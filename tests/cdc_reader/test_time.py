@@ -86,7 +86,7 @@ def test_moments(moment: int | datetime | str, expected: int) -> None:
         (True, "give 'now', a datetime with a time zone"),
         (None, "give 'now', a datetime with a time zone"),
         (date(2026, 11, 22), "give 'now', a datetime with a time zone"),
-        (datetime(2026, 11, 22), r"no time zone: give datetime\.now\(UTC\).*astimezone"),  # noqa: DTZ001 - refused
+        (datetime(2026, 11, 22), r"no time zone: give datetime\.now\(UTC\).*astimezone"),  # noqa: DTZ001 - invalid
     ],
 )
 def test_malformed_moments_are_refused(moment: object, message: str) -> None:

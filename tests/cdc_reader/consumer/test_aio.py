@@ -244,7 +244,7 @@ def test_a_handler_that_is_not_awaited_is_called_once(
         seen.append(change)
         return returned()
 
-    consumer = AsyncCdcConsumer(connection, table, lambda c: handle(c), **options(store))  # noqa: PLW0108 - a function is refused
+    consumer = AsyncCdcConsumer(connection, table, lambda c: handle(c), **options(store))  # noqa: PLW0108 - a lambda is tested
     with pytest.raises(ConfigurationError, match=message):
         asyncio.run(consumer.run())
     assert len(seen) == 1

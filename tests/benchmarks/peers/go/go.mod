@@ -14,5 +14,5 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 )
 
-// The library works with ScyllaDB's fork of the driver only; its own go.mod names this version.
+// The library works only with ScyllaDB's fork of the driver; the library's go.mod names this version.
 replace github.com/gocql/gocql => github.com/scylladb/gocql v1.17.3

@@ -1,9 +1,10 @@
-// Reads a table's CDC log with ScyllaDB's own Go library, as fast as it hands the rows over.
+// Reads a table's CDC log with ScyllaDB's Go library, as fast as the library delivers rows.
 //
 // Usage: scylla-cdc-peer HOST:PORT KEYSPACE TABLE START_MS END_MS
-// Prints `rows seconds`: how many there were, and from the start of reading to the last of them.
+// Prints `rows seconds`: the number of rows, and the time from the start to the last row.
 //
-// It reads a single generation, and END_MS lies in the past: the library stops well only so.
+// The log must have a single generation, and END_MS must be in the past; otherwise the library
+// does not stop reliably.
 package main
 
 import (
@@ -23,7 +24,7 @@ import (
 )
 
 func main() {
-	// The library makes much garbage and keeps little: collected less often, it is a fifth faster.
+	// The library produces much garbage. With fewer collections it is a fifth faster.
 	debug.SetGCPercent(400)
 	if err := run(os.Args[1:]); err != nil {
 		log.Fatal(err)
@@ -98,7 +99,7 @@ func read(session *gocql.Session, table string, start, end time.Time) error {
 	return nil
 }
 
-// tally is what all consumers have counted.
+// tally is the total of all consumers.
 type tally struct {
 	start   time.Time
 	lock    sync.Mutex
@@ -112,7 +113,7 @@ func (t *tally) CreateChangeConsumer(
 	return &counter{tally: t}, nil
 }
 
-// counter consumes one stream.
+// counter counts the rows of one stream.
 type counter struct {
 	tally *tally
 	rows  int
@@ -123,7 +124,7 @@ func (c *counter) Consume(_ context.Context, change scyllacdc.Change) error {
 	return nil
 }
 
-// End comes right after the last row: only then is it told, as a look at the clock takes time.
+// End is called right after the last row. Only then is the clock read, because that takes time.
 func (c *counter) End() error {
 	if c.rows > 0 {
 		c.tally.lock.Lock()
@@ -134,7 +135,7 @@ func (c *counter) End() error {
 	return nil
 }
 
-// span is where to read from, as a progress that is never saved.
+// span sets where to start reading. It never saves progress.
 type span struct {
 	start time.Time
 	begun func()
@@ -152,8 +153,8 @@ func (s *span) GetCurrentGeneration(context.Context) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// StartGeneration is when the library can be told where to stop: before, it may stop without
-// a generation; after the first window, it reads another one.
+// StartGeneration is the only time to tell the library where to stop. Earlier, it may stop before
+// it finds a generation; after the first window, it reads another one.
 func (s *span) StartGeneration(context.Context, time.Time) error {
 	s.begun()
 	return nil

@@ -1,7 +1,7 @@
-//! Reads a table's CDC log with ScyllaDB's own Rust library and prints one line per row.
+//! Reads a table's CDC log with ScyllaDB's Rust library and prints one line per row.
 //!
 //! Usage: interop HOST:PORT KEYSPACE TABLE START_MS END_MS
-//! Prints `stream_id time batch_seq_no operation end_of_batch`, in the order the library hands the rows over.
+//! Prints `stream_id time batch_seq_no operation end_of_batch`, in the order in which the library delivers rows.
 
 use std::env;
 use std::sync::Arc;

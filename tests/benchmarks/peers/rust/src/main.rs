@@ -1,7 +1,7 @@
-//! Reads a table's CDC log with ScyllaDB's own Rust library, as fast as it hands the rows over.
+//! Reads a table's CDC log with ScyllaDB's Rust library, as fast as the library delivers rows.
 //!
 //! Usage: scylla-cdc-peer HOST:PORT KEYSPACE TABLE START_MS END_MS
-//! Prints `rows seconds`: how many there were, and from the start of reading to the last of them.
+//! Prints `rows seconds`: the number of rows, and the time from the start to the last row.
 
 use std::env;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,22 +16,22 @@ import java.util.logging.Level;
 import java.util.logging.Logger;
 
 /**
- * Reads a table's CDC log with ScyllaDB's own Java library, as fast as it hands the rows over.
+ * Reads a table's CDC log with ScyllaDB's Java library, as fast as the library delivers rows.
  *
- * <p>Usage: Peer HOST:PORT KEYSPACE TABLE START_MS END_MS. Prints {@code rows seconds}: how many
- * there were, and from the start of reading to the last of them. The JVM's start and connecting are
- * not in these seconds, compiling while it runs is; all three are in the CPU time of its process.
+ * <p>Usage: Peer HOST:PORT KEYSPACE TABLE START_MS END_MS. Prints {@code rows seconds}: the number
+ * of rows, and the time from the start to the last row. The time includes just-in-time compilation,
+ * but not the start of the JVM or connecting. The CPU time of the process includes all three.
  *
- * <p>The library takes each row in a few steps on two thread pools in turn. One of them is the
- * JVM's common pool, and with fewer than three processors there is none: then each row costs a new
- * thread. So give {@code -Djava.util.concurrent.ForkJoinPool.common.parallelism=2}; and run it on
- * one processor, as threads that hand rows to each other across two can take four times as long.
+ * <p>The library processes each row in a few steps, on two thread pools in turn. One of them is the
+ * JVM's common pool. With fewer than three processors there is no such pool, and each row takes a
+ * new thread, so set {@code -Djava.util.concurrent.ForkJoinPool.common.parallelism=2}. Run it on
+ * one processor: with two, passing rows between threads can take four times as long.
  *
- * <p>The library follows a log on and on: it reads a window once the clock is past it, and cannot
- * be told where to begin or end. So its clock stands a day after START. That is how long the log
- * keeps its rows, which makes START, or at most one window before it, the oldest time it reads; and
- * to this clock every window is over, so it waits for none. A task that asks for a window from END
- * on has read all before.
+ * <p>The library follows a log without end: it reads each window when the clock has passed it, and
+ * has no settings for a start or an end. So its clock is fixed at a day after START. The log keeps
+ * rows for a day, so the oldest time that the library reads is START, or at most one window earlier.
+ * By this clock every window is over, so the library never waits. A task that requests a window
+ * from END on has read all earlier ones.
  */
 public final class Peer {
     private static final Duration KEPT = Duration.ofDays(1);
@@ -54,9 +54,9 @@ public final class Peer {
                 .addTable(arguments[1], arguments[2])
                 .withQueryOptionsFetchSize(5_000)
                 .withQueryTimeWindowSizeMs(end - start)
-                .withConfidenceWindowSizeMs(1) // the least it takes
+                .withConfidenceWindowSizeMs(1) // the minimum
                 .withClock(Clock.fixed(Instant.ofEpochMilli(start).plus(KEPT), ZoneOffset.UTC))
-                .withWorkersCount(1) // of one stream a second worker only makes a slower read
+                .withWorkersCount(1) // for one stream, a second worker is slower
                 .withWorkerCQLProvider(progress::watch)
                 .withRawChangeConsumer(change -> {
                     rows.increment();
@@ -71,7 +71,7 @@ public final class Peer {
         }
     }
 
-    /** Knows when the tasks of all streams have read up to the end. */
+    /** Waits until the tasks of all streams have read up to the end. */
     private static final class Progress {
         private final long end;
         private final Semaphore streamsRead = new Semaphore(0);
@@ -94,12 +94,12 @@ public final class Peer {
                         return super.createReader(task);
                     }
                     streamsRead.release(task.streams.size());
-                    return new CompletableFuture<>(); // so that the task rests
+                    return new CompletableFuture<>(); // never completes, so the task stops
                 }
             };
         }
 
-        /** How many streams there are; the server has but one generation of them. */
+        /** Returns the number of streams; the server has only one generation. */
         private static int streamsOf(MasterCQL cql) {
             try {
                 var generation = cql.fetchFirstGenerationId().get().orElseThrow();
