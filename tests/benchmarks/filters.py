@@ -31,9 +31,7 @@ TABLE = "filtered"
 
 @frozen
 class _Case:
-    """An option, the DataFrame operation with the same result, and the number of rows in that
-    result.
-    """
+    """An option, the DataFrame operation with the same result, and the number of its rows."""
 
     name: str
     option: dict[str, str]

@@ -53,9 +53,7 @@ def _array(cql_type: CqlType, values: Sequence[Any]) -> pa.Array:
 
 
 def _convert(cql_type: CqlType) -> Convert | None:
-    """Return the function that converts a value for `pa.array`, or None if it needs no
-    conversion.
-    """
+    """Return the function that converts a value for `pa.array`, or None if none is needed."""
     match cql_type:
         case Native(name):
             return _NATIVE.get(name)

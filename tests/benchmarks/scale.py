@@ -25,9 +25,7 @@ _ROWS_A_PAGE = 800
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure the time and memory to read and plan a generation, and the queries of an idle
-    window.
-    """
+    """Measure the time and memory to plan a large generation, and the queries of an idle window."""
     with serving() as served:
         served.execute(
             f"CREATE TABLE {KEYSPACE}.{TABLE} (pk int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
@@ -44,9 +42,7 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def _plan(config: ConnectionConfig) -> tuple[float, float, float, int, int]:
-    """Plan one second; return the seconds, MB before, peak MB, and numbers of streams and
-    queries.
-    """
+    """Plan one second; return seconds, MB before, peak MB, number of streams, number of queries."""
     connection = Connection(config, ReadConfig())
     table = CdcTable(connection, TableName(KEYSPACE, TABLE))
     planner = Planner(table.generations, ReadConfig().chunk_size)

@@ -47,8 +47,7 @@ class Served:
         self._ask(_execute, cql, list(rows))
 
     def replay(self, table: str, times: int, page_rows: int = 5_000, *, selected: str = "*") -> int:
-        """Return `times` copies of the table's first page to every read; return the page size in
-        bytes.
+        """Return the table's first page `times` times to every read; return the page size in bytes.
 
         `selected` is what the reads select.
         """
@@ -92,9 +91,7 @@ class Served:
 
 @contextmanager
 def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
-    """Yield a server with this many vnodes and shards. With one of each, a window takes one
-    query.
-    """
+    """Yield a server. With one vnode and one shard, each window takes one query."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=_serve, args=(theirs, vnodes, shards), daemon=True

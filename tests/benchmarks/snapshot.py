@@ -25,9 +25,7 @@ from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.turns import take_turns
 
 PAGES, RANGES = 5, 40
-"""Pages per range, and ranges that the driver reads: about as many as a snapshot cuts of such
-pages.
-"""
+"""Pages per range, and ranges that the driver reads, about as many as the snapshot cuts."""
 LARGE = 20
 """Pages per range when memory is measured; the ranges keep their size."""
 FEW, MANY = 50_000, 5_000_000

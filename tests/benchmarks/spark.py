@@ -1,6 +1,4 @@
-"""The Spark source compared with Python data sources that do no work, which measure Spark
-itself.
-"""
+"""The Spark source compared with Python data sources that do no work of their own."""
 
 from __future__ import annotations
 

@@ -78,9 +78,7 @@ def switch() -> Recorded:
 
 
 def generations() -> Recorded:
-    """Return a recording with three generations: a node joins and leaves, and the streams are
-    repaired.
-    """
+    """Return a recording with three generations: a node joins and leaves, streams are repaired."""
     recorded = read_recording(DATA / "scylla-5.2-generations.json.gz")
     seen: dict[int, int] = {}
     for phase in recorded["phases"]:

@@ -109,9 +109,7 @@ class History:
 
 @functools.cache
 def histories() -> list[History]:
-    """Return the three histories: without images, with preimages and postimages, and with full
-    ones.
-    """
+    """Return the three histories: without images, with both kinds, and with full ones."""
     return [_history(recorded) for recorded in read_recording(HISTORIES)]
 
 

@@ -60,9 +60,7 @@ def test_changed_rows(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_the_log_with_the_time_of_each_write(reader: CdcReader, execute: Execute) -> None:
-    """The rows equal those of `batches`, plus a timestamp column with the time of `cdc$time` in
-    µs.
-    """
+    """The rows equal those of `batches`, plus the time of `cdc$time` as a timestamp."""
     execute(*WRITES)
     found = reader.change_batches(format="log").read_all()
     plain = pa.Table.from_batches(reader.batches(), reader.table.arrow_schema)

@@ -43,9 +43,7 @@ def test_by_default_lines_have_time_and_level() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_log_lines_follow_the_applications_logging(late: bool) -> None:
-    """The application may configure logging before or after it imports the package. Each event
-    appears once.
-    """
+    """Logging may be configured before or after the import. Each event appears once."""
     setup = (
         "import logging\n"
         "logging.basicConfig(format='%(levelname)s|%(name)s|%(message)s', level='INFO')"

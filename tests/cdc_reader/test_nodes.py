@@ -30,9 +30,7 @@ _GENERATIONS = (
 
 @define
 class Written:
-    """A table with three replicas, and the rows written to it: those tried, and those
-    acknowledged.
-    """
+    """A table with three replicas, and its rows: those tried, and those acknowledged."""
 
     nodes: ScyllaNodes
     session: Session

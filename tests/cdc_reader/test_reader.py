@@ -51,9 +51,7 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
 def test_a_bounded_read_has_every_row_once_in_order(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """The read spans several pages and chunks, and several queries are in flight; values are as
-    written.
-    """
+    """The read spans several pages and chunks, with several queries in flight."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as reader:
         rows = rows_of(reader.batches())
         assert reader.table.arrow_schema.names == [
@@ -185,9 +183,7 @@ def test_a_column_added_meanwhile_changes_nothing(
 def test_a_type_altered_during_a_read_is_an_error(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """If a field is added to a user-defined type, the read ends with an error that says what to
-    do.
-    """
+    """A field added to a user-defined type ends the read; the error says what to do."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"

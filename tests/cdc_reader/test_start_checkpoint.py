@@ -1,6 +1,4 @@
-"""A checkpoint given as a start must belong to the table, and have values that a reader may
-write.
-"""
+"""A checkpoint given as a start must belong to the table, and have possible values."""
 
 from __future__ import annotations
 

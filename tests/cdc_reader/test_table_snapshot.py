@@ -76,9 +76,7 @@ def test_columns_are_chosen(reader: CdcReader) -> None:
 
 
 def test_the_formats_show_rows_as_inserts(reader: CdcReader) -> None:
-    """Static rows are separate rows. Each row is there once, with the time of the snapshot's
-    position.
-    """
+    """Static rows are separate. Each row is there once, with the time of the position."""
     snapshot = reader.snapshot()
     table = snapshot.change_batches(include_delta=True).read_all()
     assert table.schema == reader.change_batches(include_delta=True).schema
@@ -105,9 +103,7 @@ def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: E
 
 
 def test_changes_show_the_row(reader: CdcReader) -> None:
-    """`after` has the whole row, and `deltas` would write it; the time is the snapshot's
-    position.
-    """
+    """`after` has the whole row, `deltas` would write it, and the time is the position."""
     snapshot = reader.snapshot()
     found = by_key(snapshot.changes())
     assert len(found) == 21 + 2
@@ -144,9 +140,7 @@ def test_changes_show_the_row(reader: CdcReader) -> None:
 
 
 def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
-    """Each TTL has a separate part. The insert has the longest, and the row marker gets that
-    TTL.
-    """
+    """Each TTL has a separate part. The insert has the longest, and so has the row marker."""
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000",
         "UPDATE {t} USING TTL 50 SET v = 2 WHERE pk = 70 AND ck = 1",

@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 from tests.packaging.conftest import Environment, make_environment
 
 BESIDE = ("pandas", "click", "rich", "deltalake")
-"""Packages beside the wheel's: Spark needs them for Python data sources, the command `doctor`
-prints with them, and tests write Delta tables with them.
+"""What Spark needs for Python data sources, what the command `doctor` needs, and what tests write
+Delta tables with.
 """
 
 

@@ -49,8 +49,8 @@ class NumberedLog:
 
     @property
     def whole(self) -> list[int]:
-        """What a read finds if each number is there once: the counts of all and of distinct
-        numbers, the least and the greatest.
+        """What a read should find: the counts of all and of distinct numbers, the least and the
+        greatest.
         """
         return [self.written, self.written, 0, self.written - 1]
 

@@ -192,9 +192,7 @@ class Machine:
         return found
 
     def kill(self, word: str = "") -> list[int]:
-        """Kill the processes that `pids` returns with SIGKILL; return their ids when they have
-        ended.
-        """
+        """Kill these processes with SIGKILL; return their ids when they have ended."""
         killed = self.pids(word)
         with ExitStack() as opened:
             ending = []

@@ -104,9 +104,7 @@ def driver(bare: Standalone, environment: Path) -> Driver:
 
 @pytest.fixture(scope="module")
 def archive(driver: Driver) -> dict[str, str]:
-    """The setting that ships the driver's environment, without a package that only other tests
-    need.
-    """
+    """The setting that ships the driver's environment, except a package that it does not need."""
     machine = driver.cluster.driver
     with tarfile.open(machine.disk / "environment.tar.gz", "w:gz", compresslevel=1) as file:
         file.add(machine.disk / "own", ".", filter=lambda at: None if UNUSED in at.name else at)

@@ -76,9 +76,7 @@ class Followed:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Run the block during a micro-batch with rows; then check that each row is in the sink
-        once.
-        """
+        """Run the block during a micro-batch with rows; then check the rows in the sink."""
         with self.log.growing():
             self.run(3)
             self.query.stay(self.chance.uniform(0, LONGEST))
@@ -130,9 +128,7 @@ def test_executor_is_killed(followed: Followed) -> None:
 
 
 def test_worker_is_killed(followed: Followed) -> None:
-    """The worker's executor ends too. The other machine continues alone until the worker is
-    back.
-    """
+    """The worker's executor ends too. The other machine continues until the worker is back."""
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         assert machine.kill(WORKER)

@@ -70,9 +70,7 @@ def links(pid: int) -> list[str]:
 
 @pytest.mark.parametrize("isolation", ALLOWED)
 def test_disks_and_store(isolation: Isolation, tmp_path: Path) -> None:
-    """Programs write to their machine's disk and to the store, and do not see hidden
-    directories.
-    """
+    """Programs write to their machine's disk and to the store. They see no hidden directories."""
     with two_machines(tmp_path, isolation) as (_, (one, two)):
         for machine in (one, two):
             write = (

@@ -61,9 +61,7 @@ def test_keyspaces_are_on_tablets_if_asked(image: str) -> None:
 
 
 def test_a_login_is_asked_for(image: str) -> None:
-    """The name and password of the first superuser are accepted, and a wrong password is
-    rejected.
-    """
+    """The first superuser's name and password are accepted; a wrong password is rejected."""
     with ScyllaContainer(image, login=True) as scylla:
         assert scylla.connect().execute("SELECT key FROM system.local").one().key == "local"
         with pytest.raises(NoHostAvailable) as refused:
@@ -72,9 +70,7 @@ def test_a_login_is_asked_for(image: str) -> None:
 
 
 def test_a_server_that_ends_is_told_with_its_last_words(image: str) -> None:
-    """The server ends because of an unknown option, and the error has the last line of its
-    output.
-    """
+    """The server ends because of an unknown option; the error has its last line of output."""
     with pytest.raises(ContainerError) as failed, ScyllaContainer(image, options=["--nonsense"]):
         pass
     assert "the container is exited" in str(failed.value)

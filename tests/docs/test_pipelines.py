@@ -49,9 +49,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 
 
 def project(folder: Path, spec: str, module: str, scylla: Scylla, keyspace: str) -> str:
-    """Create a pipeline project that reads the test's log from its start; return the path of its
-    spec.
-    """
+    """Create a pipeline project that reads the test's log; return the path of its spec."""
     folder.mkdir()
     module = module.replace("scylla.example.com:9042", scylla.contact_point)
     module = module.replace('"shop"', f'"{keyspace}"')

@@ -22,9 +22,7 @@ SOURCES = [
     if "testing" not in path.parts
 ]
 SELF_EXPLANATORY = {"ConfigurationError", "DecodeError"}
-"""The page only explains the form of these messages, which name an option or bytes of the
-protocol.
-"""
+"""The page only explains how these messages are formed: they name an option, or bytes."""
 VARIABLE = "…"
 SECTION = re.compile(r"^### `(\w+)`\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 FIRST_CELL = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
@@ -77,9 +75,7 @@ def calls() -> Iterator[tuple[str, ast.Call]]:
 
 @cache
 def raised() -> dict[str, set[str]]:
-    """Return the messages in the sources, by error class; messages without fixed text are left
-    out.
-    """
+    """Return the messages in the sources, by error class, except those without fixed text."""
     found = defaultdict(set)
     for name, call in calls():
         if name in errors.__all__ and call.args:

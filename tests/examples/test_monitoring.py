@@ -46,9 +46,7 @@ UNUSED = {
 }
 UNUSED |= {f"scylla_cdc_snapshot_{name}" for name in ("rows_total", "share", "seconds_left")}
 UNUSED |= {f"scylla_cdc_spark_snapshot_{name}" for name in ("share", "seconds_left")}
-"""Metrics that a consumer exports only after the first such event, and those of a Spark
-snapshot.
-"""
+"""Metrics of events that did not occur in the run, and of a Spark snapshot."""
 VARIABLES = {"$__rate_interval": "5m", "$keyspace": ".*", "$table": ".*", "$query": ".*"}
 
 
@@ -166,9 +164,7 @@ def test_promtool_parses_the_queries_of_the_dashboard(promtool: Path, tmp_path: 
 
 @pytest.fixture
 def registry(scylla: Scylla, keyspace: str, tmp_path: Path) -> Iterator[CollectorRegistry]:
-    """The metrics of a consumer and a Spark query that have read a table; the query is still
-    running.
-    """
+    """The metrics of a consumer and a Spark query that read a table; the query still runs."""
     table = f"{keyspace}.orders"
     scylla.session.execute(
         f"CREATE TABLE {table} (id int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
@@ -255,9 +251,7 @@ class Prometheus:
 def test_prometheus_scrapes_the_exported_metrics(
     promtool: Path, registry: CollectorRegistry, tmp_path: Path
 ) -> None:
-    """Prometheus scrapes the metrics, evaluates the dashboard's expressions, and evaluates the
-    rules.
-    """
+    """Prometheus scrapes the metrics, and evaluates the dashboard's expressions and the rules."""
     http, thread = start_http_server(0, "127.0.0.1", registry)
     server = Prometheus(promtool.with_name("prometheus"), tmp_path, http.server_port)
 

@@ -30,9 +30,7 @@ from tests.cdc_reader.decoding.test_twins import ALL_BODIES, outcome
 
 _LARGEST = 8_192
 _GENERATED, _BARE = 200, 40
-"""How many pages of each kind provide columns. One byte selects the columns, so there are at most
-256.
-"""
+"""How many pages of each kind provide columns, at most 256 in all: one byte selects them."""
 _LENGTHS = (-(2**31), -2, -1, 0, 1, 2, 3, 5, 16, 255, 2**16, 2**28, 2**30, 2**31 - 1)
 
 Columns = Sequence[Column] | None
@@ -64,9 +62,7 @@ def recorded() -> list[tuple[Columns, bytes]]:
 
 
 def pages() -> list[tuple[Columns, bytes]]:
-    """Return the pages to mutate, with their columns; None if the columns are in the page's
-    body.
-    """
+    """Return the pages to mutate, with their columns; None if the columns are in the body."""
     bare = []
     for _, body in recorded():
         columns = parse_metadata(body).columns or ()

@@ -34,9 +34,7 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
 
 
 def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
-    """A relative link in the README becomes a link to the repository, at the tag of this
-    version.
-    """
+    """A relative link in the README becomes one to the repository, at this version's tag."""
     archive = zipfile.ZipFile(wheel)
     [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
     description = archive.read(metadata).decode()

@@ -185,9 +185,7 @@ def test_a_static_row_is_a_row_of_its_own() -> None:
 
 
 def test_a_range_has_two_ends() -> None:
-    """Each end is a clustering prefix, or None if missing; the change's key is the partition
-    key.
-    """
+    """Each end is a clustering prefix, or None if missing; the key is the partition key."""
     change = change_of({"op": 6, "ck": 1}, {"op": 7, "ck": None})
     assert change.operation is ChangeOperation.RANGE_DELETE
     assert change.range is not None
@@ -208,9 +206,7 @@ def test_a_change_may_be_an_image_alone() -> None:
 
 @pytest.mark.parametrize("history", histories(), ids=["plain", "both", "full"])
 def test_changes_are_values(history: Any) -> None:
-    """A change equals its pickled and deep copies, hashes like them, and differs from all
-    others.
-    """
+    """A change equals its pickled and deep copies, has their hash, and differs from all others."""
     changes = history.changes()
     again = pickle.loads(pickle.dumps(changes))
     assert again == changes

@@ -32,9 +32,7 @@ STREAM = bytes(16)
 
 
 def log_batch(schema: LogSchema, *rows: dict[str, Any]) -> pa.RecordBatch:
-    """Return log rows as a RecordBatch. Each dict gives a row's cells by column; `time` is in
-    µs.
-    """
+    """Return log rows as a RecordBatch. Each dict has a row's cells by column; `time` is in µs."""
     full = [
         {
             "cdc$stream_id": row.get("stream", STREAM),
@@ -151,9 +149,7 @@ def test_changes_hold_everything_in_the_log(history: History) -> None:
 
 @each_history
 def test_each_row_of_a_record_is_one_change(history: History) -> None:
-    """Images, inserts and updates of a row form one change; `is_last` marks the record's last
-    change.
-    """
+    """Images, inserts and updates of a row form one change; `is_last` marks a record's last one."""
     changes = history.changes()
     assert all(change.complete for change in changes)
     for _, record in itertools.groupby(changes, lambda change: (change.stream, change.time)):
@@ -190,9 +186,7 @@ def test_lazy_grouping_gives_the_same_changes(history: History) -> None:
 
 
 def test_what_is_made_of_a_change_goes_with_it() -> None:
-    """The values of a change that the reader drops are freed while it reads the rest of the
-    page.
-    """
+    """The values of a change that is dropped are freed before the page has been read."""
     rows = [{"time": n, "op": 1, "ck": n, "a": n, "end": True} for n in range(1, 1_001)]
     changes = Grouping(SMALL).each(log_batch(SMALL, *rows))
     read = [weakref.ref(change.deltas["a"]) for change in itertools.islice(changes, 900)]

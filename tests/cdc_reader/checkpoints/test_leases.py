@@ -155,9 +155,7 @@ def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
 def test_an_owner_is_sure_until_its_lease_may_have_expired(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """The lease counts from before the request was sent. After it expires, an owner whom nobody
-    replaced can renew it.
-    """
+    """A lease counts from before the request. If nobody took it, it can still be renewed."""
     mine = lease(store, ONE, clock)
     assert not mine.is_sure
     assert mine.acquire() is None
@@ -226,9 +224,7 @@ def test_an_owner_has_a_text_form() -> None:
 def test_a_transaction_whose_answer_is_lost_is_repeated(
     server: EmbeddedScylla, scylla_store: ScyllaCheckpoints, match: str
 ) -> None:
-    """The request was applied although its response was lost: the lease is held, the save
-    stored.
-    """
+    """The request was applied, but its response was lost: the lease is held, the save is stored."""
     scylla_store.load(NAME)
     fault = Fault("drop", match)
     with server.faults.during(fault):

@@ -133,9 +133,7 @@ class Model:
 
 
 def test_a_store_returns_what_was_saved(open_store: Callable[[], CheckpointStore]) -> None:
-    """Marks are replaced per stream, obsolete ones dropped, and names kept apart, even after
-    reopening.
-    """
+    """Marks are replaced per stream, obsolete ones are dropped, and names are kept apart."""
     runs = iter(range(1_000_000))
 
     class Machine(RuleBasedStateMachine):

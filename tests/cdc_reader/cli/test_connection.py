@@ -145,9 +145,7 @@ def test_an_unreachable_cluster_is_reported_in_one_line() -> None:
 
 @pytest.mark.needs("faults")
 def test_tls_by_the_system_and_without_host_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--tls` trusts the system's CAs; `--no-tls-verify-hostname` accepts another host's
-    certificate.
-    """
+    """`--tls` trusts the system's CAs; `--no-tls-verify-hostname` accepts any host name."""
     elsewhere, key = CERTIFICATES / "elsewhere.pem", CERTIFICATES / "key.pem"
     monkeypatch.setenv("SSL_CERT_FILE", str(elsewhere))
     with EmbeddedScylla(certificate=elsewhere, key=key) as server:

@@ -53,9 +53,7 @@ def without_log(scylla: Scylla, table: str) -> str:
 def test_the_target_becomes_the_table_and_stays_so(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """Write times and TTLs are equal too, `compare` finds no difference, and a second run
-    resumes.
-    """
+    """Write times and TTLs are equal too, `compare` finds no difference, and a rerun resumes."""
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW)
     first = invoke(*words, "--initial-copy")
     assert first.exit_code == 0, first.output

@@ -145,9 +145,7 @@ def test_the_position_is_kept_at_the_given_place(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By default the position is in a file named after the tables; an option stores it in the
-    target.
-    """
+    """The position is in a file named after the tables or, with an option, in the target."""
     monkeypatch.chdir(tmp_path)
     scylla.session.execute(WRITES[0].format(t=copy))
     words = ["replicate", scylla.contact_point, copy, target.contact_point, *TO_NOW]

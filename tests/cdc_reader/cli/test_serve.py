@@ -66,9 +66,7 @@ def test_the_chosen_port_of_the_rest_api_is_printed() -> None:
 
 
 def test_a_node_joins_a_served_cluster() -> None:
-    """The node joins after the given time, with as many vnodes as the others and a new
-    generation.
-    """
+    """The new node has as many vnodes as the others, and starts a new generation."""
     arguments = ("--vnodes", "4", "--join-after", "0", "--ring-delay", "0")
     with serving(*arguments) as (process, line):
         assert process.stdout is not None

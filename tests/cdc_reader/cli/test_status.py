@@ -159,9 +159,7 @@ def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path
 def place(
     request: pytest.FixtureRequest, scylla: Scylla, table: str, tmp_path: Path
 ) -> tuple[list[str], str, Checkpoint]:
-    """Each kind of checkpoint store: the options that select it, the reader's name, its
-    checkpoint.
-    """
+    """Each kind of checkpoint store: its options, the reader's name, and the checkpoint."""
     keyspace, name = table.split(".")
     [row] = scylla.session.execute(
         "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s",
@@ -212,9 +210,7 @@ def test_a_table_created_again_is_an_alarm(
 
 
 def test_a_position_in_the_future_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """A reader reads nothing until that time. Positions ahead by less than the allowed lag are
-    fine.
-    """
+    """Nothing is read until then. Positions ahead by less than the allowed lag are accepted."""
     file, now = tmp_path / "c.db", time.time_ns() // 1_000
     save(file, table, ahead=Checkpoint(now + 25 * HOUR))
     arguments = (table, "--checkpoint", str(file), "--max-lag")
@@ -225,9 +221,7 @@ def test_a_position_in_the_future_is_an_alarm(scylla: Scylla, table: str, tmp_pa
 
 
 def test_an_unknown_lag_is_an_alarm() -> None:
-    """The lag is unknown while the reader has acknowledged nothing and no generation is
-    announced.
-    """
+    """The lag is unknown if nothing is acknowledged and no generation is announced."""
     name = CheckpointName("app", TableName("ks", "t"))
     reader = Reader(name, Checkpoint(BEGINNING), None, HOUR, TtlHistory(), None)
     assert reader.lag is None
@@ -297,9 +291,7 @@ def test_a_missing_position_is_reported_in_one_line(
 
 
 def test_the_progress_of_a_snapshot_is_shown(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Each shard shows rows, share and remaining time; the checkpoint that all shards share is not
-    listed.
-    """
+    """Each shard shows rows, share and remaining time; their shared checkpoint is not listed."""
     file, began = tmp_path / "c.db", time.time_ns() // 1_000 - 60 * SECOND
     quarter = TokenRanges([TokenRange(MIN_TOKEN, MIN_TOKEN + (1 << 62))])
     start = Checkpoint(began, snapshot=SnapshotProgress(began, None, quarter, 1234))

@@ -88,9 +88,7 @@ def test_the_authority_that_is_given_is_trusted() -> None:
 
 
 def test_requests_are_sent_at_once_and_pages_received_in_few_calls() -> None:
-    """The socket has TCP_NODELAY, and a receive buffer 64 times as large as the driver's
-    default.
-    """
+    """The socket has TCP_NODELAY, and a receive buffer 64 times as large as the default."""
     with EmbeddedScylla(port=0) as server:
         session = Opening(ConnectionConfig("127.0.0.1", port=server.port), 100).session()
         try:

@@ -1,6 +1,4 @@
-"""A server whose limit on IN lists is below the chunk size. The first rejection reveals the
-limit.
-"""
+"""IN lists limited to less than a chunk of streams: the first rejection reveals the limit."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def ask_until(connection: Connection, is_so: Callable[[], bool]) -> None:
-    """Send queries until `is_so`, while the driver connects in the background. There is no timeout
-    but pytest's.
+    """Send queries until `is_so`, while the driver connects in the background; pytest's timeout
+    ends it.
     """
     while not is_so():
         connection.session().execute("SELECT key FROM system.local")

@@ -89,8 +89,9 @@ def test_the_upgrade_changes_no_start(server: EmbeddedScylla) -> None:
 
 @pytest.mark.parametrize("copied", [True, False])
 def test_a_newer_generation_outweighs_a_missing_mark(server: EmbeddedScylla, copied: bool) -> None:
-    """Newer versions keep the 4.3 table but do not record the upgrade. Generations that were never
-    copied to the newer tables are still found.
+    """Newer versions have the 4.3 table, but no record of the upgrade.
+
+    Generations that were never copied to the newer tables are still found.
     """
     generations = TableGenerations(InProcessConnection(server), NAME)
     before = set(generations.timestamps())
@@ -146,8 +147,8 @@ def keys_of(deliveries: Iterable[Delivery]) -> list[int]:
 def test_a_missing_system_table_names_the_version(
     server: EmbeddedScylla, missing: str, kind: str
 ) -> None:
-    """A version without `cdc_local` is too new for that upgrade; one without `scylla_keyspaces` has
-    no tablets.
+    """Without `cdc_local` a server is too new for that upgrade; without `scylla_keyspaces`, it is
+    too old for tablets.
     """
 
     def refuse(asked: RecordedQuery) -> None:

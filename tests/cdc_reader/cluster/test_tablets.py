@@ -41,9 +41,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def server(clock: ManualClock) -> EmbeddedScylla:
-    """A server with a table of four tablets; after a resize, the new streams take effect 65 s
-    later.
-    """
+    """A server with a table of four tablets; resizes take effect after 65 s."""
     server = EmbeddedScylla(clock=clock)
     server.execute(KEYSPACE)
     server.execute(TABLE)
@@ -100,9 +98,7 @@ def test_a_deleted_set_has_no_streams(
 
 
 def test_a_lagging_node_is_queried_again(generations: TableGenerations) -> None:
-    """If another node knows a set of streams, a node that does not is asked again, and then an
-    error is raised.
-    """
+    """A node that does not know a set of streams is asked again. In the end an error is raised."""
     late = max(generations.timestamps()) + 1_000
     with pytest.raises(RetriesExhaustedError, match=r"does not know the streams of tk\.t"):
         generations.groups(late)

@@ -79,9 +79,7 @@ def test_it_slows_down_within_bounds_and_recovers(
 
 
 def test_one_overload_slows_down_once() -> None:
-    """Overload errors from queries already in flight lower the rate once; only later queries lower
-    it again.
-    """
+    """Overload errors from queries in flight lower the rate once; later queries lower it again."""
     clock = Seconds()
     limited = throttle(clock, 1_000)
     under_way = sent(clock, limited, [0.0] * 5_000)[-8:]
@@ -98,9 +96,7 @@ def test_one_overload_slows_down_once() -> None:
 
 
 def test_a_rate_returns_to_what_it_was_step_by_step() -> None:
-    """The rate rises at once after the first step, and reaches the old rate within the recovery
-    time.
-    """
+    """The rate rises linearly to the previous rate within half of `RECOVERY`."""
     clock = Seconds()
     limited = throttle(clock, 100)
     limited.overloaded(sent(clock, limited, [0.0] * 1_000)[-1])

@@ -60,9 +60,7 @@ def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) ->
 @pytest.mark.needs("topology")
 @pytest.mark.parametrize("rows", [0, 1, None], ids=["nothing", "a row", "all rows"])
 def test_a_generation_with_streams_but_no_timestamp_is_unpublished(rows: int | None) -> None:
-    """It stays unpublished while some or all rows of its streams are there, but not its
-    timestamp.
-    """
+    """Its timestamp is missing; some or all rows of its streams may be stored."""
     server = EmbeddedScylla()
     generations = VnodeGenerations(InProcessConnection(server))
     assert list(generations.unpublished()) == []

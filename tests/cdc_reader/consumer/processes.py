@@ -45,9 +45,7 @@ class Processes:
         return self.path / "still"
 
     def begin(self, run: int, terminated_after: int = 0, **options: Any) -> BaseProcess:
-        """Start a consumer process. It sends itself SIGTERM after `terminated_after` changes, if
-        given.
-        """
+        """Start a consumer process, which sends itself SIGTERM after `terminated_after` changes."""
         begun = CONTEXT.Process(target=_consume, args=(self, run, terminated_after, options))
         begun.start()
         return begun

@@ -233,9 +233,7 @@ def test_a_handler_that_is_not_awaited_is_called_once(
     returned: Callable[[], Any],
     message: str,
 ) -> None:
-    """A retry could repeat its work or never do it, so the consumer stops. No change is
-    acknowledged.
-    """
+    """A retry could repeat its work, so the consumer stops. No change is acknowledged."""
     write(table, 1)
     seen: list[Change] = []
     store = MemoryCheckpoints()

@@ -369,9 +369,7 @@ def test_a_handler_that_fails_is_called_again(
 def test_a_handler_that_fails_for_good_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The error names the change. The next run delivers it again, but not the changes handled
-    before.
-    """
+    """The error names the change. The next run delivers it again, but not those handled before."""
     write(table, 40)
     handler, store = Failing(13, 3), MemoryCheckpoints()
     with pytest.raises(HandlerError, match=r"failed 3 times on insert of .*'c': 13.*no such") as e:
@@ -422,9 +420,7 @@ def test_a_change_may_be_skipped(connection: ConnectionConfig, table: str, write
 def test_a_change_may_go_to_the_dead_letters(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """`dead_letter` gets the handler's last error; if `dead_letter` fails too, the consumer
-    stops.
-    """
+    """`dead_letter` gets the handler's last error. If `dead_letter` fails, the consumer stops."""
     write(table, 40)
     letters: list[tuple[int, str]] = []
     consumer(
@@ -459,9 +455,7 @@ class _Later:
 def test_a_handler_that_returns_a_coroutine_is_refused(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Nobody would await the coroutine, so the change would be acknowledged without being
-    handled.
-    """
+    """Nobody would await it, so the change would be acknowledged without being handled."""
     write(table, 5)
     store, seen = MemoryCheckpoints(), Seen()
     for unawaited in (_later, _Later()):
@@ -483,9 +477,7 @@ def test_a_handler_that_returns_a_coroutine_is_refused(
 def test_a_handler_that_is_a_generator_is_refused(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Calling it runs none of its code, so the change would be acknowledged without being
-    handled.
-    """
+    """None of its code would run, so the change would be acknowledged without being handled."""
 
     def generator(change: Change) -> Iterator[Change]:
         yield change
@@ -639,9 +631,7 @@ def test_an_idle_window_costs_one_write(
 def test_eager_rows_are_delivered_at_once_and_only_once(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """No row has settled when a run stops, so the next run relies on marks to skip acknowledged
-    rows.
-    """
+    """No row has settled when a run stops, so the next run skips acknowledged rows by marks."""
     eager = evolve(
         READ,
         delivery="eager",

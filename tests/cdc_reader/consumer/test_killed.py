@@ -91,9 +91,7 @@ def test_sigterm_ends_a_consumer_in_order(processes: Processes, write: Write) ->
 def test_signal_handlers_are_put_back(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The previous handlers are restored after a run, and already at the first signal, so that a
-    second one ends a run that hangs.
-    """
+    """The first signal restores the previous handlers, so a second one can end a run that hangs."""
     write(table, 10)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     during: list[object] = []

@@ -42,9 +42,7 @@ def handled(processes: Processes, *runs: int) -> set[str]:
 def test_a_standby_takes_over_from_an_owner_that_was_killed(
     processes: Processes, write: Write
 ) -> None:
-    """On the same machine the takeover is immediate, and unacknowledged changes are handled
-    again.
-    """
+    """On one machine the takeover is immediate. Unacknowledged changes are handled again."""
     write(processes.table, ROWS)
     owner = processes.begin(0)
     await_some(processes, 0, owner, 10)

@@ -56,9 +56,7 @@ def create(server: EmbeddedScylla) -> None:
 
 @define
 class Copy:
-    """A copy of the table that applies changes and events; it has each row's timestamp and
-    value.
-    """
+    """A copy of the table that applies changes and events; it keeps timestamps and values."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -187,9 +185,7 @@ def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualC
 def test_a_snapshot_that_is_cut_short_goes_on(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """The next run resumes the snapshot with the same time, so the rows handled before stay in the
-    copy.
-    """
+    """The next run resumes with the same snapshot time, so rows handled before are kept."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(40)))
     copy.run()
     clock.advance(3 * HOUR)
@@ -336,9 +332,7 @@ def test_a_loop_over_changes(copy: Copy, server: EmbeddedScylla, clock: ManualCl
 
 
 def check_history(seed: int, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Write, pause and fail at random, for times below and above the TTL, and compare copy and
-    table.
-    """
+    """Write, pause and fail at random, also for longer than the TTL; compare copy and table."""
     draw = random.Random(seed)
     server.execute("DROP TABLE ks.t")
     create(server)

@@ -50,9 +50,7 @@ def store(
 
 @pytest.fixture
 def run(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore) -> Callable[[], list[int]]:
-    """Return a function that runs a consumer to the current time and returns the keys of its
-    changes.
-    """
+    """Runs a consumer to the current time, and returns the keys of its changes."""
 
     def run() -> list[int]:
         seen: list[int] = []

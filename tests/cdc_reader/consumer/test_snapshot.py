@@ -79,9 +79,7 @@ def name_of(table: str, shard: str = "1/1") -> CheckpointName:
 def test_rows_come_first_and_changes_follow(
     connection: ConnectionConfig, scylla: Scylla, table: str, write: Write
 ) -> None:
-    """Rows that are no longer in the log are delivered too; in each partition, rows precede
-    changes.
-    """
+    """Rows that are no longer in the log are delivered too. In a partition, rows come first."""
     write(table, 50)
     scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
     copy, store, metrics = Copy(limit=1), MemoryCheckpoints(), MemoryMetrics()

@@ -34,9 +34,7 @@ from tests.cdc_reader.decoding.wire import column_of, encode, page_of
 
 
 def in_python(cql_type: CqlType, value: Any) -> Any:  # noqa: PLR0911 - a table of types
-    """Convert a driver's value to this package's, one value at a time, without the package's
-    code.
-    """
+    """Convert a driver's value to a Python value, without the package's conversions."""
     if value is None:
         return None
     match cql_type:

@@ -22,9 +22,7 @@ Decode = Callable[..., pa.RecordBatch]
 
 
 def kernel(name: str) -> ModuleType:
-    """Return the kernel. Fail if it is missing although it could be compiled; skip if it could
-    not.
-    """
+    """Return the kernel. If it is missing, skip if it cannot be compiled; otherwise fail."""
     try:
         return import_module(MODULES[name])
     except ModuleNotFoundError:

@@ -166,9 +166,7 @@ def test_batches_are_valid_arrow_of_the_promised_schema(decode: Decode, label: s
 
 @pytest.mark.parametrize("label", BODIES)
 def test_a_body_without_metadata_decodes_the_same(decode: Decode, label: str) -> None:
-    """A body without metadata is decoded with the known columns; other metadata is checked against
-    them.
-    """
+    """The known columns are used; metadata in the body is only checked against them."""
     for body in BODIES[label]:
         columns = parse_metadata(body).columns
         assert decode(without_metadata(body), columns).equals(decode(body, columns))

@@ -285,9 +285,7 @@ def test_what_the_log_still_holds(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A read that starts at the oldest rows of an old log reports no loss, although rows expire
-    meanwhile.
-    """
+    """A read from the oldest rows of an old log reports no loss, although rows expire meanwhile."""
     for _ in range(2):
         write_for_50_minutes(server, clock)
     ticking = Ticking(clock, SECOND // 10)
@@ -342,9 +340,7 @@ def test_a_moment_at_which_rows_begin_to_expire(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     late: int,
 ) -> None:
-    """Rows since a start older than the TTL may have expired, even if it is older by a second
-    only.
-    """
+    """Rows since a start older than the TTL may have expired, even if only by a second."""
     start = datetime.fromtimestamp(clock.now() / SECOND, UTC)
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR + late * SECOND)

@@ -78,9 +78,7 @@ def test_the_first_row_to_expire(history: TtlHistory, position: int) -> None:
 
 
 def test_a_change_counts_from_when_the_table_was_altered() -> None:
-    """If that time is unknown, a change counts from when it was seen. Earlier entries stay
-    unchanged.
-    """
+    """If that time is unknown, the time when the change was seen counts. Earlier entries stay."""
     seen = TtlHistory().seen(60, now=100, altered=50)
     assert seen.changes == ((50, 60),)
     assert seen.seen(60, now=200, altered=150) is seen
@@ -123,9 +121,7 @@ def reporter() -> tuple[LossReporter, list[Window]]:
 
 
 def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
-    """Each report has only the part that is new: rows read since, or growth of at least a
-    minute.
-    """
+    """Each report has only what is new: rows read since, or growth of at least a minute."""
     losses, told = reporter()
     minute, nothing = 60 * SECOND, Window(0, 0)
     for lost in (nothing, Window(0, 100), Window(0, 101), Window(0, 100 + minute), nothing):

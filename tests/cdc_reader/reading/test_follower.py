@@ -106,8 +106,8 @@ def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> N
 
 
 def test_it_waits_for_the_first_generation(followed: Followed) -> None:
-    """A generation may be announced after it begins. Moving the position past its start before then
-    would lose rows.
+    """A generation may be announced after it begins. Moving the position past its start would lose
+    rows.
     """
     start = EPOCH // 1_000
     announced = "system_distributed.cdc_generation_timestamps"
@@ -367,9 +367,7 @@ def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
 def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: str) -> None:
-    """Each late row is delivered once, marked as late; after a restart, so are rows that arrived
-    meanwhile.
-    """
+    """Each late row is delivered once, marked as late, even if it arrives between two runs."""
     modes: dict[str, Any] = {
         "delivery": delivery,
         "eager_interval": timedelta(seconds=5),
@@ -515,9 +513,7 @@ def test_an_end_before_the_position_moves_nothing(followed: Followed, delivery: 
 def test_a_start_in_the_future_is_told(
     followed: Followed, caplog: pytest.LogCaptureFixture, *, is_far: bool
 ) -> None:
-    """A warning is logged, because nothing can be read yet: the start or a clock is probably
-    wrong.
-    """
+    """A warning says that nothing can be read yet: the start or a clock is probably wrong."""
     start = followed.clock.now() + (60 * MINUTE if is_far else SECOND)
     list(followed.follower(start).follow(start))
     told = [line for line in caplog.messages if "start_in_the_future" in line]

@@ -26,9 +26,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 @pytest.mark.parametrize("delivery", list(DeliveryMode))
 @pytest.mark.parametrize("life", [switch, generations])
 def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery: str) -> None:
-    """Each base partition's rows are in order, and each generation is read only for its own
-    time.
-    """
+    """Each base partition's rows are in order; generations are read only for their own time."""
     recorded = life()
     config = ReadConfig(
         window=timedelta(seconds=3),

@@ -31,9 +31,7 @@ pytestmark = pytest.mark.needs("faults")
 
 @pytest.mark.parametrize("after", [10_000, 200_000, 400_000, 900_000])
 def test_a_row_that_arrives_within_a_second_of_the_read_is_found_once(after: int) -> None:
-    """The server counts TTLs in whole seconds, so the row may seem to have arrived before the
-    read.
-    """
+    """TTLs count whole seconds, so the row may seem to have arrived before the read."""
     followed = Followed(config=_CONFIG)
     start = followed.clock.now()
     followed.clock.advance(60 * SECOND + SECOND // 2)

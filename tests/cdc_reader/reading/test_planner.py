@@ -90,9 +90,7 @@ def by_streams(planner: Planner, window: Window) -> Read:
 
 
 def by_ranges(planner: Planner, window: Window, history: History) -> Read:
-    """Return the pairs that a plan by ranges reads, if streams have rows only while they
-    operate.
-    """
+    """Return the pairs that a plan by ranges reads, if streams have rows while they operate."""
     rows = wanted(history, window)
     return Counter(
         (stream, micros)
@@ -117,9 +115,7 @@ def test_tasks_partition_a_window_exactly_however_chunks_adapt(
 
 @given(histories(), st.integers(1, 9))
 def test_tasks_are_chunks_in_order(history: History, chunk_size: int) -> None:
-    """Older generations come first, then streams in ring order; no chunk is empty or above the
-    limit.
-    """
+    """Older generations come first, each in ring order; no chunk is empty or above the limit."""
     tasks = planner_of(history, chunk_size).plan(Window(0, FOREVER))
     assert all(0 < len(task.streams) <= chunk_size for task in tasks)
     assert [task.window.start for task in tasks] == sorted(task.window.start for task in tasks)

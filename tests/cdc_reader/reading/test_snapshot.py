@@ -42,9 +42,7 @@ SMALL = ReadConfig(fetch_size=3, in_flight=3, retry_deadline=timedelta(seconds=1
 
 @pytest.fixture
 def followed() -> Followed:
-    """A table with 60 partitions of one row and one partition of 40 rows, read in pages of
-    three.
-    """
+    """A table with 60 partitions of one row and one of 40 rows, read in pages of three."""
     followed = Followed(config=SMALL)
     for p in range(60):
         followed.insert(p, 1)

@@ -79,9 +79,7 @@ def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
 def test_strays_are_delivered_once(
     followed: Followed, delivery: str, strategy: str, twice: bool
 ) -> None:
-    """Strays are in the generation before or after theirs. Of twins, only the row in the right one
-    is delivered.
-    """
+    """Strays are one generation too early or too late. A stray with a twin is not delivered."""
     written = write_around(followed, twice=twice)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, strategy=strategy)
     assert sorted(cells(found, "c")) == written
@@ -217,9 +215,7 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
 def test_a_stray_that_arrives_behind_the_position_is_found(
     delivery: str, by: int, twice: bool
 ) -> None:
-    """The search for late rows looks beyond the ends of generations, and delivers the stray
-    once.
-    """
+    """The search for late rows looks beyond the ends of generations."""
     followed = Followed(config=_CONFIG, tablets=True)
     at = followed.server.split_tablets("ks", "t").start_us - by * SECOND
     written = False

@@ -57,9 +57,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server with rows in a generation that was stored in part, not announced, two minutes
-    ago.
-    """
+    """A server with rows in a generation that is stored in part, but not announced."""
     with EmbeddedScylla(clock=clock, ring_delay_ms=0) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "

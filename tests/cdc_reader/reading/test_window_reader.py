@@ -20,9 +20,7 @@ _EVER = Window(BEGINNING, FOREVER)
 
 
 def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
-    """Return the number of queries of a window with rows of these values, and of the next
-    window.
-    """
+    """Return the numbers of queries of two equal windows, read one after the other."""
     server = EmbeddedScylla(vnodes=1, shards=4)
     server.execute(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"

@@ -58,9 +58,7 @@ def test_exactly_what_differs_is_found(
 
 
 def test_rows_of_one_table_are_not_kept() -> None:
-    """Whether the other table is empty or equal, the comparison holds only a few pages in
-    memory.
-    """
+    """Comparing a table with an equal or empty one keeps only a few pages in memory."""
     pages, count = 200, 50
 
     def rows(alive: list[int]) -> Iterator[pa.RecordBatch]:

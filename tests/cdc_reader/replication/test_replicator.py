@@ -84,9 +84,7 @@ def _minutes(cell: bytes | None) -> int | None:
 def test_replicating_a_recorded_log_gives_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, history: History
 ) -> None:
-    """The log of 1,200 statements on a real ScyllaDB 5.2 reproduces each cell with its write
-    time.
-    """
+    """The log of 1,200 statements on a real server reproduces each cell with its write time."""
     recorded = history.recorded
     for cql in [*recorded["types"], recorded["table"].split(" WITH cdc")[0]]:
         scylla.session.execute(cql.replace("{ks}", keyspace))
@@ -130,9 +128,7 @@ def contents(batches: Iterable[pa.RecordBatch]) -> list[str]:
 
 
 def _with_kind(column: Column) -> Column:
-    """Return a column of the recorded table with its kind and frozenness, which results do not
-    show.
-    """
+    """Return a column of the recorded table; results lack its kind and frozenness."""
     kinds = {
         "pk": (ColumnKind.PARTITION_KEY, 0),
         "ck": (ColumnKind.CLUSTERING, 0),
@@ -304,9 +300,7 @@ def test_rows_and_log_make_the_table(
     after: list[str],
     order: random.Random,
 ) -> None:
-    """Rows read before and after some changes, and all changes in the log, may be applied in any
-    order.
-    """
+    """Rows read before and after some changes, and all changes, may be applied in any order."""
     key = next(KEYS)
     source = tables.schemas[images].base.name
     with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:
@@ -505,9 +499,7 @@ def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
     ],
 )
 def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
-    """This holds however late a write is applied. With `Expiry.APPLIED` the copy gets the whole
-    TTL.
-    """
+    """This holds however late the write is applied. `Expiry.APPLIED` keeps the whole TTL."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
     clock = ManualClock(change.timestamp + late)
     first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)

@@ -22,9 +22,7 @@ def bound(values: tuple[int, ...], *, inclusive: bool = True) -> Bound:
 
 
 def is_inside(row: tuple[int, ...], start: Bound, end: Bound) -> bool:
-    """Return True if the row is between the bounds, which are prefixes, by the definition of a
-    range.
-    """
+    """Return True if the row is between the bounds, which are prefixes, by definition."""
     low, high = tuple(start.prefix.values()), tuple(end.prefix.values())
     first, last = row[: len(low)], row[: len(high)]
     after = first > low or (first == low and start.inclusive)
@@ -68,9 +66,7 @@ def test_slices_are_the_rows_of_the_range(start: Bound, end: Bound) -> None:
 
 
 def test_a_slice_of_one_column_is_one_condition() -> None:
-    """Nearly all ranges have this form: some columns are fixed, and the next is between two
-    values.
-    """
+    """Nearly all ranges are like this: some columns are fixed, the next is between two values."""
     rows = RowRange(bound((1, 2)), bound((1, 5), inclusive=False))
     assert list(slices(rows)) == [Slice((1,), Edge(2, True), Edge(5, False))]
     assert list(slices(RowRange(bound((1,)), bound((1,))))) == [Slice((1,))]

@@ -1,6 +1,4 @@
-"""An application that follows the table: it handles rows, saves checkpoints, crashes and
-restarts.
-"""
+"""An application that follows the table, handles rows, saves checkpoints, and crashes."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ class Handed:
 
 
 class _Connection(Queries):
-    """A connection with one page size for the log and the table, and another for all other
-    tables.
-    """
+    """Uses one page size for the log and the table, and another for all other tables."""
 
     def __init__(self, log: Queries, other: Queries) -> None:
         self._log = log
@@ -152,7 +148,7 @@ class Application:
         return self._position_reached > until and is_swept
 
     def finish(self, until: int) -> None:
-        """Stop, handle the rows in flight, and save; then check that all rows before `until` were
+        """Stop, handle the rows in flight, and save; then check that all rows before `until` are
         handled.
         """
         self._stop()
@@ -171,9 +167,7 @@ class Application:
         return self._world.is_calm or self._clock.now() >= self._awake_at
 
     def _is_running(self) -> bool:
-        """Return True if the process has its lease and reads; if it is still waiting, try to
-        start.
-        """
+        """Return True if the process has its lease and reads; if it waits, try to start."""
         if self._waits and self._hold.acquire():
             self._begin()
         return not self._waits
@@ -387,8 +381,6 @@ def _said(delivery: Delivery) -> str:
 
 
 def _shown(start: Checkpoint) -> str:
-    """Return the checkpoint as text, without the marks and the table id, which differ between
-    runs.
-    """
+    """Return the checkpoint as text, without marks and table id, which differ between runs."""
     plain = evolve(start, marks={}, table_id=None)
     return f"{plain} with marks on {len(start.marks)} streams"

@@ -22,9 +22,7 @@ from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import ReaderClock, World
 
 _CHANCE = 0.1
-"""The chance that the current read continues, per step, and that its caller takes long, per
-batch.
-"""
+"""The chances, per step, that the read continues and, per batch, that its caller takes long."""
 
 
 class BoundedReads:
@@ -83,9 +81,7 @@ class BoundedReads:
             raise LawBroken(f"missed by a bounded read that told of no loss: {missing[0]}")
 
     def _is_announced(self, row: LogRow, began: int) -> bool:
-        """Return True if a read that started at `began` finds the row's generation, or waits for
-        it.
-        """
+        """Return True if a read started at `began` finds the row's generation, or waits for it."""
         its = self._world.set_of(row.name[0])
         if its.announced is None or not its.is_stored:
             return its.announced is not None and its.announced <= began

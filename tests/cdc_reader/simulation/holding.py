@@ -101,9 +101,7 @@ class Hold:
         return True
 
     def keep(self) -> None:
-        """Make sure that the lease is held before a handler call; raise LeaseLostError if it is
-        lost.
-        """
+        """Make sure that the lease is held before a handler call; LeaseLostError if it is lost."""
         if not self.is_sure:
             self.renew()
         if self._holding.has_leases:

@@ -236,9 +236,7 @@ class Laws:
         return is_after and is_kept and (is_wanted or self._is_due_late(row))
 
     def _has_expired(self, row: LogRow) -> bool:
-        """Return True if the row may have expired; nodes count whole seconds by their own
-        clocks.
-        """
+        """Return True if the row may have expired. Nodes count whole seconds by their clocks."""
         expires = row.arrived + self._scenario.ttl - LARGEST_SKEW - SECOND
         return self._scenario.ttl > 0 and expires <= self._world.clock.now()
 

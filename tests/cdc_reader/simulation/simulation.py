@@ -32,9 +32,7 @@ _REACH = 12 * SECOND
 
 
 class BrokenSeed(AssertionError):
-    """A seed whose run breaks a law; the message has the last events and the command to repeat
-    it.
-    """
+    """A seed whose run breaks a law, with the last events and the command to repeat it."""
 
 
 @frozen

@@ -95,9 +95,7 @@ class Beginning:
 
 @define(eq=False)
 class SnapshotPast:
-    """The history of a shard's snapshot; the current checkpoint counts the ranges in `claimed` as
-    done.
-    """
+    """The history of a shard's snapshot; `claimed` has the ranges that are saved as done."""
 
     claimed: TokenRanges = TokenRanges()
     is_complete: bool = False

@@ -34,9 +34,7 @@ class LogRow:
         return None if cell is None else int.from_bytes(cell, "big", signed=True)
 
     def fields(self, column: str) -> list[int | None]:
-        """Return the fields of a user-defined type that has only ints; empty if the value is
-        null.
-        """
+        """Return the fields of a user-defined type of ints; empty if the value is null."""
         cell, at, found = self.cells.get(column, b""), 0, []
         while at < len(cell):
             size = int.from_bytes(cell[at : at + 4], "big", signed=True)
@@ -46,9 +44,7 @@ class LogRow:
         return found
 
     def is_in_time(self, confidence: int, skew: int) -> bool:
-        """Return True if the row arrived within `confidence`, by a clock that is `skew` µs
-        ahead.
-        """
+        """Return True if the row arrived within `confidence`, by a clock `skew` µs ahead."""
         return self.arrived + skew <= self.micros + confidence
 
 

@@ -19,9 +19,7 @@ class Writer:
         self._number = 0
 
     def statement(self, now: int, oldest: int) -> str:
-        """Return any statement. Its timestamp, if it has one, is not before `oldest`; times are in
-        µs.
-        """
+        """Return any statement. A timestamp, if it has one, is not before `oldest`, in µs."""
         at = self._timestamp(now, oldest)
         if self._rng.random() < 0.15:
             parts = "; ".join(self._modification("") for _ in range(self._rng.randint(2, 4)))

@@ -92,9 +92,7 @@ def test_worked_examples(
     stream: str,
     tablet: int,
 ) -> None:
-    """The expected tokens, ranges, shards, streams and tablets follow from the server's source
-    code.
-    """
+    """The expected values follow from the server's source code."""
     key = {f"k{place}": value for place, value in enumerate(values)}
     assert token_of(table(*types), key) == token
     assert group_of(VNODES, token).range_end == range_end
@@ -121,9 +119,7 @@ def test_a_generation_without_streams_has_none_for_a_token() -> None:
 
 
 def in_shard_order(cell: str) -> tuple[StreamId, ...]:
-    """Return the streams of a serialised set in wire order, which the driver's set type would
-    lose.
-    """
+    """Return the streams of a serialised set in wire order, which the driver would lose."""
     raw = bytes.fromhex(cell)
     return tuple(StreamId(raw[start : start + 16]) for start in range(8, len(raw), 20))
 

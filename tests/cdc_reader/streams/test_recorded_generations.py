@@ -62,9 +62,7 @@ def place(row: dict[str, Any]) -> tuple[bytes, bytes]:
 def test_following_across_switches_loses_and_repeats_nothing(
     connection: ConnectionConfig, table: str, seconds: int
 ) -> None:
-    """Rows are in order within streams, and within keys across generations, for all window
-    sizes.
-    """
+    """Rows are in order within streams, and within keys across generations."""
     clock = ManualClock(TIMES[-1] + 60_000_000)
     config = ReadConfig(window=timedelta(seconds=seconds), chunk_size=5, fetch_size=10)
     rows: list[dict[str, Any]] = []

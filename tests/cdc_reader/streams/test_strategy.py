@@ -37,9 +37,7 @@ def test_auto_switches_to_whatever_is_faster() -> None:
 
 
 def test_auto_switches_only_to_a_measured_strategy() -> None:
-    """That windows become faster says nothing about ranges, so `auto` measures ranges and goes
-    back.
-    """
+    """Faster windows by streams say nothing about ranges, so `auto` measures ranges too."""
     choice = StrategyChoice(Strategy.AUTO)
     for cost in range(1_000, 980, -1):
         assert choice.next() is Strategy.STREAMS

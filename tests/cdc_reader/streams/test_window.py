@@ -54,9 +54,7 @@ def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
 
 
 def test_a_size_below_the_base_grows_back_unless_windows_are_crowded() -> None:
-    """The size doubles with each window up to the base; empty windows then grow beyond it as
-    usual.
-    """
+    """The size doubles with each window up to the base; then windows must be empty to grow."""
     size = WindowSize(base=16, limit=64, doublings=2).below(10)
     assert size.current == 8
     assert size.below(2).current == 1

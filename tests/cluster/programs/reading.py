@@ -62,9 +62,7 @@ def for_each_batch(spark: SparkSession, options: Options, folder: str) -> list[i
 
 
 def delta(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """Append a query's rows to a Delta table, with one commit per micro-batch; return what it
-    has.
-    """
+    """Append a query's rows to a Delta table, a commit per micro-batch; return what it has."""
     rows = f"{folder}/rows"
 
     def append(frame: DataFrame, number: int) -> None:

@@ -34,8 +34,8 @@ class Role(Enum):
 
 @frozen
 class MicroBatch:
-    """The report on a finished micro-batch: its rows, the position after it (µs), and the JVM's
-    heap in use (MB).
+    """The report on a finished micro-batch: rows, the position after it (µs), and the JVM's heap
+    (MB).
     """
 
     rows: int

@@ -1,6 +1,4 @@
-"""Invalid input raises a one-line error at ``load()`` or ``start()``: option, value, what to
-give.
-"""
+"""Invalid input raises a one-line error at ``load()`` or ``start()``, which says what to give."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ AT_LOAD = re.compile(
     r"\[PYTHON_DATA_SOURCE_ERROR\] Failed to \w+ Python data source \w+: "
     r"cdc_reader\.errors\.\w+: (.*)\s+SQLSTATE: \w+\s*"
 )
-"""Spark's whole message: a line with its own words and this project's error, and no Python
-frames.
-"""
+"""Spark's whole message: its own words and this project's error, without Python frames."""
 NO_PEM = str(Path(__file__))
 CERTIFICATES = Path(__file__).parents[2] / "data" / "tls"
 FAR = "9" * 30
@@ -288,9 +284,7 @@ def closed_port() -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["silent_port", "closed_port"])
 def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str) -> None:
-    """A host that does not accept connections or does not respond fails within the connect
-    timeout.
-    """
+    """If the host does not accept or does not respond, `load()` fails within the timeout."""
     hosts = f"127.0.0.1:{request.getfixturevalue(kind)}"
     message = refusal(load, hosts=hosts, connectTimeout="2s")
     assert f"hosts is '{hosts}': cannot connect to {hosts}" in message
@@ -338,9 +332,7 @@ def test_wrong_password(load: Load) -> None:
 
 @pytest.mark.slow
 def test_a_password_is_not_parsed(spark: SparkSession) -> None:
-    """Each character counts, even spaces at the ends: the login succeeds, and the keyspace is
-    missing.
-    """
+    """Each character counts, even spaces at the ends: the login succeeds."""
     from cdc_reader.testing import EmbeddedScylla
 
     password = " p@ \"ss'ü "
@@ -384,9 +376,7 @@ def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> None:
-    """If the table is dropped during or after the read, the query ends with the error of
-    `load()`.
-    """
+    """A table dropped during or after the read ends the query with the error of `load()`."""
     stream = load(stream=True, confidenceWindow="0s", minAdvance="1ms").writeStream.format("noop")
     query = stream.option("checkpointLocation", str(tmp_path / "c")).start()
     while len(query.recentProgress) < 3:
@@ -400,9 +390,7 @@ def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> 
 def test_failed_while_running(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load, tmp_path: Path
 ) -> None:
-    """A value that Spark cannot hold ends a batch or a stream with one line, which names the
-    column.
-    """
+    """A value that Spark cannot hold ends a query with one line, which names the column."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp) WITH cdc = {'enabled': true}")
     insert = scylla.session.prepare(f"INSERT INTO {keyspace}.t (pk, ts) VALUES (1, ?)")
     scylla.session.execute(insert, (2**63 - 1,))
@@ -424,9 +412,7 @@ def failure(stream: DataFrame, folder: Path) -> str:
 
 
 def our_line(error: StreamingQueryException) -> str:
-    """Return the line of Spark's message that has this project's error; fail if the message has a
-    traceback.
-    """
+    """Return the line of Spark's message with this project's error; fail if it has a traceback."""
     told, _, _ = str(error).partition("=== Streaming Query ===")
     assert "Traceback" not in told
     (line,) = [line for line in told.splitlines() if "cdc_reader.errors." in line]

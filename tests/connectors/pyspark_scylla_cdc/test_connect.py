@@ -1,6 +1,4 @@
-"""The source under Spark Connect, where the driver and the user's program are different
-processes.
-"""
+"""The source under Spark Connect, where driver and user program are separate processes."""
 
 from __future__ import annotations
 

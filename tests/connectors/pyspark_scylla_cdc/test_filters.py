@@ -78,9 +78,7 @@ def values(frame: DataFrame) -> list[int]:
 
 
 def test_a_filter_loses_rows_of_other_queries(numbers: DataFrame) -> None:
-    """Queries made from one DataFrame share the filter that was pushed last, so rows are lost
-    silently.
-    """
+    """Queries from one DataFrame share the last pushed filter, so rows are lost silently."""
     one, two = numbers.where("number = 1"), numbers.where("number = 2")
     assert values(one) == [1]
     assert values(one.union(two)) == [2, 2]  # expected: [1, 2]

@@ -213,9 +213,7 @@ def test_bounds_are_half_open(load: Callable[..., DataFrame], history: History) 
 
 @pytest.fixture
 def three_generations(scylla: Scylla, keyspace: str) -> Iterator[None]:
-    """The two tables and three generations of the recorded cluster, as the cluster published
-    them.
-    """
+    """The recorded cluster's two tables and three generations, as the cluster published them."""
     for table, statement in TABLES.items():
         scylla.session.execute(statement.format(ks=keyspace))
         log = Result.from_recording(GENERATIONS[f"log_{table}"])
@@ -278,9 +276,7 @@ def run_to_parquet(frame: DataFrame, folder: Path) -> list[StreamingQueryProgres
 
 
 def ring(streams: Iterable[bytes]) -> list[StreamGroup]:
-    """Return a ring of 16 vnodes with two streams each, which include these, as in the
-    recording.
-    """
+    """Return a ring of 16 vnodes with two streams each, including these, as in the recording."""
     known = {StreamId(stream) for stream in streams}
     groups = []
     for vnode in range(16):
@@ -305,9 +301,7 @@ def column(result: Result, name: str) -> list[bytes]:
 
 
 def assert_recorded(rows: Sequence[Row], log: Result) -> None:
-    """Check that columns, rows and cells equal the recorded ones, and that each row is there
-    once.
-    """
+    """Check that columns, rows and cells equal the recorded ones, with each row once."""
     assert list(rows[0].__fields__) == [*(name for name, _ in log.columns), "_commit_timestamp"]
     found = [row.asDict(recursive=True) for row in rows]
     for row in found:

@@ -71,8 +71,9 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
 def test_each_row_comes_once(
     spark: SparkSession, cluster: EmbeddedScylla, query: FollowedQuery
 ) -> None:
-    """Driver or workers are killed while rows are written. The snapshot's rows come once, and the
-    copy equals the table.
+    """Driver and workers are killed while rows are written.
+
+    The rows of the snapshot are delivered once, and the copy equals the table.
     """
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
     print(f"KILL_SEED={seed}")
@@ -125,9 +126,7 @@ def rows_of(cluster: EmbeddedScylla) -> dict[Key, int | None]:
 
 @contextmanager
 def writing(cluster: EmbeddedScylla, draw: random.Random) -> Iterator[None]:
-    """Change, delete and insert rows in the background, in partitions that may or may not have been
-    read.
-    """
+    """Change, delete and insert rows in the background, in partitions read so far or not."""
     stop = threading.Event()
 
     def write() -> None:

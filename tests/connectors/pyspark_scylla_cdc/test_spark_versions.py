@@ -67,9 +67,7 @@ def plan(reader: WithoutStart, start: dict[str, Any], end: dict[str, Any]) -> li
 def test_the_next_micro_batch_starts_where_the_last_one_planned_ends(
     make: Make, clock: ManualClock
 ) -> None:
-    """An offset stays the same until it is planned, because Spark may request it only to report
-    it.
-    """
+    """An offset is kept until it is planned, because Spark may request it only to report it."""
     reader = make()
     first = reader.latestOffset()
     clock.advance(60 * SECOND)

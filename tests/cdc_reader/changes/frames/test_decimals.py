@@ -26,9 +26,7 @@ EXPONENTS = st.integers(-80, 80) | st.integers(-FARTHEST, FARTHEST)
 
 @st.composite
 def numbers(draw: st.DrawFn, kind: pa.Decimal128Type) -> str:
-    """Draw a number as text, as the kernel writes it: any number, or one near the limits of
-    `kind`.
-    """
+    """Draw a number as the kernel writes it: any number, or one near the limits of `kind`."""
     if draw(st.booleans()):
         digits = draw(st.integers(-(10 ** draw(st.integers(0, 90))), 10**90))
         exponent = draw(EXPONENTS)

@@ -60,9 +60,7 @@ def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) 
 def test_auto_chooses_by_measurements(
     spark: SparkSession, cluster: EmbeddedScylla, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """Micro-batches are read by ranges until most streams have rows, then by streams. Each row is
-    read once.
-    """
+    """Reads are by ranges until most streams have rows, then by streams. Each row is read once."""
     start = clock.now()
     quiet = write(cluster, clock, SPARSE, 1)
     busy = write(cluster, clock, DENSE, KEYS)
@@ -86,9 +84,7 @@ def test_auto_chooses_by_measurements(
 def asked(
     spark: SparkSession, cluster: EmbeddedScylla, folder: Path, start: int, end: int
 ) -> tuple[int, int]:
-    """Follow the log to `end`, with a second per micro-batch; count queries by streams and by
-    ranges.
-    """
+    """Follow the log to `end`, a second per micro-batch; count queries by streams and by ranges."""
     ways = [
         Fault("delay", f"{LOG} WHERE {by}", times=None, seconds=1e-6)
         for by in ("cdc$stream_id IN", "token(cdc$stream_id)")

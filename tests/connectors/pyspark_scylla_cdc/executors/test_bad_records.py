@@ -115,9 +115,7 @@ def statements(seed: int, count: int) -> list[str]:
 
 
 def statement(draw: random.Random) -> str:
-    """Draw a write, or a batch of several writes to one partition, which is one record of the
-    log.
-    """
+    """Draw a write, or a batch of writes to one partition, which is one record of the log."""
     pk = draw.randrange(2)
     if draw.random() < 0.2:
         several = [write(draw, pk) for _ in range(draw.randrange(2, 5))]
@@ -147,9 +145,7 @@ def write(draw: random.Random, pk: int) -> str:
 
 
 def converted(row: Row, *, has_times: bool) -> Row:
-    """Return the expected row, with `BAD` for values that do not fit; `at` is computed from
-    `ms`.
-    """
+    """Return the expected row; `BAD` stands for values that do not fit. `at` follows from `ms`."""
     made: Row = {}
     for name, cell in row.items():
         if name in ("before", "after") and cell is not None:
@@ -170,9 +166,7 @@ def converted(row: Row, *, has_times: bool) -> Row:
 
 
 def each(cell: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert a cell, a field of an envelope, or a collection. A collection with a bad element is
-    bad.
-    """
+    """Convert a cell, a field of an envelope, or a collection, which is bad as a whole."""
     match cell:
         case None:
             return None
@@ -222,9 +216,7 @@ def without_bad(cell: Any) -> Any:
 
 
 def in_order(rows: Any) -> list[Row]:
-    """Return rows in order of the writes, without the column `ts_ms`, which differs between
-    reads.
-    """
+    """Return rows in order of the writes, without `ts_ms`, which differs between reads."""
     found = [{name: row[name] for name in row if name != "ts_ms"} for row in rows]
     return sorted(found, key=place)
 
@@ -263,9 +255,7 @@ def test_a_bad_row_ends_the_query_by_default(execute: Execute, rows: Rows) -> No
 def test_bad_rows_are_logged_without_their_values(
     execute: Execute, rows: Rows, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
-    """One event has the key, time and reason of a skipped row; another has the number of bad
-    rows.
-    """
+    """One event has the key, time and reason of a skipped row; another has the count."""
     execute(
         TABLE + POSTIMAGES,
         "INSERT INTO {t} (pk, k, d) VALUES (7, 1, 31415926535)",
@@ -284,9 +274,7 @@ def test_bad_rows_are_logged_without_their_values(
 
 
 def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
-    """The record has the log's rows, with the original values of cells that could not be
-    converted.
-    """
+    """The record has the log's rows, with the original values of bad cells."""
     at = TIMES[-2]
     execute(
         TABLE + POSTIMAGES,
@@ -306,9 +294,7 @@ def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
 
 
 def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
-    """Such a change was made before postimages were turned on. It is a bad record; the others are
-    read.
-    """
+    """A change from before postimages were turned on is a bad record; later ones are read."""
     execute(
         TABLE + DELTAS,
         "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)",
@@ -376,9 +362,7 @@ second UPDATE made. Bad are two inserts, an update, a delete, a preimage, and th
 
 @pytest.mark.spark
 def test_folded(execute: Execute, load: Load) -> None:
-    """Deletes are applied if their keys can be converted; other bad rows leave the row
-    unchanged.
-    """
+    """Deletes apply if their keys can be converted; other bad rows leave the row unchanged."""
     execute(TABLE + FULL, *WRITES)
     changes = load(format="changes", **FITTING, onBadRecord="quarantine", columns="d")
     assert changes.schema["_bad_record"].dataType.simpleString() == (

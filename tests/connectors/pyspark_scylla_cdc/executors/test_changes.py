@@ -37,9 +37,7 @@ def changes(rows: Rows, *names: str, **options: str) -> list[tuple[Any, ...]]:
 
 
 def test_whole_rows(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """With preimages and postimages, each change has the row before and after, as in Delta's
-    feed.
-    """
+    """With both images, each change has the row before and after, as in Delta's feed."""
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (1, 2, 3, 'a')",
@@ -60,9 +58,7 @@ def test_whole_rows(table: Callable[[str], None], execute: Execute, rows: Rows) 
 
 
 def test_postimages_alone(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Without preimages, the statement determines what is an insert, and deletes have only the
-    key.
-    """
+    """Without preimages, the statement decides what is an insert, and deletes have only keys."""
     table("'postimage': true")
     execute(
         "UPDATE {t} SET v = 4 WHERE pk = 1 AND ck = 2",
@@ -77,9 +73,7 @@ def test_postimages_alone(table: Callable[[str], None], execute: Execute, rows: 
 
 
 def test_delta_alone(execute: Execute, rows: Rows) -> None:
-    """Without images, a row has the written values, and lists the columns modified and set to
-    null.
-    """
+    """Without images, a row has the written values, and lists modified and nulled columns."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int, f frozen<list<int>>) "
         "WITH cdc = {'enabled': true}",
@@ -117,9 +111,7 @@ def test_delta_beside_images(table: Callable[[str], None], execute: Execute, row
 
 
 def test_partial_preimages(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Preimages of only the modified columns are returned only together with
-    `_modified_columns`.
-    """
+    """Preimages with only the modified columns are returned only with `_modified_columns`."""
     table("'preimage': true, 'postimage': true")
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (1, 2, 3, 'a')",
@@ -206,9 +198,7 @@ def test_range_deletes(
     where: str,
     expected: tuple[Any, ...],
 ) -> None:
-    """Range deletes are never dropped silently: they end the query, or are returned with their
-    bounds.
-    """
+    """Range deletes are never dropped silently: they end the query, or have their bounds."""
     table("'postimage': true")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)", f"DELETE FROM {{t}} WHERE pk = 1 AND {where}")
     with pytest.raises(ConfigurationError, match=r"rangeDeletes is 'fail': at .*give 'emit'"):

@@ -150,9 +150,7 @@ def test_a_log_without_a_ttl_keeps_rows_for_good(
 def test_the_share_of_a_snapshot(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
-    """The share is computed from the offset's token, and the time left from the time taken so
-    far.
-    """
+    """The share follows from the offset's token, and the time left from the time taken so far."""
     pending = evolve(START, snapshot=SnapshotState.PENDING)
     first, second = (evolve(pending, token=(quarter - 2) << 62) for quarter in (1, 2))
     done = evolve(START, snapshot=SnapshotState.DONE)
@@ -289,9 +287,7 @@ def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: Collect
 
 
 def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) -> None:
-    """The queries of a repeated task count twice, and so do those of a second read by
-    foreachBatch.
-    """
+    """The queries of a repeated task count twice, like those of a second read in foreachBatch."""
     tell(listener, report(1, 0), report(1, 0), report(2, 1), report(3, 1))
     (status,) = listener.streams
     assert (status.queries, status.partitions_reported) == (3 + 8 * 3, 2)

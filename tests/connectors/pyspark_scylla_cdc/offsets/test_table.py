@@ -468,9 +468,7 @@ def test_rows_that_expire_before_a_batch_reads_them(
 def test_the_oldest_rows_of_an_old_log(
     tables: Tables, caplog: pytest.LogCaptureFixture, start: dict[str, str]
 ) -> None:
-    """These rows expire all the time, so a query need not read rows that expire soon after its
-    start.
-    """
+    """These rows expire all the time, so those that expire soon after the start may be missing."""
     tables.create(ttl=3_600)
     tables.clock.advance(2 * HOUR)
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")

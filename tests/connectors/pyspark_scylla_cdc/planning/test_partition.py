@@ -70,9 +70,7 @@ def not_loaded(generation: int) -> Streams:
 @pytest.mark.parametrize("size", [50, INLINE + 1])
 @pytest.mark.parametrize("count", [1, 3])
 def test_every_stream_in_order(size: int, count: int) -> None:
-    """Up to a limit, streams are sent with the partition; if there are more, the executor reads
-    them.
-    """
+    """A partition carries up to `INLINE` streams; if there are more, the executor reads them."""
     streams = streams_of(list(range(size)))
     load = not_loaded if size <= INLINE else (lambda _: streams)
     asked: list[StreamId] = []

@@ -171,9 +171,7 @@ def test_no_more_partitions_than_streams() -> None:
 
 
 def test_more_partitions_than_streams_if_requested() -> None:
-    """If a minimum exceeds the number of streams, the window is sliced, however short the slices
-    are.
-    """
+    """If the minimum exceeds the number of streams, the window is sliced, however short it is."""
     shares = divide(one_generation(1, 900), 6, 8)
     windows = [(span.window.start, span.window.end) for share in shares for span in share]
     assert windows == list(pairwise(range(0, 901, 150)))

@@ -62,9 +62,7 @@ def table(execute: Execute) -> None:
 
 @pytest.mark.usefixtures("table")
 def test_rows_of_a_snapshot(rows: Rows) -> None:
-    """Each row is there once, as an insert at the snapshot's position; static columns are separate
-    rows.
-    """
+    """Each row is an insert at the snapshot's position; static columns are separate rows."""
     found = [row for row in rows(**SNAPSHOT) if row["_sequence"] == 0 and row["_inserted"]]
     found = [row for row in found if row["_commit_version"].endswith("-" + "0" * 16)]
     assert {row["_change_type"] for row in found} == {"insert"}
@@ -144,9 +142,7 @@ def test_streamed(
 def test_fold_begins_anew_with_a_snapshot(
     spark: SparkSession, scylla: Scylla, keyspace: str, options: dict[str, str], load: Load
 ) -> None:
-    """The mark `snapshot_begin` drops all earlier rows, so rows that no longer exist leave the
-    copy.
-    """
+    """The mark `snapshot_begin` drops all earlier rows, so deleted rows leave the copy."""
     given = {**SNAPSHOT, "onDataLoss": "resnapshot"}
     clock = ManualClock(SystemClock().now() + 60_000_000)
     parsed = SourceOptions.parse({**options, **given})

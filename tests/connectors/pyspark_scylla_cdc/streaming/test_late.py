@@ -1,6 +1,4 @@
-"""Late rows, which arrive behind a stream's position: ignored, reported, or delivered exactly
-once.
-"""
+"""Rows that arrive behind a stream's position: ignored, reported, or delivered exactly once."""
 
 from __future__ import annotations
 
@@ -98,9 +96,7 @@ class FollowedLog:
         self.session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0) USING TIMESTAMP %s", (pk, at))
 
     def step(self, *, commit: bool = True) -> list[int]:
-        """Run the next micro-batch, if there is one, and return its keys. It is done only if
-        committed.
-        """
+        """Run the next micro-batch, if there is one, and return its keys; on request, commit it."""
         latest = json.dumps(self.reader.latestOffset(json.loads(self.offsets[-1]), LIMIT))
         if latest == self.offsets[-1]:
             return []
@@ -133,9 +129,7 @@ class FollowedLog:
         server.misplacing.by = 0
 
     def around_switch(self, server: EmbeddedScylla, *, twice: bool) -> list[int]:
-        """Write rows around a change of generation, every second one as a stray; return all
-        keys.
-        """
+        """Write rows around a change of generation, half of them as strays; return all keys."""
         server.cluster.ring_delay_ms = 5_000
         server.join(vnodes=3)
         switch = server.cluster.generations[-1].start_us
@@ -226,9 +220,7 @@ def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_rows_in_time_are_not_reported(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """Rows in time are delivered, and not counted as late, however short the confidence window
-    is.
-    """
+    """Rows in time are delivered and not counted, however short the confidence window is."""
     followed = follow(confidenceWindow="0s")
     found = followed.run(40)
     for pk in range(30):
@@ -325,9 +317,7 @@ def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.Mo
 def test_strays_are_delivered_once(
     follow: Make, cluster: EmbeddedScylla, twice: bool, strategy: str
 ) -> None:
-    """Strays are in the window of their write time. Of twins, only the row in the right stream is
-    delivered.
-    """
+    """Strays are in the window of their write time. A stray with a twin is not delivered."""
     followed = follow(lateRows="deliver", readStrategy=strategy)
     followed.run(60)
     written = followed.around_switch(cluster, twice=twice)
@@ -560,9 +550,7 @@ def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
 def test_late_rows_from_before_a_change_of_the_ttl(
     follow: Make, session: Session, ttl: int
 ) -> None:
-    """Late rows are delivered once, even across a restart; a repeated micro-batch has the same
-    rows.
-    """
+    """Late rows come once, even across a restart; a repeated micro-batch has the same rows."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1)

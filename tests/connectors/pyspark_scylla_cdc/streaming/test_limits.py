@@ -95,9 +95,7 @@ def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
 def test_a_micro_batch_waits_for_rows(
     make: Make, write: Callable[..., None], clock: ManualClock
 ) -> None:
-    """A micro-batch waits until there are enough rows, or until the first one has waited long
-    enough.
-    """
+    """A micro-batch waits until it has enough rows, or until the first has waited long enough."""
     stream = make(minRowsPerTrigger="20", maxTriggerDelay="10m", idleAdvance="1m")
     start = stream.initialOffset()
     write(15)

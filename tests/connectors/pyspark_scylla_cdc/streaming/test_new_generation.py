@@ -107,9 +107,7 @@ def test_topology_changed_between_plan_and_read(
 def test_another_number_of_partitions(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """If it is planned again with other settings, it has the same rows, even across a change of
-    generation.
-    """
+    """A micro-batch that is planned again with other settings has the same rows."""
     start = stream.initialOffset()
     write(session, 1)
     clock.advance(SECOND)  # a generation begins at a whole millisecond, which may be in the past
@@ -204,9 +202,7 @@ def write(session: Session, value: int) -> None:
 def micro_batch(
     stream: StreamReader, start: dict[str, int], clock: ManualClock
 ) -> tuple[list[tuple[int, int]], dict[str, int]]:
-    """Advance the clock by a minute; return the sorted changes that have settled, and the end
-    offset.
-    """
+    """Advance by a minute; return the sorted changes that have settled, and the end offset."""
     clock.advance(60 * SECOND)
     end = stream.reportLatestOffset()
     rows = [

@@ -46,9 +46,7 @@ tokens = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), max_size=40).map(sorted
 
 @given(tokens, st.integers(1, 50))
 def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int) -> None:
-    """Each micro-batch has as many rows as the limit allows, or one partition; together they have
-    all rows.
-    """
+    """A micro-batch has as many rows as allowed, or one partition; together they have all rows."""
     start, ends = MIN_TOKEN, []
     while start < MAX_TOKEN:
         ahead = RowsAhead(np.array([t for t in found if t > start], np.int64), is_all=True)
@@ -115,7 +113,7 @@ class Query:
         self.reader = None
 
     def step(self, crash: Callable[[], bool] = lambda: False) -> bool:
-        """Run a micro-batch, which crashes whenever `crash` returns True; return False if there is
+        """Run a micro-batch, which crashes when `crash` returns True; return False if there is
         none.
         """
         reader = self.reader or self.start(available_now=self.is_ending)
@@ -427,9 +425,7 @@ def _write(session: Session, draw: random.Random, partitions: int) -> None:
 
 
 def _applied(rows: list[Row], copy: dict[Key, int | None]) -> None:
-    """Apply a micro-batch's changes as the page on options says: in order of version and
-    sequence.
-    """
+    """Apply a micro-batch's changes in order of version and sequence, as the docs say."""
     for row in sorted(rows, key=lambda row: (row["_commit_version"], row["_sequence"])):
         key = row["pk"], row["ck"]
         match row["_change_type"]:
@@ -526,9 +522,7 @@ def test_every_history(make: Make, session: Session, clock: ManualClock) -> None
 
 @define
 class Copy:
-    """A copy of the table with the version of each row's last change, so that old rows can be
-    deleted.
-    """
+    """A copy of the table with row versions, so that it can delete old rows after a snapshot."""
 
     rows: dict[Key, tuple[str, int | None]] = field(factory=dict)
     marks: list[str] = field(factory=list)
@@ -566,9 +560,7 @@ AGAIN = {"onDataLoss": "resnapshot", "maxRowsPerTrigger": "15"}
 
 
 def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: ManualClock) -> None:
-    """The query continues by itself. The rows come between two marks, and an offset has the lost
-    span.
-    """
+    """The query continues. Its rows come between two marks, and an offset has the lost span."""
     create(session, ttl=3_600)
     fill(session, 40, 20)
     query = Query(lambda: make(**AGAIN))
@@ -622,9 +614,7 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
 def test_a_loss_that_shows_when_rows_were_read(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """The micro-batch fails. After a restart, the query has the remaining rows and a new
-    snapshot.
-    """
+    """The micro-batch fails. After a restart come the remaining rows, then a new snapshot."""
     query = caught_up(make, session, clock)
     session.execute("DELETE FROM ks.t WHERE pk = 3")
     session.execute("INSERT INTO ks.t (pk, ck, v) VALUES (1, 1000, 1)")
@@ -663,9 +653,7 @@ def test_what_excludes_a_new_snapshot(make: Make, given: dict[str, str], message
 
 
 def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) -> None:
-    """Write, pause and crash at random, for times below and above the TTL; compare copy and
-    table.
-    """
+    """Write, pause and crash at random, also for longer than the TTL; compare copy and table."""
     draw = random.Random(seed)
     session.execute("DROP TABLE IF EXISTS ks.t")
     create(session, ttl=3_600)

@@ -78,9 +78,7 @@ def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) 
 def test_restart_before_the_first_commit(
     reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """Spark requests the start again, and may get a later one; the first micro-batch stays the
-    same.
-    """
+    """Spark requests the start again, and may get a later one; the micro-batch stays the same."""
     stream = reader(startingTimestamp="-1h")
     start = stream.initialOffset()
     end = stream.latestOffset(start, LIMIT)
@@ -179,9 +177,7 @@ def test_offset_of_another_version(reader: Callable[..., StreamReader]) -> None:
 def test_expired_changes(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A position older than the log's TTL ends the query, unless the query may skip expired
-    rows.
-    """
+    """A position older than the log's TTL ends the query, or is accepted with a setting."""
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
     old = {"version": 1, "position": clock.now() - 700 * SECOND}
     end = {"version": 1, "position": clock.now() - 30 * SECOND}

@@ -127,9 +127,7 @@ def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load
 
 
 def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) -> None:
-    """Such a row is dropped if an UPDATE created it, because no column that was read shows that it
-    exists.
-    """
+    """Such a row is dropped if an UPDATE created it, because no read column shows that it exists."""
     execute(
         TABLE + IMAGES["postimages"],
         f"UPDATE {{t}} SET w = {{1}} WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",
@@ -174,9 +172,7 @@ def test_a_row_without_values_remains_only_if_inserted(
 def test_a_row_of_unknown_origin_is_refused(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """With full preimages, an UPDATE of a missing row is an `insert` too. Other rows fold as
-    usual.
-    """
+    """With full preimages, an UPDATE of a missing row is an `insert` too."""
     execute(
         TABLE + IMAGES["full images"],
         f"UPDATE {{t}} SET v = 1 WHERE pk = 7 AND a = 'x' AND b = {TIMES[0]}",

@@ -114,9 +114,7 @@ def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start
 
 
 def known(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], set[tuple[int, Any]]]:
-    """Return the rows with values, and the static values. Rows without values may differ: see
-    `fold`.
-    """
+    """Return rows with values, and static values; other rows may differ, see `fold`."""
     statics = {(row["pk"], row["s"]) for row in rows if row["s"] is not None}
     return [row for row in rows if row["v"] is not None or row["w"]], statics
 
@@ -134,9 +132,7 @@ def test_a_copy_is_the_table_through_crashes(
     _history: int,
     format_name: str,
 ) -> None:
-    """The copy starts with rows that are not in the log; each micro-batch is merged exactly
-    once.
-    """
+    """The copy starts with rows that are not in the log. Each micro-batch is merged once."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     draw = random.Random(seed)
@@ -169,9 +165,7 @@ def statements(draw: random.Random, count: int) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_new_columns_come_along(execute: Execute, start: Start, format_name: str) -> None:
-    """This covers columns added between two runs and during a run. A dropped column stays in the
-    copy.
-    """
+    """This covers columns added between and during runs. A dropped column stays in the copy."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v, w) VALUES (1, 1, 1)",
@@ -200,9 +194,7 @@ def test_new_columns_come_along(execute: Execute, start: Start, format_name: str
 def test_several_tables_in_one_call(
     scylla: Scylla, keyspace: str, execute: Execute, start: Start, tmp_path: Path
 ) -> None:
-    """Each table has its own copy and checkpoint. A copy whose checkpoint is missing is
-    rejected.
-    """
+    """Each table has its own copy and checkpoint. A copy without its checkpoint is rejected."""
     names = [f"{keyspace}.t", f"{keyspace}.other"]
     for number, name in enumerate(names):
         scylla.session.execute(
