@@ -61,7 +61,7 @@ def _consuming(served: Served, handler: object) -> Iterator[None]:
     consumer = CdcConsumer(
         served.config,
         TABLE,
-        handler,  # type: ignore[arg-type]  # of changes
+        handler,  # type: ignore[arg-type]  # takes changes
         application="latency",
         read=ReadConfig(delivery="eager"),
     )

@@ -125,7 +125,7 @@ def _serve(pipe: Connection, vnodes: int, shards: int) -> None:
 
 def _asked(_scylla: EmbeddedScylla) -> int:
     if Session._handle is not _counting:
-        Session._handle = _counting  # type: ignore[assignment,method-assign]  # of a bound one
+        Session._handle = _counting  # type: ignore[assignment,method-assign]  # a plain function
     return _handled[0]
 
 

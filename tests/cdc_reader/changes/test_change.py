@@ -36,7 +36,7 @@ SCHEMA = log_schema(*BASE)
 
 
 def change_of(*rows: dict[str, Any], schema: Any = SCHEMA, **facts: bool) -> Change:
-    """Make a change from abbreviated log rows of partition 1."""
+    """Return a change made from abbreviated log rows of partition 1."""
     columns = {name for row in rows for name in row} - {"op", "ttl"}
     values = {name: [row.get(name) for row in rows] for name in columns}
     common: dict[str, list[Any]] = {

@@ -13,14 +13,14 @@ from cdc_reader.testing.cql_session import open_session
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[EmbeddedScylla]:
-    """A second cluster, to which commands write or with which they compare."""
+    """A second cluster, which commands write to or compare with."""
     with EmbeddedScylla() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def there(target: EmbeddedScylla) -> Iterator[Session]:
-    """A session on the target."""
+    """A session with the target."""
     session = open_session(target.host, target.port)
     yield session
     session.cluster.shutdown()

@@ -30,7 +30,7 @@ def run_demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 
 def counts(output: str) -> dict[str, int]:
-    """Parse the numbers of the summary."""
+    """Return the numbers in the summary, by their labels."""
     summary = output[output.index("summary") :]
     found = re.findall(r"^ +(\w.*?\w) {2,}([\d,]+) *$", summary, re.MULTILINE)
     return {what: int(number.replace(",", "")) for what, number in found}

@@ -1,4 +1,4 @@
-"""`scylla-cdc replicate` from the server under test to an embedded one."""
+"""`scylla-cdc replicate` from the server under test to an embedded server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WRITES = (
 )
 FACTS = "p, c, writetime(v), ttl(v), writetime(st)"
 TO_NOW = ("--until", "now", "--confidence-window", "0s")
-"""Ends a run at the present; rows need not settle, because the only writer awaits its answers."""
+"""Ends a run at the current time. No row is late, because the only writer awaits each response."""
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COMMAND = (sys.executable, "-c", "from cdc_reader.cli import main; main()", "tail")
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 SETTLED = ("--from", "earliest", "--until", "now", "--confidence-window", "0s")
-"""Ends a run at the present; rows need not settle, because the only writer awaits its answers."""
+"""Ends a run at the current time. No row is late, because the only writer awaits each response."""
 
 
 @pytest.fixture

@@ -65,9 +65,7 @@ def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
 @pytest.mark.parametrize("kind", ["drop", "close"])
 @pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_truncated_response_is_requested_again_at_once(kind: str, *, tls: bool) -> None:
-    """The connection is reset or closed within a response. The request timeout is an hour, so the
-    test fails if the reader waits for it.
-    """
+    """The connection is reset or closed within a response; the request timeout is an hour."""
     from cdc_reader.testing import EmbeddedScylla, Fault
 
     certificate, key = (TLS / "certificate.pem", TLS / "key.pem") if tls else (None, None)

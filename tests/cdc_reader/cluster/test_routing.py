@@ -57,9 +57,7 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def ask_until(connection: Connection, is_so: Callable[[], bool]) -> None:
-    """Send queries until `is_so`, while the driver connects in the background; pytest's timeout
-    ends it.
-    """
+    """Send queries until `is_so` returns True, while the driver connects in the background."""
     while not is_so():
         connection.session().execute("SELECT key FROM system.local")
 

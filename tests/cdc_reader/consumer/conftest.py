@@ -27,7 +27,7 @@ READ = ReadConfig(
 )
 """No row is still on its way when a read begins, because the only writer awaits each response."""
 PATIENCE = 120.0
-"""Seconds to wait for events that are immediate on an idle machine, unless a test fails."""
+"""A generous timeout, in seconds, for events that normally happen at once."""
 
 
 def now() -> int:

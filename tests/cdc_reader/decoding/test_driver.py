@@ -34,7 +34,7 @@ ROWS_A_TABLE = 20
 _COUNTERS = "VectorType(element=Native(name='counter')"
 
 
-def driver_class(cql_type: CqlType) -> Any:  # noqa: PLR0911 - a kind of type each
+def driver_class(cql_type: CqlType) -> Any:  # noqa: PLR0911 - one return per kind of type
     """Return the driver's class for a type."""
     match cql_type:
         case Native(name):

@@ -153,7 +153,7 @@ def test_a_slow_search_marks_no_stray_as_late() -> None:
 
 
 def of_shard(followed: Followed, shard: Shard) -> list[Delivery]:
-    """Return the deliveries of one of several processes."""
+    """Return the deliveries of one shard."""
     return list(followed.follower(EPOCH, shard).follow(EPOCH + MINUTE))
 
 

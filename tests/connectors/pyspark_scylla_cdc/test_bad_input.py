@@ -160,7 +160,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
 
 @pytest.fixture
 def tables(scylla: Scylla, keyspace: str) -> None:
-    """A table with a log, and some without."""
+    """Tables with and without a log."""
     for statement in (
         "CREATE TABLE {ks}.t (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}",
         "CREATE TABLE {ks}.plain (pk int PRIMARY KEY, v int)",

@@ -17,7 +17,7 @@ TIMES = st.lists(
 
 
 def column(times: list[uuid.UUID]) -> pa.Array:
-    """Return the times as the kernel yields them, as a slice of a longer column."""
+    """Return the times as the kernel returns them, in a slice of a longer column."""
     around = [uuid.UUID(int=0)]
     return pa.array([*map(str, [*around, *times, *around])])[1:-1]
 

@@ -245,7 +245,7 @@ def test_ranges(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
 
 def window(clock: ManualClock) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the offsets of a micro-batch of the last second."""
-    return tuple(  # type: ignore[return-value]  # two of them
+    return tuple(  # type: ignore[return-value]  # a pair
         {"version": 1, "position": clock.now() - ago * SECOND} for ago in (1, 0)
     )
 

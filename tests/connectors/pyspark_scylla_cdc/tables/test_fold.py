@@ -127,7 +127,7 @@ def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load
 
 
 def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) -> None:
-    """Such a row is dropped if an UPDATE created it, because no read column shows that it exists."""
+    """Such a row is dropped if an UPDATE created it, because no read column shows it."""
     execute(
         TABLE + IMAGES["postimages"],
         f"UPDATE {{t}} SET w = {{1}} WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",
