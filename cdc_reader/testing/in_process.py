@@ -78,7 +78,7 @@ class InProcessConnection(Queries):
 
     @property
     def hosts(self) -> str:
-        """A description, because there are no hosts."""
+        """A description of the server, in place of addresses."""
         return "the server in this process"
 
     def request(self, query: Query) -> Request:

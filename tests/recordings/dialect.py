@@ -14,7 +14,7 @@ from tests.recordings.replay import RawHandler
 
 Answer = dict[str, Any]
 _ABSENT = "nonexist"
-"""The name of a missing keyspace in recorded statements, such as DROP."""
+"""The name of a keyspace that recorded statements expect not to exist."""
 
 
 def answers(session: Session, properties: str, ops: list[Any]) -> list[Answer]:

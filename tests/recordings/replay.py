@@ -47,7 +47,7 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FIRST, _STEP = 300, 3_500
 """Time in µs from a scenario's base timestamp to its first statement, and between statements.
 
-These are about the recorded times, so that each `{T+n}` falls between the same statements,
+These are close to the recorded times, so that each `{T+n}` falls between the same statements,
 whatever the server's speed.
 """
 Recording = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""An in-process ScyllaDB for development and tests; drivers see a server, but no data is durable.
+"""An in-process ScyllaDB server for development and tests, which stores nothing on disk.
 
 Its packages: `protocol` (bytes), `grammar` and `query` (CQL), `schema` and `storage` (data), `cdc`
 (the log), `topology` (nodes and streams), `system` (system tables), `codec` (values).

@@ -1,4 +1,4 @@
-"""The addresses that nodes listen on: the first node's, and the ones after it."""
+"""Allocates the addresses that nodes listen on."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 
 class CqlError(Exception):
-    """The contents of an ERROR: a code, a message, and the extra fields that some codes have."""
+    """An error response: a code, a message, and the extra fields of some codes."""
 
     code: ClassVar[int]
 
@@ -37,7 +37,7 @@ class BadCredentials(CqlError):
 
 
 class Unavailable(CqlError):
-    """Carries [consistency, required, alive]."""
+    """Has the fields [consistency, required, alive]."""
 
     code = 0x1000
 
@@ -51,7 +51,7 @@ class Overloaded(CqlError):
 
 
 class ReadTimeout(CqlError):
-    """Carries [consistency, received, block_for, data_present]."""
+    """Has the fields [consistency, received, block_for, data_present]."""
 
     code = 0x1200
 
@@ -80,7 +80,7 @@ class ConfigurationError(CqlError):
 
 
 class AlreadyExists(CqlError):
-    """Carries [keyspace, table]; table is empty for a keyspace."""
+    """Has the fields [keyspace, table]; `table` is empty for a keyspace."""
 
     code = 0x2400
 
@@ -90,7 +90,7 @@ class AlreadyExists(CqlError):
 
 
 class Unprepared(CqlError):
-    """Carries the unknown prepared statement id."""
+    """Has the unknown id of a prepared statement."""
 
     code = 0x2500
 

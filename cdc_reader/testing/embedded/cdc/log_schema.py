@@ -33,7 +33,7 @@ _END_OF_BATCH = Column(END_OF_BATCH, Native("boolean"))
 
 
 def log_name(base_name: str) -> str:
-    """Return the name of the base table's log; it keeps the case, and the keyspace is the same."""
+    """Return the name of a base table's log, which is in the same keyspace."""
     return base_name + LOG_SUFFIX
 
 

@@ -1,7 +1,7 @@
 """Serialises JSON values as INSERT JSON does for each type.
 
-Messages are the server's; each is a marshaling error, or a JSON error where the server requests a
-string without checking the type.
+Errors are ScyllaDB's: marshaling errors, or JSON errors where ScyllaDB reads a string without
+checking the kind of value.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _map(value: Any, key: CqlType, element: CqlType) -> bytes:
 
 
 def _key(name: str, key: CqlType) -> Any:
-    """Return a map key as a JSON value; unless it is a text or blob, its name is itself JSON."""
+    """Return a map key's JSON value: for text and blob the name, else the name parsed as JSON."""
     return name if str(key) in _KEYS_AS_THEY_ARE else read_json(name)
 
 

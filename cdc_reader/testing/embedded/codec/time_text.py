@@ -13,7 +13,7 @@ _MONTHS, _FEBRUARY = 12, 2
 _MILLI_DIGITS = 3
 _NANOS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000}
 _UNITS = {
-    # unit: its name, the part of a duration that it counts in (months, days, nanoseconds), its size
+    # unit: (name, index of months, days or nanoseconds in a duration, size in that part)
     "y": ("years", 0, 12),
     "mo": ("months", 0, 1),
     "w": ("weeks", 1, 7),

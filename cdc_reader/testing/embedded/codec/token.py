@@ -19,14 +19,14 @@ def token_of(partitioner: str, key: tuple[bytes, ...]) -> int:
 
 
 def cdc_token(stream_id: bytes) -> int:
-    """Return the first 8 bytes as a big-endian int; the smallest token if the size is not 16."""
+    """Return a stream id's token: its first 8 bytes, or the smallest token unless it has 16."""
     if len(stream_id) != 16:
         return MIN_TOKEN
     return int.from_bytes(stream_id[:8], "big", signed=True)
 
 
 def serialise_key(values: tuple[bytes, ...]) -> bytes:
-    """Return a single value unchanged; of several, join [2-byte length, value, 0x00] of each."""
+    """Serialise a key: one value unchanged, several as [2-byte length, value, 0x00] each."""
     if len(values) == 1:
         return values[0]
     return b"".join(len(v).to_bytes(2, "big") + v + b"\x00" for v in values)

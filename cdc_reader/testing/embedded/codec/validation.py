@@ -43,7 +43,10 @@ _SIZES = {
 
 @functools.cache
 def validator(cql_type: CqlType) -> Validate:
-    """Return a function that returns a value in its stored form, or raises MarshalError."""
+    """Return a function that validates a value and returns its stored form.
+
+    It raises MarshalError if the value is invalid.
+    """
     match cql_type:
         case Native(name):
             return _native(name, cql_type)

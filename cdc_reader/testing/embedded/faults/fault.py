@@ -92,7 +92,7 @@ class Fault:
         kind: the effect, or its name, such as "read-timeout".
         match: words that a matching statement contains, such as "ks.t_scylla_cdc_log", ignoring
             case and quotes. If empty, every statement matches except those on `system` and
-            `system_schema`. To match these, name them, because drivers depend on them.
+            `system_schema`, which drivers depend on; name them to match these, too.
         times: the number of statements to affect; None for no limit.
         after: the number of matching statements to let pass first.
         seconds: the delay of a DELAY.

@@ -62,7 +62,7 @@ class FaultPlan:
             self.remove(*faults)
 
     def struck(self, fault: Fault) -> int:
-        """Return how many statements an active fault has affected, even if none are left."""
+        """Return how many statements an active fault has affected; 0 if it is not active."""
         with self._lock:
             return sum(armed.struck for armed in self._armed if armed.fault == fault)
 

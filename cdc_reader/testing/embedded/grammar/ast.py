@@ -379,7 +379,8 @@ class Describe:
 class Unsupported:
     """A CQL statement that this server does not support; `what` names it.
 
-    For a materialized view, `base` is its base table, and `with_cdc` is True if it has CDC.
+    For a materialized view, `base` is its base table, and `with_cdc` is True if the statement
+    enables CDC.
     """
 
     what: str

@@ -97,7 +97,7 @@ class Connection:
         return evolve(frame, flags=frame.flags & ~Flag.COMPRESSION, body=body)
 
     def _refusal(self, opcode: int) -> str | None:
-        """Return why a frame of this kind is not allowed in the current state; None if it is."""
+        """Return the error for a frame that the current state does not allow; None if it does."""
         match self.state:
             case State.NEW if opcode not in (Opcode.OPTIONS, Opcode.STARTUP):
                 return f"Unexpected message {opcode}, expecting STARTUP or OPTIONS"

@@ -1,4 +1,4 @@
-"""Frames, which have a header of nine bytes and a body: reads and writes them.
+"""Reads and writes frames, which consist of a nine-byte header and a body.
 
 version (1: direction bit and number) | flags (1) | stream (2) | opcode (1) | body length (4)
 """
@@ -60,7 +60,7 @@ class Frame:
 
 @frozen
 class UnreadableFrame:
-    """A header that makes the rest unreadable; the connection is closed after the error is sent."""
+    """An invalid header; the connection is closed after the error is sent."""
 
     message: str
 

@@ -58,7 +58,7 @@ def assignment(change: Assignment, scope: Scope) -> Operation:
 
 
 def check_assignments(assignments: Sequence[Assignment]) -> None:
-    """Reject assignments to a whole column and again to it or a part, and two to one field."""
+    """Reject conflicting assignments to a column: a whole value and any other, or a field twice."""
     for index, later in enumerate(assignments):
         for earlier in assignments[:index]:
             if earlier.column == later.column and not (
@@ -106,7 +106,7 @@ def _unless_unset(
 
 
 def overwrite(column: Column, value: Evaluate) -> Operation:
-    """Compile writing a value; a collection's tombstone is 1 µs older than its elements."""
+    """Compile an overwrite; a collection's tombstone is 1 µs older than its elements."""
 
     def put_cell(found: bytes | None, row: Row, write: Write, _: ReadRow) -> None:
         row.set_cell(column.name, write.cell(found))

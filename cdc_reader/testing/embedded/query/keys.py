@@ -60,7 +60,7 @@ KeyRestriction = ExactKeys | TokenRange
 
 
 def check_product(columns: Sequence[Sequence[object]], most: int) -> None:
-    """Reject IN lists whose combinations are more than `most` keys.
+    """Reject IN lists that combine to more than `most` keys.
 
     ScyllaDB's error always mentions clustering keys, even for partition keys.
     """

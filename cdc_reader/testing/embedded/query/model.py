@@ -16,7 +16,7 @@ from cdc_reader.testing.embedded.schema.names import resolve_type
 from cdc_reader.testing.embedded.schema.table import Column, Table
 
 MOST_KEYS = 100
-"""Default maximum number of partition keys, and of clustering keys in each, from IN lists."""
+"""Default maximum number of partitions that IN lists may select, and of rows in each."""
 SERIAL = {0x08: "SERIAL", 0x09: "LOCAL_SERIAL"}
 _UNDEFINED = "Undefined name {0} in where clause ('unresolved({0})')"
 
@@ -126,7 +126,7 @@ class Scope:
         return self.spec(column.name, column.type)
 
     def type(self, text: str) -> CqlType:
-        """Parse a type; the table's keyspace has the user-defined types."""
+        """Parse a type; user-defined types are resolved in the table's keyspace."""
         return resolve_type(self.catalog, self.table.keyspace, text)
 
     def marker(self, marker: Marker, spec: ColumnSpec) -> Evaluate:

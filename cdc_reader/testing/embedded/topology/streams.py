@@ -20,7 +20,7 @@ from cdc_reader.testing.embedded.topology.refusals import LEEWAY_US, Refusals
 
 @define
 class Streams:
-    """All generations, which choose the streams of all tables that use vnodes."""
+    """All generations so far; chooses the streams of all tables that use vnodes."""
 
     profile: Profile = Profile()
     generations: list[Generation] = field(factory=list)
@@ -38,7 +38,7 @@ class Streams:
         self.generations.append(generation)
 
     def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
-        """Return the stream for a key and a write timestamp; CqlError if it is rejected."""
+        """Return the stream for a key and a write timestamp; CqlError if the latter is rejected."""
         return self.generation_for(write_us, now_us).stream_for(token_of(MURMUR3, key))
 
     def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:

@@ -44,7 +44,7 @@ class TabletStreams:
         self._collected_us = self.clock()
 
     def follow(self, _change: SchemaChange) -> None:
-        """Create streams for new logs, and drop those of dropped logs; a listener of the catalog.
+        """Create streams for new logs, and drop those of dropped logs; called by the catalog.
 
         If a table should now have a different number of tablets, they are split or merged until it
         has that number.

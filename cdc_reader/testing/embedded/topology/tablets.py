@@ -64,7 +64,7 @@ class StreamSet:
 
 @frozen
 class StreamHistory:
-    """All stream sets of one log table, oldest first, which choose the streams of its writes.
+    """All stream sets of one log table, oldest first; chooses the streams of its writes.
 
     `table` is the name of the base table, and `log_id` the id of its log.
     """
@@ -81,7 +81,7 @@ class StreamHistory:
         return self.sets[-1]
 
     def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
-        """Return the stream for a key and a write timestamp; CqlError if it is rejected."""
+        """Return the stream for a key and a write timestamp; CqlError if the latter is rejected."""
         self.refusals.check_future(write_us, now_us)
         index = self._operating_at(write_us)
         if index is None:

@@ -44,7 +44,7 @@ class Shell:
         )
 
     def run(self, cql: str, *values: bytes | None) -> Result:
-        """Execute a statement, and advance the clock by a microsecond."""
+        """Advance the clock by a microsecond, then execute a statement."""
         self.now_us += 1
         return self.engine.query(cql, values, self.options)
 

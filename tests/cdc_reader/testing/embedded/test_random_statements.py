@@ -2,7 +2,7 @@
 
 `SCYLLA_CDC_STATEMENTS` sets their number (2,000 if unset), `SCYLLA_CDC_FUZZ_SEED` the seed. With
 `pytest -rP`, the slowest statement is reported with its CPU time. Garbage collection is disabled
-during each statement, so that none pays for earlier ones.
+during each statement, so that its time does not include the garbage of earlier ones.
 """
 
 import gc

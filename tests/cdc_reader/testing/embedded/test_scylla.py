@@ -153,7 +153,7 @@ def test_use_affects_its_connection_only(server: EmbeddedScylla) -> None:
 
 
 def test_garbage_ends_only_its_connection(server: EmbeddedScylla) -> None:
-    """A client that sends garbage gets a protocol error and is disconnected; others are not."""
+    """A client that sends garbage is disconnected with a protocol error; others are not."""
     with RawClient(server) as client, RawClient(server) as healthy:
         client.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
         opcode, _, body = client.receive()
@@ -368,7 +368,7 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], message: str)
 
 
 def test_statements_run_without_a_connection() -> None:
-    """`execute` works before, while and after the server listens."""
+    """`execute` works before the server starts, while it listens, and after it stops."""
     server = EmbeddedScylla(clock=ManualClock(1_700_000_000_000_000))
     server.execute(f"CREATE KEYSPACE ks {KEYSPACE}")
     server.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")

@@ -297,7 +297,10 @@ def test_cdc_on_tablets(shell: Any) -> None:
 
 
 def test_a_keyspace_of_tablets(shell: Any) -> None:
-    """Tablets exclude SimpleStrategy, and a vnode keyspace cannot be altered to use tablets."""
+    """A keyspace that uses tablets rejects SimpleStrategy.
+
+    A keyspace that uses vnodes cannot be altered to use tablets.
+    """
     simple = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     message = "SimpleStrategy doesn't support tablet replication"
     cql = f"CREATE KEYSPACE tk {simple} AND tablets = {{'enabled': true}}"

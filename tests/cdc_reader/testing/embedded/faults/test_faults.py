@@ -225,7 +225,7 @@ def test_a_node_that_is_down_may_leave(server: EmbeddedScylla) -> None:
 
 
 def test_clocks_of_nodes_differ(server: EmbeddedScylla, session: Session) -> None:
-    """A node's clock timestamps writes, so those through a node whose clock is ahead win."""
+    """Nodes timestamp writes by their clocks, so writes through a node that is ahead win."""
     _, second = server.cluster.nodes
     assert second.address is not None
     server.skew_clock(second, 60_000_000)

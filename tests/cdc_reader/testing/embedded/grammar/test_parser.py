@@ -40,7 +40,7 @@ def value_of(term: str) -> object:
 
 
 def test_every_recorded_statement_is_understood() -> None:
-    """All statements of the recorded scenarios parse."""
+    """All statements of the recorded scenarios are parsed."""
     with gzip.open(DATA / "scylla-5.2-scenarios.json.gz", "rt") as file:
         scenarios = json.load(file)["scenarios"]
     for scenario in scenarios:

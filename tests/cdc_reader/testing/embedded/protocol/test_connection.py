@@ -152,7 +152,7 @@ def test_a_batch_of_texts_and_ids_is_understood() -> None:
 
 
 def test_a_prepare_is_understood() -> None:
-    """A PREPARE has the text of a statement."""
+    """A PREPARE is decoded to the text of its statement."""
     assert request(driver_frame(PrepareMessage("SELECT"))) == Prepare("SELECT")
 
 
@@ -164,7 +164,7 @@ def test_a_custom_payload_is_passed_over() -> None:
 
 @pytest.mark.parametrize("version", [5, 66])
 def test_an_unknown_version_is_answered_with_the_supported_one(version: int) -> None:
-    """The response equals the recorded one, and the connection is closed."""
+    """An unknown version gets the recorded response, and the connection is closed."""
     connection = Connection()
     (call,) = connection.receive(frame(Opcode.OPTIONS, stream=9, version=version) * 2)
     assert isinstance(call.request, CqlError)

@@ -93,7 +93,7 @@ def test_each_increment_of_a_batch_counts(table: Any) -> None:
 
 
 def test_a_tie_is_won_by_what_lives_longer(table: Any) -> None:
-    """With equal timestamps, a TTL wins over none, and a later expiry over an earlier one."""
+    """A tie is won by a cell with a TTL over one without, and by the later expiry."""
     insert = "INSERT INTO t (pk, ck, v) VALUES ('p', 'c', '{}') USING TIMESTAMP 1{}"
     for value, ttl in (("z", ""), ("a", " AND TTL 50"), ("b", " AND TTL 40")):
         table.run(insert.format(value, ttl))

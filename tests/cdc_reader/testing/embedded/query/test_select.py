@@ -102,7 +102,7 @@ def test_token_ranges_cut_the_ring(filled: Any) -> None:
 
 
 def test_aggregates_are_one_row(filled: Any) -> None:
-    """Aggregates return one row; plain columns have the first row's value, and counts may be 0."""
+    """Aggregates always return one row, in which plain columns have the first row's value."""
     assert filled.ints(
         "SELECT count(*), count(s), max(v), min(c1), sum(c2) FROM t WHERE pk = 3"
     ) == [(5, 0, 303, 1, 7)]

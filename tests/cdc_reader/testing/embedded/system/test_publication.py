@@ -137,7 +137,7 @@ def test_a_held_publication_of_4_3_shows_nothing() -> None:
 
 
 def test_the_upgrade_from_4_3() -> None:
-    """The upgrade copies old generations to the new tables; later ones are only there."""
+    """The upgrade copies old generations to the new tables; later ones exist only there."""
     server = scylla("4.3")
     server.join(vnodes=2, shards=1)
     old = dict(legacy(server))

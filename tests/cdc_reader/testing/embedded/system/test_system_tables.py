@@ -86,7 +86,7 @@ def test_every_recorded_query_has_the_recorded_columns(session: Session, cql: st
 
 
 def test_the_local_row_differs_only_where_clusters_do(session: Session) -> None:
-    """The row of `system.local` differs only in values that are specific to a cluster."""
+    """`system.local` differs from the recording only in values that are specific to a cluster."""
     cql = "SELECT * FROM system.local WHERE key='local'"
     expected, found = decoded(recorded()[cql]), decoded(body_of(session, cql))
     own = {

@@ -35,7 +35,7 @@ def states(rows: list[tuple[str, int, int, bytes]]) -> set[State]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_streams_follow_the_least_number_of_tablets(version: str) -> None:
-    """Streams follow the minimum number of tablets step by step, and are kept without CDC."""
+    """Streams follow the minimum number of tablets step by step, and stay when CDC is disabled."""
     recording = recorded(version)
     clock = ManualClock(recording["ddl"][0]["at"] - 60_000_000)
     scylla = EmbeddedScylla(version=version, clock=clock, ring_delay_ms=0)
