@@ -20,7 +20,7 @@ def test_a_configuration_error_pickles() -> None:
 
 
 def test_no_repr_shows_a_password() -> None:
-    """So a configuration can be logged."""
+    """Configurations can be logged safely."""
     config = ConnectionConfig("host", username="reader", password="hunter2")
     assert "hunter2" not in repr(config)
     assert "reader" in repr(config)

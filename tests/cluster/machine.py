@@ -150,12 +150,12 @@ class Machine:
 
     @property
     def home(self) -> Path:
-        """The path of the machine's disk for its programs."""
+        """The machine's disk, as a path for its programs."""
         return self.disk if self._isolation is Isolation.NONE else _HOME
 
     @property
     def store(self) -> Path:
-        """The path of the shared store for the machine's programs."""
+        """The shared store, as a path for the machine's programs."""
         return self._store if self._isolation is Isolation.NONE else _STORE
 
     def start(
@@ -192,7 +192,7 @@ class Machine:
         return found
 
     def kill(self, word: str = "") -> list[int]:
-        """Kill these processes with SIGKILL; return their ids when they have ended."""
+        """Kill the processes with `word` in their command line (SIGKILL); return their ids."""
         killed = self.pids(word)
         with ExitStack() as opened:
             ending = []

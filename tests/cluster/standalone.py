@@ -49,7 +49,7 @@ class Standalone:
 
     @property
     def store(self) -> Path:
-        """The path for the test of the directory that all machines share."""
+        """The directory that all machines share, as a path for the test."""
         return self.folder / "store"
 
     @property

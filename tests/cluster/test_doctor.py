@@ -58,7 +58,7 @@ class Driver:
 
     @property
     def work(self) -> Path:
-        """The path for the test of the directory in which applications start."""
+        """The directory in which applications start, as a path for the test."""
         return self.cluster.driver.disk / "work"
 
     @property

@@ -50,7 +50,7 @@ class Reader:
 
     @property
     def folder(self) -> Path:
-        """The path for the test of the directory in which the reader works."""
+        """The directory in which the reader works, as a path for the test."""
         return self.cluster.driver.disk / "reader"
 
     def adapted(self, text: str, hosts: str) -> str:

@@ -61,7 +61,7 @@ def generation_start(scylla: Scylla, table: str) -> int:
 
 
 def save(file: Path, table: str, **positions: Checkpoint) -> None:
-    """Save each application's position for both of its two shards."""
+    """Save each application's position for each of its two shards."""
     store = SqliteCheckpoints(file)
     for application, checkpoint in positions.items():
         for shard in ("1/2", "2/2"):

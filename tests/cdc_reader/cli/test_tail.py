@@ -70,7 +70,7 @@ def numbers(outcome: Result | str) -> list[int]:
 
 @contextmanager
 def tailing(scylla: Scylla, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a process that follows the table, and that the end of the block stops."""
+    """Run a process that follows the table, within the `with` block."""
     process = subprocess.Popen(
         [*COMMAND, "--hosts", scylla.contact_point, *arguments],
         stdout=subprocess.PIPE,
@@ -196,7 +196,7 @@ def test_text_marks_late_and_incomplete_changes() -> None:
 def test_a_checkpoint_resumes_where_it_stopped(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """A run can resume within a window; another `--application` starts anew."""
+    """A run can resume within a window; another `--application` starts from the beginning."""
     write(*map(insert, range(5)))
     options = (*SETTLED, "--json", "--checkpoint", str(tmp_path / "positions"))
     first = invoke(scylla, table, *options, "--limit", "2")
@@ -334,7 +334,7 @@ def test_waiting_is_explained_on_stderr(scylla: Scylla, table: str) -> None:
 def test_impossible_requests_are_refused_in_one_line(
     scylla: Scylla, keyspace: str, arguments: list[str], status: int, message: str
 ) -> None:
-    """The exit status tells usage errors (2) from errors of the cluster or the store (1)."""
+    """Usage errors have exit status 2; errors of the cluster or the store have 1."""
     outcome = invoke(scylla, *(argument.format(ks=keyspace) for argument in arguments))
     assert outcome.exit_code == status
     [line] = outcome.stderr.splitlines()

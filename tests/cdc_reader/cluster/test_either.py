@@ -58,7 +58,7 @@ def test_two_installed_drivers_are_reported_once(tmp_path: Path) -> None:
 
 
 def test_a_missing_driver_is_reported_with_what_to_install() -> None:
-    """The message covers drivers never installed, and leftovers of removed ones."""
+    """The message applies if no driver was installed, or if a removed one left files behind."""
     *_, last = run(IMPORT).splitlines()
     assert last.startswith("ImportError: no driver for ScyllaDB can be imported")
     assert last.endswith("then 'pip install cassandra-driver' or 'pip install scylla-driver'")

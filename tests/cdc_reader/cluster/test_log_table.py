@@ -64,7 +64,7 @@ def test_a_table_has_its_schema_its_generations_and_its_rows(table: LogTable) ->
 def test_the_schema_version_changes_with_any_schema(
     run: Callable[[str], None], table: LogTable
 ) -> None:
-    """Any change to any schema changes the version; nothing else does."""
+    """Each schema change changes the version; nothing else does."""
     first = table.schema_version()
     # On a shared server other clients may change the schema at any time, but not all the time.
     assert any(table.schema_version() == table.schema_version() for _ in range(50))

@@ -82,7 +82,7 @@ class Reads:
 def test_the_owner_of_the_last_stream_is_queried(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """Chunks in ring order go to each of the four nodes."""
+    """Chunks in ring order go to all four nodes, each to the owner of its last stream."""
     reads = Reads(connection)
     chunks = [reads.streams[at : at + 8] for at in range(0, len(reads.streams), 8)]
     reads.rows(*reads.streams[:1])  # prepares the statement

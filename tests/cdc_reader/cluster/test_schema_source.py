@@ -133,7 +133,7 @@ def test_an_error_about_a_table_without_cdc_says_how_to_enable_it(
 def test_an_error_about_a_log_table_names_its_base_table(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """A log has no log."""
+    """A log table has no log."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     )
@@ -219,7 +219,7 @@ def test_a_log_that_is_no_longer_written_is_read_with_a_warning(
 
 
 def list_index(server: EmbeddedScylla, table: str, class_name: str) -> None:
-    """Add an index of this class to the schema. It indexes nothing, but may keep the log on."""
+    """Add an index of this class to the schema. It indexes nothing, but may keep CDC on."""
     keyspace = server.catalog.keyspace("ks")
     indexes = {"by_v": {"class_name": class_name}}
     keyspace.tables[table] = evolve(keyspace.tables[table], indexes=indexes)

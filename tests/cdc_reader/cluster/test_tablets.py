@@ -98,7 +98,7 @@ def test_a_deleted_set_has_no_streams(
 
 
 def test_a_lagging_node_is_queried_again(generations: TableGenerations) -> None:
-    """A node that does not know a set of streams is asked again. In the end an error is raised."""
+    """A node that does not know a set of streams is asked again, until the deadline."""
     late = max(generations.timestamps()) + 1_000
     with pytest.raises(RetriesExhaustedError, match=r"does not know the streams of tk\.t"):
         generations.groups(late)
@@ -129,7 +129,7 @@ def test_the_streams_of_a_table_dropped_meanwhile_are_not_waited_for(
 
 
 def test_the_schema_of_a_table_on_tablets_is_like_any_other(server: EmbeddedScylla) -> None:
-    """No error mentions tablets."""
+    """The schema is read without an error."""
     schema = CdcTable(InProcessConnection(server), NAME).schema()
     assert schema.base.cdc.ttl == 3_600
 

@@ -110,7 +110,7 @@ def test_a_rate_returns_to_what_it_was_step_by_step() -> None:
 
 @pytest.mark.parametrize("capacity", [40, 200, 900])
 def test_the_rate_settles_at_what_nodes_sustain(capacity: int) -> None:
-    """Nodes reject queries beyond their capacity. Few are rejected, and the capacity is well used.
+    """Few queries are rejected, and at least half of the nodes' capacity is used.
 
     Without the throttle, nodes would reject most of the reader's 2,000 queries per second.
     """

@@ -77,7 +77,7 @@ def test_a_certificate_of_another_name_is_refused() -> None:
 
 
 def test_a_certificate_that_has_expired_is_to_be_renewed() -> None:
-    """The error suggests to renew the certificate, not to use another CA."""
+    """The error suggests renewing the certificate, not using another CA."""
     with EmbeddedScylla(certificate=EXPIRED, key=KEY) as server:
         said = refusal(server, tls_ca=EXPIRED)
     assert "certificate has expired" in said

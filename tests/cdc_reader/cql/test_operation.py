@@ -17,7 +17,7 @@ def test_known_codes_have_their_names() -> None:
 
 @given(st.integers(-128, 127))
 def test_every_code_of_a_byte_is_an_operation(code: int) -> None:
-    """Unknown codes keep their number. Each is one member, even after unpickling."""
+    """Unknown codes keep their number. Each code has one member, even after unpickling."""
     operation = Operation(code)
     assert operation == code
     assert Operation(code) is operation

@@ -40,7 +40,7 @@ def can_compile() -> bool:
 
 @pytest.fixture(scope="session", params=sorted(MODULES))
 def decode(request: pytest.FixtureRequest) -> Decode:
-    """Decodes with one of the kernels; each test runs once for each."""
+    """Decodes with a kernel; each test runs once per kernel."""
     return decoder(kernel(request.param))
 
 

@@ -177,7 +177,7 @@ def tables(draw: st.DrawFn, max_rows: int = 8) -> Table:
 
 @st.composite
 def damaged(draw: st.DrawFn, body: bytes) -> bytes:
-    """Return `body` with bytes overwritten, inserted, removed or doubled, or truncated."""
+    """Return `body` with bytes overwritten, inserted, removed or doubled, or cut off at the end."""
     broken = bytearray(body)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(broken)))

@@ -1,4 +1,4 @@
-"""Both kernels have the same results for all schemas and all kinds of damage."""
+"""Both kernels produce the same results for all schemas and all kinds of damage."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_the_oldest_row_that_lives(history: TtlHistory, now: int) -> None:
 
 @given(histories, moments)
 def test_the_first_row_to_expire(history: TtlHistory, position: int) -> None:
-    """Return the earliest expiry of all rows from the position on."""
+    """`expires` returns the earliest expiry of all rows from the position on."""
     times = [s + ttl for s in range(position, 3_000) if (ttl := ttl_at(history, s))]
     expected = min(times) * SECOND if times else FOREVER
     assert history.expires(position * SECOND) == expected
@@ -96,7 +96,7 @@ def test_without_a_history_nothing_expires() -> None:
 
 
 def test_only_changes_from_the_position_on_are_kept() -> None:
-    """These are the TTL that applies at the position, and all later ones."""
+    """The TTL that applies at the position is kept, and so are all later ones."""
     history = TtlHistory([(10, 1), (20, 2), (30, 3)])
     assert history.after(5) == history.after(19) == history
     assert history.after(20).changes == ((20, 2), (30, 3))

@@ -194,7 +194,7 @@ def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed:
 
 
 def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
-    """Streams that are stored show that the generation begins, before it is announced."""
+    """The stored streams show when the generation begins, before it is announced."""
     followed.server.hold_publication(rows=2)
     generation = followed.server.join(vnodes=3)
     followed.clock.advance(3 * MINUTE)

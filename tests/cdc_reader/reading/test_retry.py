@@ -58,7 +58,7 @@ def test_a_persistent_error_is_raised_at_the_deadline() -> None:
 
 
 def test_a_failed_attempt_keeps_nothing_alive() -> None:
-    """References to a page, for example, are dropped at once, without garbage collection."""
+    """Objects such as a page are freed at once, without garbage collection."""
 
     class Held:
         pass

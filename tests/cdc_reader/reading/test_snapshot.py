@@ -313,6 +313,6 @@ def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
 
 
 def test_a_checkpoint_without_a_snapshot_is_refused(followed: Followed) -> None:
-    """A checkpoint without a snapshot has a complete snapshot or none."""
+    """Such a checkpoint's snapshot is complete, or there was none."""
     with pytest.raises(ValueError, match="without a snapshot"):
         reader_of(followed, Checkpoint(1))

@@ -22,7 +22,7 @@ def bound(values: tuple[int, ...], *, inclusive: bool = True) -> Bound:
 
 
 def is_inside(row: tuple[int, ...], start: Bound, end: Bound) -> bool:
-    """Return True if the row is between the bounds, which are prefixes, by definition."""
+    """Return True if the row is between the bounds, by the definition of a range."""
     low, high = tuple(start.prefix.values()), tuple(end.prefix.values())
     first, last = row[: len(low)], row[: len(high)]
     after = first > low or (first == low and start.inclusive)

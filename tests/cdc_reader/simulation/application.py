@@ -95,7 +95,7 @@ def rivals(
 
 
 class Application:
-    """The successive processes in one place of a shard; they share only `holding`."""
+    """A shard's process and its successors after crashes; they share only `holding`."""
 
     def __init__(
         self,

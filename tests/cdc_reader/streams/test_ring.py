@@ -34,7 +34,7 @@ def test_ranges_are_sets_of_tokens(some: list[TokenRange], others: list[TokenRan
 
 @given(ranges)
 def test_ranges_that_adjoin_become_one(some: list[TokenRange]) -> None:
-    """So the list of completed ranges stays short if the ring is read in order."""
+    """The list of completed ranges stays short if the ring is read in order."""
     merged = list(TokenRanges(some))
     assert all(a.end < b.start for a, b in pairwise(merged))
 

@@ -25,7 +25,7 @@ def test_a_window_is_half_open() -> None:
 
 
 def test_windows_double_while_empty_up_to_their_limit_and_go_back_on_data() -> None:
-    """So days without rows take only a few windows."""
+    """Days without rows take only a few windows."""
     size, lengths = WindowSize(base=10, limit=70), []
     for empty in (True, True, True, True, False, True):
         lengths.append(size.current)

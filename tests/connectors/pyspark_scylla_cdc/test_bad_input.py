@@ -171,7 +171,7 @@ def tables(scylla: Scylla, keyspace: str) -> None:
 
 @pytest.fixture(scope="module")
 def in_turn() -> Iterator[str]:
-    """The ways to use the source, in turns, because each use starts a process of Spark."""
+    """The ways to use the source, in turn: each use is slow, so each case tries only one."""
     return cycle(("batch", "stream", "view"))
 
 
@@ -262,7 +262,7 @@ def test_contradictions(options: dict[str, str], given: dict[str, str], expected
 
 
 def test_missing_option(spark: SparkSession) -> None:
-    """The error has the missing option and its purpose."""
+    """The error names the missing option and its purpose."""
     with pytest.raises(AnalysisException, match=r"hosts is .*give hosts, contact points"):
         spark.read.format("scylla_cdc").load()
 
@@ -319,7 +319,7 @@ def test_a_certificate_of_another_host() -> None:
 
 @pytest.mark.slow
 def test_wrong_password(load: Load) -> None:
-    """The error says that the login was rejected, and has neither password."""
+    """The error says that the login was rejected, and contains neither password."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla(credentials=("reader", "right-one")) as server:

@@ -1,4 +1,4 @@
-"""Importing the package, which each Spark session does that looks for data sources."""
+"""Importing the package, as each Spark session does when it looks for data sources."""
 
 from __future__ import annotations
 

@@ -107,6 +107,6 @@ def test_a_report_without_a_listener_does_no_harm(inbox: Inbox) -> None:
 
 
 def test_an_unusable_listening_address_is_refused() -> None:
-    """The error has the given address."""
+    """The error contains the given address."""
     with pytest.raises(ConfigurationError, match=r"203\.0\.113\.1:0.*this machine"):
         Inbox("203.0.113.1")

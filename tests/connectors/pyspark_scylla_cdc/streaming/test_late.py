@@ -530,7 +530,7 @@ def test_a_log_that_keeps_rows_for_good(follow: Make, session: Session) -> None:
 
 @pytest.mark.parametrize("ttl", [600, 172_800])
 def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
-    """Rows before the change do not count as late, and rows after it not as in time."""
+    """A change of the TTL makes no row in time look late, and no late row look in time."""
     followed = follow(lateRows="deliver")
     for pk in range(5):
         followed.write(pk)

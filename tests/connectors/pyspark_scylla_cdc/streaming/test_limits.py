@@ -113,7 +113,7 @@ def test_a_micro_batch_waits_for_rows(
 
 
 def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., None]) -> None:
-    """Nor does a stream wait that ends, or whose trigger requests everything."""
+    """A stream that ends does not wait either, nor one whose trigger requests everything."""
     stream = make(minRowsPerTrigger="50", maxWindowPerTrigger="1s")
     start = stream.initialOffset()
     write(30)

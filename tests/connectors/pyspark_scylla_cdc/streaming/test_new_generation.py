@@ -22,7 +22,7 @@ KEYS = range(40)
 
 @pytest.fixture
 def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[StreamReader]:
-    """A reader of the table `ks.t`, as in a query that runs for long."""
+    """A reader of the table `ks.t`, as in a long-running query."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"

@@ -177,7 +177,7 @@ def test_offset_of_another_version(reader: Callable[..., StreamReader]) -> None:
 def test_expired_changes(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A position older than the log's TTL ends the query, or is accepted with a setting."""
+    """A position older than the log's TTL ends the query, unless `failOnDataLoss` is false."""
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
     old = {"version": 1, "position": clock.now() - 700 * SECOND}
     end = {"version": 1, "position": clock.now() - 30 * SECOND}
