@@ -257,8 +257,8 @@ def parse_timestamp(text: str, option: str = "timestamp") -> Micros:
     """Parse a point in time to microseconds since 1970 (UTC).
 
     A plain integer is a number of milliseconds. It may be of any size, because the text may come
-    from a table.
-    ISO-8601 text without a zone is UTC. Raises ConfigurationError, naming `option`, for other text.
+    from a table. ISO-8601 text without a zone is UTC. Raises ConfigurationError, naming `option`,
+    for other text.
     """
     stripped = text.strip()
     if re.fullmatch(r"[+-]?\d{1,15}", stripped, re.ASCII) and not _COMPACT_DATE.fullmatch(stripped):

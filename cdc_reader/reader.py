@@ -1,4 +1,4 @@
-"""`CdcReader`: the logs of several tables over one connection.
+"""`CdcReader` reads the logs of several tables over one connection.
 
 It has a `TableReader` for each of its tables, and merges their deliveries.
 """
@@ -124,7 +124,10 @@ class CdcReader:
     def follow_changes(
         self, start: Moment | None = None, end: Moment | None = None
     ) -> Iterator[Change]:
-        """Like `follow`, but yield changes: those of a window when all its rows have been read."""
+        """Like `follow`, but yield changes.
+
+        A window's changes follow when all its rows have been read.
+        """
         return self._changes(self.follow(start, end))
 
     def snapshot(self) -> TableSnapshot:

@@ -80,7 +80,7 @@ class TableReader:
         self._shard = Shard.of(shard)
         self._stop = Stop()
         self._oldest: Checkpoint | None = None
-        """The checkpoint of the oldest row that `begin` returned last."""
+        """The last checkpoint that `begin` returned for a start at the oldest row."""
 
     @cached_property
     def schema(self) -> LogSchema:
@@ -228,7 +228,7 @@ class TableReader:
         )
 
     def lost(self, start: Checkpoint) -> Window:
-        """Return the span of write times, from a checkpoint's position on, of expired rows."""
+        """Return the span of write times of expired rows, from a checkpoint's position on."""
         if expect("start", start, Checkpoint).position == BEGINNING:
             return Window(BEGINNING, BEGINNING)
         with stopped_by(self._stop):

@@ -37,7 +37,7 @@ class Copy:
         self.table = DeltaTable.create(str(folder), schema=empty.schema, mode="ignore")
 
     def update(self, changes: DataFrame, batch: int) -> None:
-        """Merge a micro-batch unless it was merged before; one commit has its rows and its number.
+        """Merge a micro-batch unless it was merged before; one commit writes its rows and number.
 
         A micro-batch without changes is also committed, so the numbers have no gaps.
         """

@@ -2,5 +2,5 @@
 
 May import `decoding`, `reading` and the packages below, but not `cluster`. Begin with `records`,
 which finds the rows of each change. `grouping` turns these rows into a `change`, the value that a
-handler gets; `frames` turns them into Arrow tables.
+handler receives; `frames` turns them into Arrow tables.
 """

@@ -134,7 +134,7 @@ class Change:
 
     @property
     def written_at(self) -> datetime:
-        """The write timestamp as a datetime, UTC."""
+        """The write timestamp as a datetime in UTC."""
         return _EPOCH + timedelta(microseconds=self.timestamp)
 
     @property
@@ -209,8 +209,8 @@ class Change:
     def before(self) -> Mapping[str, Any] | None:
         """The row's columns before the change, without keys; None if the log has no preimage.
 
-        With ``preimage: true`` only the columns that the change touched. Empty collections are
-        None; a non-frozen list is a dict of its elements by timeuuid, in order.
+        With ``preimage: true`` it has only the columns that the change touched. Empty collections
+        are None; a non-frozen list is a dict of its elements by timeuuid, in order.
         """
         return self._page.befores[self._number]
 
@@ -218,8 +218,8 @@ class Change:
     def after(self) -> Mapping[str, Any] | None:
         """All columns of the row after the change, without keys; None if there is no postimage.
 
-        Also None if the row was deleted. Values are as in `before`. In a snapshot, the row as it
-        was when it was read.
+        It is also None if the row was deleted. Values are as in `before`. In a snapshot, it is the
+        row as it was when it was read.
         """
         return self._page.afters[self._number]
 

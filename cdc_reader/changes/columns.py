@@ -160,7 +160,7 @@ Image = FrozenDict[str, Any]
 
 
 class Layout:
-    """How the columns of a log map to those of its base table."""
+    """The mapping from the columns of a log to those of its base table."""
 
     def __init__(self, schema: LogSchema) -> None:
         self.schema = schema
@@ -287,7 +287,7 @@ class LogPage(dict[str, Values]):
 
     @cached_property
     def afters(self) -> list[Image | None]:
-        """The image of each row that shows one after the change; null for missing columns."""
+        """The image of each row that shows a base row after a change; missing columns are null."""
         return self._images(AFTER, whole=True)
 
     @cached_property

@@ -35,7 +35,7 @@ class CollectionDelta:
 
     `added` holds the elements that were set, whether new or not. For a map it is a mapping by key,
     for a user-defined type by field name, for a list by the element's timeuuid, in the order of the
-    list; for a set it is the elements. `removed` holds keys, field names, timeuuids or elements. If
+    list; for a set it has the elements. `removed` has keys, field names, timeuuids or elements. If
     `overwritten`, all former elements were removed.
     """
 

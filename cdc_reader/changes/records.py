@@ -61,7 +61,7 @@ _ROW_DELETES = (Operation.ROW_DELETE, Operation.SERVER_ROW_DELETE)
 
 
 def row_deletes(base: TableSchema) -> tuple[Operation, ...]:
-    """Return the operations that delete one row; without a clustering key, a partition is one."""
+    """Return the operations that delete one row; a partition without clustering key is one row."""
     return _ROW_DELETES if base.clustering else _ROW_DELETES + _PARTITION_DELETES
 
 

@@ -1,4 +1,4 @@
-"""Stores of checkpoints: in memory, in an SQLite file, in a ScyllaDB table.
+"""Checkpoint stores: in memory, in an SQLite file, or in a ScyllaDB table.
 
 To write another store, implement `CheckpointStore` or `LeasingStore`; the other names are the
 values that a store holds. Each name is imported on first use, because only `ScyllaCheckpoints`

@@ -66,7 +66,7 @@ SCHEMA = """CREATE TABLE IF NOT EXISTS {table} (
 _KEY = "application, keyspace_name, table_name, shard"
 
 WHERE = "application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"
-"""Finds a partition; `key_of` gives the values."""
+"""Selects a partition; `key_of` returns the values."""
 
 _SELECT = f"SELECT {{columns}} FROM {{table}} WHERE {WHERE}"  # noqa: S608 - values are bound
 
@@ -287,7 +287,7 @@ class LeaseCells:
         return Write(cql, (lifetime, owner, *key_of(name)))
 
     def _own(self, name: CheckpointName, owner: str, lifetime: int, condition: str = "") -> Write:
-        """Set the owner; the cell lasts as long as the checkpoint, or as the lease if longer."""
+        """Set the owner; the cell lasts as long as the checkpoint, but no less than the lease."""
         lasts = max(self._ttl, lifetime) if self._ttl else 0
         values = (lasts, owner, *key_of(name), *([owner] if condition else []))
         return Write(_OWN.format(table=self._table) + condition, values)

@@ -86,7 +86,7 @@ class SparkCheckpoint:
                 yield offset if finished else {**offset, "position": _began(offset)}
 
     def _numbers(self, folder: str) -> list[int]:
-        """Return the micro-batches in a folder, without Spark's checksums and unfinished files."""
+        """Return the micro-batches in a directory, without checksums and unfinished files."""
         try:
             return [int(file.name) for file in (self.at / folder).iterdir() if file.name.isdigit()]
         except OSError as error:
@@ -108,9 +108,9 @@ def _began(offset: dict[str, Any]) -> int:
 
 
 def _offset(line: str) -> dict[str, Any] | None:
-    """Parse an offset of the source `scylla_cdc`; None for an offset of another source.
+    """Parse an offset of the source `scylla_cdc`; return None for an offset of another source.
 
-    Raises ValueError for an object that is not complete. Other sources may write any text.
+    Raises ValueError for an incomplete object. Other sources may write any text.
     """
     try:
         found = json.loads(line)

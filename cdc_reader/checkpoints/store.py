@@ -60,7 +60,7 @@ class Owner:
     pid: int
     since: Micros
     machine: str = field(default="", repr=False)
-    """The machine on which its pid is valid, see `process.machine`; empty if not known."""
+    """The machine on which its pid is valid; see `process.machine`; empty if unknown."""
     start: int = field(default=0, repr=False)
     """When its process started, because the system reuses pids."""
 

@@ -113,7 +113,7 @@ def _columns(change: Change, cells: Mapping[str, Any]) -> str:
 
 
 def _lists(change: Change) -> Iterable[str]:
-    """Return the columns whose elements the log identifies by ids, which say nothing to people."""
+    """Return the columns whose elements the log identifies by ids, which people cannot read."""
     columns = change.schema.base.columns
     return [c.name for c in columns if isinstance(c.type, ListType) and not c.type.frozen]
 

@@ -1,4 +1,4 @@
-"""`scylla-cdc compare`: which rows of two tables differ."""
+"""`scylla-cdc compare`: finds the rows in which two tables differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scylla-cdc generations`: the cluster's generations of streams, and when each operated."""
+"""`scylla-cdc generations`: lists the generations of streams, and when each of them operated."""
 
 from __future__ import annotations
 

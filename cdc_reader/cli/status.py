@@ -1,4 +1,4 @@
-"""`scylla-cdc status`: what a table's log holds, and how far applications have read it."""
+"""`scylla-cdc status`: shows what a table's log holds, and how far applications have read it."""
 
 from __future__ import annotations
 

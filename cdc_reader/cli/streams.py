@@ -1,4 +1,4 @@
-"""`scylla-cdc streams`: the streams of a table, and the stream of a given key."""
+"""`scylla-cdc streams`: lists the streams of a table, or finds the stream of a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scylla-cdc tail`: the changes of tables, as they happen."""
+"""`scylla-cdc tail`: prints the changes of tables as they happen."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def command(
 
     Changes are printed in order of write time, with several tables merged. Changes written in the
     same microsecond are printed table by table and stream by stream. Only changes marked (late) are
-    out of order. --eager gives up the order.
+    out of order. With --eager, changes are printed sooner, but in no particular order.
 
     Changes go to stdout, everything else to stderr.
     """

@@ -79,7 +79,7 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], _Meaning], ...] = (
 
 
 def with_grant(refusal: str) -> str:
-    """Append to the server's message about a missing permission the statement that grants it.
+    """Return the server's message about a missing permission, and the statement that grants it.
 
     The message names the resource that was checked: for a log table, its base table.
     """

@@ -239,7 +239,7 @@ class UpgradedGenerations:
 
     @property
     def kind(self) -> str:
-        """``vnodes`` when the newer tables have all generations, because only these have ranges."""
+        """``vnodes`` if the newer tables, which have token ranges, are complete; else ``4.3``."""
         self._follow_upgrade()
         starts = () if self._is_rewritten else self.timestamps()
         return self._newer.kind if self._in_newer.issuperset(starts) else self._legacy.kind

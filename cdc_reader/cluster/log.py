@@ -210,7 +210,7 @@ class CdcTable:
         return self._found_by(SchemaSource(self._queries).state)
 
     def created(self) -> Micros | None:
-        """Return when the log was created, in µs; None if its table's id does not show it."""
+        """Return when the log was created, in µs; None if its table's id contains no time."""
         return SchemaSource(self._queries).created(self._name.log)
 
     def _found_by(self, read: Callable[[TableName], T]) -> T:

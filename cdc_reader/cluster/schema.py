@@ -117,9 +117,9 @@ class SchemaSource:
     def log_schema(self, name: TableName) -> LogSchema:
         """Read the schema of the log of the base table `name`.
 
-        Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError, which also means
-        that two columns of the log share a name, or that the keyspace logs no writes. Warns if CDC
-        is off and only the log of earlier writes can be read.
+        Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError; the last also if two
+        columns of the log share a name, or if the keyspace logs no writes. Warns if CDC is off, so
+        that only the log of earlier writes can be read.
         """
         state = self.state(name)
         if consistency := strong_consistency(self._queries, name.keyspace):
@@ -176,7 +176,7 @@ class SchemaSource:
         return TableState(UUID(row["id"]), options, row[_ALTERED])
 
     def created(self, name: TableName) -> Micros | None:
-        """Return when the table `name` was created, in µs; None if its id does not tell."""
+        """Return when the table `name` was created, in µs; None if its id contains no time."""
         ids = [UUID(row["id"]) for row in self._table("id", name)]
         return max((timeuuid.micros(id_.bytes) for id_ in ids if id_.version == 1), default=None)
 

@@ -104,7 +104,7 @@ The returned function waits for the page, and raises errors of `cdc_reader.error
 
 
 class Queries(ABC):
-    """Sends queries, page by page. Every method raises errors of `cdc_reader.errors` only."""
+    """Sends queries, page by page. Every method raises only errors of `cdc_reader.errors`."""
 
     most_keys: int | None = None
     """The server's limit of keys in an IN list; known after it has rejected a longer list."""

@@ -1,4 +1,4 @@
-"""`CdcConsumer`: follows tables, calls a handler for each change, keeps checkpoints.
+"""`CdcConsumer` follows tables, calls a handler for each change, and keeps checkpoints.
 
 May import `reader` and the packages below. Begin with `consumer`, then `runtime`.
 """

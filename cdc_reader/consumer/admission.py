@@ -34,7 +34,7 @@ class InFlightLimit:
         self._is_closed = False
         self._room = threading.Condition()
         self.is_awaited = False
-        """Whether somebody waits for room."""
+        """Whether a reader is waiting for room."""
 
     def enter(self, changes: int, size: int) -> Reservation | None:
         """Wait for room and take it; return None, and take no room, if closed."""
@@ -80,7 +80,7 @@ class Turns:
 
     def __init__(self, tables: Sequence[TableName]) -> None:
         self._next = dict.fromkeys(tables, BEGINNING)
-        """For each table, in µs: none of its further changes is earlier."""
+        """For each table, the earliest possible time (µs) of its next change."""
         self._ranks = {table: rank for rank, table in enumerate(tables)}
         self._is_closed = False
         self._moved = threading.Condition()
@@ -115,7 +115,7 @@ class Turns:
             return None if self._is_closed else self._limit(table)
 
     def _limit(self, table: TableName) -> Micros:
-        """Return the last µs before other tables' changes; if tables tie, the first goes first."""
+        """Return the last µs whose changes the table may deliver; ties go to the first table."""
         own = self._ranks[table]
         others = (
             micros - (self._ranks[other] < own)

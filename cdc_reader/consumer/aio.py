@@ -139,7 +139,7 @@ class AsyncChanges:
             raise
 
     async def _permits(self, runtime: ConsumerRuntime, in_flight: InFlightChange) -> bool:
-        """Return what `ConsumerRuntime.permits` returns; use a thread only if it has to wait."""
+        """Like `ConsumerRuntime.permits`, but call it in a thread if it has to wait."""
         return in_flight.progress.lease.is_sure or await asyncio.to_thread(
             runtime.permits, in_flight
         )

@@ -151,10 +151,10 @@ class CdcConsumer:
         return f"<{type(self).__name__} {self._subscription}>"
 
     def _has_ended(self) -> bool:
-        """Follow to the end; return False if a further run must follow.
+        """Follow to the end; return False if another run must follow.
 
-        A further run waits for the lease if another consumer took over, or begins with a new
-        snapshot if rows were lost.
+        That run waits for the lease if another consumer took over, or begins with a new snapshot if
+        rows were lost.
         """
         try:
             self._running.run()

@@ -162,7 +162,7 @@ class Handling:
 
 
 def check_functions(handler: object, dead_letter: object) -> None:
-    """Raise ConfigurationError for what cannot be called, and for coroutine functions.
+    """Raise ConfigurationError for objects that cannot be called, and for coroutine functions.
 
     A coroutine that nobody awaits would count as a handled change. Whether a plain function returns
     a coroutine or a generator shows only in a call: see `check_done`.
@@ -182,7 +182,7 @@ def check_functions(handler: object, dead_letter: object) -> None:
 
 
 def check_coroutine_function(option: str, function: object) -> None:
-    """Raise ConfigurationError for what cannot be called, and for functions that are not async.
+    """Raise ConfigurationError for objects that cannot be called, and for plain functions.
 
     A plain function would block the event loop. Whether other callables, such as lambdas and
     objects, return a coroutine shows only in a call: see `NotAwaitable`.
@@ -205,7 +205,7 @@ class NotAwaitable:
 
 
 def check_done(option: str, returned: object) -> None:
-    """Raise ConfigurationError if a function returned a coroutine or generator: no work is done."""
+    """Raise ConfigurationError if a function returned a coroutine or generator, and did no work."""
     if isinstance(returned, NotAwaitable):
         kind = type(returned.returned).__name__
         raise ConfigurationError(

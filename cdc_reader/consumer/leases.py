@@ -45,7 +45,7 @@ class RetryingCheckpoints:
         self._recorder = recorder
         self._stop = stop
         self.is_broken = False
-        """True once the store failed permanently: calling it again would only take time."""
+        """True if the store has failed permanently, so that calling it again is pointless."""
 
     def load(self, name: CheckpointName) -> Checkpoint | None:
         """See `CheckpointStore.load`."""

@@ -96,7 +96,7 @@ class ConsumerRuntime:
                     self._start()
 
     def wait(self) -> None:
-        """Wait until everything is read and acknowledged, for `stop`, or for a failure."""
+        """Wait until everything has been read and acknowledged, or for `stop` or a failure."""
         while not self._stopping.is_set() and not all(p.is_finished for p in self._progress):
             self._changed.wait()
             self._changed.clear()

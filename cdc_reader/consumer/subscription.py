@@ -37,7 +37,7 @@ from cdc_reader.metrics import NoMetrics, Recorder
 from cdc_reader.streams.shard import Shard
 
 _LONGEST_NAME = 1_000
-"""Characters of an application's name: part of a key in each store, whose limit is 64 KiB."""
+"""The most characters of an application's name, which is part of a key of at most 64 KiB."""
 
 
 def _shard(shard: str | Shard) -> Shard:
@@ -75,7 +75,7 @@ class Subscription:
         application: str,
         **options: Any,
     ) -> Self:
-        """Return the subscription with these options; those that are None get their default."""
+        """Return the subscription with these options; an option that is None gets its default."""
         given = {name: value for name, value in options.items() if value is not None}
         return cls(connection=connection, tables=tables, application=application, **given)
 

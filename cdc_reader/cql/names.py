@@ -79,7 +79,7 @@ class TableName:
 
     @property
     def cql(self) -> str:
-        """The name as CQL text, quoted because an unquoted one may be a reserved word somewhere."""
+        """The name as CQL text, quoted because it may be a reserved word in some version."""
         return f"{quoted(self.keyspace)}.{quoted(self.name)}"
 
     def __str__(self) -> str:

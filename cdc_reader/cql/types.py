@@ -3,8 +3,8 @@
 Types are immutable and hashable, and print as the server prints them (``frozen<map<int, text>>``).
 The schema, the decoding kernel, the Spark source and the embedded server share them.
 
-`Transform` walks the types made of others. A new native type needs a name in `NATIVE_TYPES`, and
-an entry under that name in these tables:
+`Transform` walks types and their component types. A new native type needs a name in `NATIVE_TYPES`,
+and an entry under that name in these tables:
 
 - for its names in results: `decoding.metadata` and `decoding.marshal`
 - for conversion of its bytes to Arrow: `decoding.arrow_type`, `decoding.scalars`,
@@ -16,7 +16,7 @@ an entry under that name in these tables:
   `codec.json_value`, `codec.validation` and `codec.order` (literals, JSON, valid bytes, order), and
   for numbers `query.cast`, `query.aggregates` and `query.json_output`
 
-``tests/cdc_reader/cql/test_types.py`` finds most tables that lack it. Values for tests belong in
+``tests/cdc_reader/cql/test_types.py`` finds most missing entries. Values for tests belong in
 ``tests/cdc_reader/decoding/schemas.py``, ``tests/cdc_reader/decoding/wire.py``,
 ``tests/cdc_reader/changes/test_change.py`` and
 ``tests/connectors/pyspark_scylla_cdc/test_type_matrix.py``. Users find the type in the tables of

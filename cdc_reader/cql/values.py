@@ -75,7 +75,7 @@ class FrozenDict(dict[K, V]):
 
 @frozen
 class Duration:
-    """A CQL duration. Its parts are not interchangeable, and all have the same sign."""
+    """A CQL duration. Its parts cannot be converted to each other, and have the same sign."""
 
     months: int
     days: int

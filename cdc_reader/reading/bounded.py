@@ -28,7 +28,7 @@ class Table(Protocol):
 
 
 class BoundedRead:
-    """Reports the losses of one read: of the window before it begins, of each part after its read.
+    """Reports the losses of a read: before it, for the whole window; after each part, for the part.
 
     A caller may take its time between two batches, so a part counts as read only when the next
     batch is requested. A read without a start covers what the log holds when the read begins.

@@ -1,4 +1,4 @@
-"""What following a log yields: batches of rows, and completed windows."""
+"""The items that following a log yields: batches of rows, and completed windows."""
 
 from __future__ import annotations
 

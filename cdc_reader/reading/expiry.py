@@ -214,7 +214,7 @@ def report_loss(lost: Window, table: TableName, mode: DataLossMode, remedy: str)
 
 
 def warn_of_loss(lost: Window, table: TableName) -> None:
-    """Log that rows of `table` written in `lost` expired before they were read, unless empty."""
+    """Warn that rows written in `lost` expired before they were read; do nothing if it is empty."""
     if lost.is_empty:
         return
     start, end = format_timestamp(lost.start), format_timestamp(lost.end)

@@ -33,9 +33,8 @@ def read_ahead(
     """Yield the batches of `tasks`, task after task, each with its task's index.
 
     `read` requests a task's first page when it is called, and each further page before it yields
-    the current one.
-    Up to `in_flight` tasks have a page requested or ready at a time, so at most `in_flight`
-    pages are in memory, whatever the size of the tasks.
+    the current one. Up to `in_flight` tasks have a page requested or ready at a time, so at most
+    `in_flight` pages are in memory, whatever the size of the tasks.
     """
     started: deque[tuple[int, Iterator[pa.RecordBatch]]] = deque()
     for number, task in enumerate(tasks):

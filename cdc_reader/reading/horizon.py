@@ -52,7 +52,7 @@ def warn_of_future(start: Micros, now: Micros, table: TableName) -> None:
 
 
 def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
-    """Return the checkpoint at which following from `start` begins `now`, with the table's facts.
+    """Return the checkpoint for following from `start`, as of `now`, with the table's facts.
 
     If it is saved before anything is read, a later run can detect that the table was recreated, or
     that rows expired meanwhile. For this, BEGINNING becomes the oldest position worth reading

@@ -10,10 +10,10 @@ A row's TTL is the one in force when it arrived. After a change of the TTL, eith
 possible. The right one yields an arrival within the time it was in force. If both do, the later
 arrival is used: the row may then be delivered twice, but is not lost.
 
-Where the two times are too close to compare, keys decide. The keys kept are those of delivered
-rows that arrived more than a confidence window after their write time, and within `DOUBT` before
-the read. They are few, because most rows arrive promptly. Neither the keys nor the times of reads
-survive a restart: rows that arrived late since shortly before the last sweep may then be
+If a row's arrival and the read are too close to compare, keys decide. The keys kept are those of
+delivered rows that arrived more than a confidence window after their write time, and within `DOUBT`
+before the read. They are few, because most rows arrive promptly. Neither the keys nor the times of
+reads survive a restart: rows that arrived late since shortly before the last sweep may then be
 delivered again.
 """
 
@@ -37,7 +37,7 @@ from cdc_reader.streams.window import Window
 
 _SECOND = 1_000_000
 _BLUR = 2 * _SECOND
-"""µs: the server reports a TTL in whole seconds, and clocks of nodes may differ by one more."""
+"""The error of an arrival in µs: a TTL is in whole seconds, and nodes' clocks may differ by one."""
 ARRIVAL_ERROR = 2 * _BLUR
 """µs by which a computed arrival may be too late, besides the response time."""
 LONGEST_RESPONSE = 10 * _SECOND

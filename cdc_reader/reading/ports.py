@@ -59,7 +59,7 @@ class GenerationSource(Protocol):
     def unpublished(self) -> Sequence[Micros]:
         """Return the starts of generations with streams but no published timestamp.
 
-        They may be in force already. In any order.
+        They are in any order, and may already be in force.
         """
         ...
 
@@ -99,7 +99,7 @@ class LogTable(Protocol):
 
 
 class SnapshotTable(LogTable, Protocol):
-    """A table whose rows can be read too."""
+    """A `LogTable` whose base table's rows can be read too."""
 
     def rows(
         self,

@@ -26,7 +26,7 @@ from cdc_reader.streams.stream import StreamId
 class RowKey:
     """A row's place in its stream: the 16 bytes of `cdc$time`, and `cdc$batch_seq_no`.
 
-    Keys compare as the server orders the rows of a stream.
+    Keys sort in the order of a stream's rows in the server.
     """
 
     time: bytes = field(repr=lambda raw: raw.hex())
@@ -116,7 +116,8 @@ class Checkpoint:
     ttls: TtlHistory = TtlHistory()
     snapshot: SnapshotProgress | None = None
     table: TableName | None = field(default=None, eq=False)
-    """The base table, or None if unknown; for messages, because stores keep it in the key."""
+    """The base table, or None if unknown; used in messages only, because stores keep it in the key.
+    """
 
     def check(self) -> None:
         """Raise CheckpointError for values that no reader writes, as in a hand-made checkpoint."""
@@ -149,7 +150,7 @@ def _unknown(name: str, value: object, expected: str) -> CheckpointError:
 
 
 def check_same_table(start: Checkpoint, table: TableName, found: UUID | None) -> None:
-    """Raise CheckpointError unless the checkpoint `start` is of `table`, whose id is `found`.
+    """Raise CheckpointError unless `start` is a checkpoint of `table`, whose id is `found`.
 
     A name or an id that is None is unknown, and not compared.
     """

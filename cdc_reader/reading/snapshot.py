@@ -1,4 +1,4 @@
-"""Reads a table's rows by ranges of the ring, several at a time.
+"""Reads a table's rows by token ranges, several at a time.
 
 The state is what a checkpoint holds: the position from which the log is followed afterwards, and
 the ranges that are done. See "Snapshot, then follow" in the design.
@@ -34,7 +34,7 @@ from cdc_reader.streams.shard import Shard
 log = get_logger(__name__)
 
 _PAGES = 20
-"""Pages of a range: few queries for many rows, and not much to read again after a crash."""
+"""Target size of a range in pages: few queries for many rows, but little to repeat on a crash."""
 
 
 def _table(schema: LogSchema) -> str:
@@ -298,7 +298,7 @@ class SnapshotReader:
 
 
 def _owned(batches: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the shard, without the column of tokens."""
+    """Yield the rows of the shard, without the token column."""
 
     def own(batch: pa.RecordBatch) -> pa.RecordBatch:
         tokens = batch.column(TOKEN).to_numpy()

@@ -45,7 +45,7 @@ class TaskReader(Protocol):
 
 
 class Strays:
-    """Finds strays, by the planner's last timeline and within its `reach`.
+    """Finds strays, with the planner's last timeline and within its `reach`.
 
     `queries` counts the queries of the last `read`, not counting further pages.
 
@@ -61,7 +61,7 @@ class Strays:
     def read(
         self, window: Window, fresh: frozenset[int] | None = None, *, remaining_ttl: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the window's strays, including twins; if `fresh` is given, only of these starts."""
+        """Yield the window's strays, including twins, of all generations or those in `fresh`."""
         tasks = self._planner.strays(window, fresh)
         self.queries = len(tasks)
         for _, batch in self._log.read(tasks, remaining_ttl=remaining_ttl):

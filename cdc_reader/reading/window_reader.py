@@ -159,7 +159,7 @@ class ByWriteTime:
 
     def __init__(self) -> None:
         self.size = 0
-        """Bytes held."""
+        """The number of bytes held."""
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:

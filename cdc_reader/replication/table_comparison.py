@@ -19,7 +19,7 @@ from cdc_reader.streams.range_cutter import RangeCutter
 from cdc_reader.streams.ring import WHOLE_RING, TokenRange
 
 _PAGES = 20
-"""Pages of a range, as in a snapshot."""
+"""The target size of a range in pages, as in a snapshot."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Determines which base rows belong to a shard: those whose streams in one generation do.
+"""Determines the base rows of a shard: those whose streams, in one generation, belong to it.
 
 The token of a base partition determines its group, and its stream within the group. A group's
 streams are close together in the ring, so nearly every group belongs to a single shard. At a

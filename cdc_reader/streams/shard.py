@@ -44,7 +44,7 @@ class Shard:
 
     @classmethod
     def of(cls, shard: str | Shard | None) -> Shard:
-        """Return the shard itself, parse text, or turn None into the whole ring."""
+        """Return a Shard unchanged; parse text; return the whole ring for None."""
         if shard is None or isinstance(shard, Shard):
             return shard or cls()
         return cls.parse(shard)

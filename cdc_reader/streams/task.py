@@ -1,7 +1,7 @@
 """Tasks, each of which one query reads.
 
-Invariant: for each stream, the tasks of a window contain each µs in which the stream's generation
-operates exactly once. Nothing is left out, and nothing is read twice.
+Invariant: for each stream, every µs of the window in which its generation operates is in exactly
+one task. Nothing is left out, and nothing is read twice.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> C
 
 @cache
 def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> Micros | None:
-    """Return when the log was created, in µs; None if its table's id does not show it."""
+    """Return when the log was created, in µs; None if its table's id contains no time."""
     return _table(connection, read, name).created()
 
 

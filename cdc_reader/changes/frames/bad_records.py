@@ -38,7 +38,7 @@ BAD_RECORD_TYPE = pa.struct(
 )
 _NO_POSTIMAGE = "the log has no postimage of this change"
 _MOST_LOGGED = 100
-"""Most bad records of one read that are logged one by one; all are counted."""
+"""The most bad records of a read that are logged one by one; all are counted."""
 
 
 @frozen(eq=False, slots=False)

@@ -99,7 +99,7 @@ def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tup
 def with_own_columns(
     base: TableSchema, columns: Iterable[pa.Field], own: Iterable[tuple[str, pa.DataType]]
 ) -> pa.Schema:
-    """Append the columns of this library; raise UnsupportedTableError if the table has one too."""
+    """Append this library's columns; raise UnsupportedTableError if the table uses their names."""
     fields = [pa.field(name, kind) for name, kind in own]
     taken = {column.name for column in base.columns}
     for field in fields:

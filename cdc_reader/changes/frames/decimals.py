@@ -28,7 +28,7 @@ def decimals(texts: pa.StringArray, kind: pa.Decimal128Type) -> pa.Decimal128Arr
     """Convert texts to numbers of type `kind`.
 
     Raises DoesNotFitError for the first number that `kind` cannot hold exactly. Trailing zeros
-    of a fraction do not count.
+    of a fraction are ignored.
     """
     is_other = pc.invert(pc.fill_null(pc.match_substring_regex(texts, _plain(kind)), True))
     if not pc.any(is_other).as_py():

@@ -209,7 +209,7 @@ class EnvelopeFormat:
 
     @property
     def _gives_preimages(self) -> bool:
-        """Whether `before` has rows, even if preimages are partial: missing columns are null."""
+        """Whether `before` has rows. Partial preimages suffice: missing columns are null."""
         return images.gives_preimages(self._base.cdc, self._options.preimages, partial=True)
 
 

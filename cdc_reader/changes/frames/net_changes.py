@@ -50,7 +50,7 @@ INSERT, UPDATE, DELETE = range(3)
 def read_changes(
     batches: Iterable[pa.RecordBatch], base: TableSchema, options: FormatOptions
 ) -> Iterator[tuple[NetChanges, RangeDeletes]]:
-    """Yield the net changes of single rows, and the deletes of many rows to emit."""
+    """Yield the net changes of single rows, and the partition and range deletes to emit."""
     for records in whole_records(batches):
         rows = ChangeRows.of(records, base)
         _refuse_unknown(rows, base)

@@ -84,7 +84,7 @@ def bounds(batch: pa.RecordBatch, starts: Indices, ends: Indices, kind: pa.DataT
 def permitted(
     batch: pa.RecordBatch, ranges: RangeDeletes, base: TableSchema, policy: RangeDelete
 ) -> RangeDeletes:
-    """Return the deletes to emit; raise ConfigurationError if there are any and policy FAILs."""
+    """Return the deletes to emit; raise ConfigurationError for any delete if the policy is FAIL."""
     if policy is RangeDelete.EMIT or ranges.first == NONE:
         return ranges
     if policy is RangeDelete.SKIP:

@@ -1,4 +1,4 @@
-"""What runs on Spark's executors: reads a partition's rows, in the requested format.
+"""Runs on Spark's executors: reads a partition's rows in the requested format.
 
 May import `sessions`, `planning` and the packages below. Begin with `partitions`.
 """

@@ -1,4 +1,4 @@
-"""Rows of format `changes` that mark where a snapshot begins, and where it is complete."""
+"""Yields the rows of format `changes` that mark the beginning and the end of a snapshot."""
 
 from __future__ import annotations
 

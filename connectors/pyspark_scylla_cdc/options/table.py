@@ -432,7 +432,7 @@ def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _named(name: str, text: str) -> Option:
-    """Find the option with this name or alias, or raise ConfigurationError with the nearest one."""
+    """Return the option with this name or alias; raise ConfigurationError, suggesting a name."""
     lowered = name.lower()
     option = _BY_LOWER_NAME.get(lowered) or _BY_ALIAS.get(lowered)
     if option is not None:

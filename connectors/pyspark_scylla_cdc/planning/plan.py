@@ -121,7 +121,7 @@ def _even(shares: int, streams: int) -> int:
 
 
 def _slice_by_slice(parts: Sequence[StreamSpan], count: int, shares: int) -> list[list[StreamSpan]]:
-    """Make `shares` shares, each of one of `count` slices, in the order of the slices."""
+    """Make `shares` shares, each within one of `count` slices, in the order of the slices."""
     sliced: list[list[StreamSpan]] = [[] for _ in range(count)]
     for part in parts:
         for place, piece in _in_time(part, count):

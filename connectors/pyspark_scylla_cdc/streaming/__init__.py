@@ -1,4 +1,4 @@
-"""Streaming reads: decide how far micro-batches reach, and which late rows they deliver.
+"""Streaming reads: decides how far each micro-batch reaches, and which late rows it delivers.
 
 May import `executors`, `log_plan` and the packages below. Begin with `stream`, which Spark calls;
 `window_end` decides where a micro-batch ends.

@@ -65,7 +65,7 @@ class RowCount:
 
 
 def row_count(options: SourceOptions, schema: LogSchema) -> RowCount:
-    """Make the samples of a query's rows."""
+    """Return a `RowCount` for the rows of a query."""
     keys = tuple(column for column in schema.columns if column.name == BATCH_SEQ_NO)
     output = row_format(options, schema)
     streams = streams_loader(options, schema.base)

@@ -52,7 +52,7 @@ class Sink(Protocol):
         ...
 
     def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
-        """Replace the rows `before`, those of some partitions, by `after`; record the micro-batch.
+        """Replace the rows `before`, from some partitions, with `after`; record the micro-batch.
 
         This is one atomic operation.
         """
