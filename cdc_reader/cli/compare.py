@@ -93,7 +93,7 @@ class Summary:
     type=click.IntRange(1, 1_024),
     default=8,
     show_default=True,
-    help="How many ranges of tokens to compare at a time.",
+    help="How many token ranges to compare at a time.",
 )
 @two_connection_options("reads", "reads")
 def command(

@@ -107,16 +107,16 @@ class _Options:
                 name("tls"),
                 is_flag=True,
                 default=None,
-                help="Use TLS. Trusts the system's authorities unless an authority is given.",
+                help="Use TLS. Trusts the system's CAs unless a CA file is given.",
             ),
             click.option(
-                name("tls_ca"), type=_FILE, help="Use TLS and trust these authorities (PEM)."
+                name("tls_ca"), type=_FILE, help="Use TLS and trust the CAs in this file (PEM)."
             ),
             click.option(
                 f"{name('tls_verify_hostname')}/{name('no_tls_verify_hostname')}",
                 default=True,
                 show_default=True,
-                help="Check that a node's certificate names its host.",
+                help="Check that a node's certificate contains its host name or address.",
             ),
             click.option(name("tls_cert"), type=_FILE, help="Certificate of this client (PEM)."),
             click.option(name("tls_key"), type=_FILE, help="Private key of the certificate (PEM)."),

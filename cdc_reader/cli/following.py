@@ -40,8 +40,8 @@ snapshot_option = click.option(
     type=click.Choice([str(mode) for mode in SnapshotMode]),
     default=str(SnapshotMode.NONE),
     show_default=True,
-    help="With initial, begin with the rows that the table has, then follow the log from before "
-    "the first of them was read. A checkpoint takes precedence, even one in the middle of them.",
+    help="With initial, begin with the table's existing rows, then follow the log from before the "
+    "first of them was read. A checkpoint takes precedence, even an unfinished snapshot's.",
 )
 
 

@@ -118,9 +118,8 @@ class Report:
 @click.option(
     "--initial-copy",
     is_flag=True,
-    help="Begin with the rows that the table has, then follow the log from before the first of "
-    "them was read. The target must be empty. A checkpoint takes precedence, even one in the "
-    "middle of the rows.",
+    help="Begin with the table's existing rows, then follow the log from before the first of them "
+    "was read. The target must be empty. A checkpoint takes precedence, even an unfinished copy's.",
 )
 @click.option(
     "--workers",

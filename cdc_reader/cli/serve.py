@@ -41,7 +41,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--client-authority",
     type=_FILE,
-    help="Require client certificates signed by this authority (PEM).",
+    help="Require client certificates signed by this CA (PEM).",
 )
 @click.option("--tablets", is_flag=True, help="Keyspaces use tablets unless they say otherwise.")
 @click.option("--version", default=NEWEST, show_default=True, help="ScyllaDB version to imitate.")

@@ -65,7 +65,7 @@ class DemoError(CdcError):
     "--contact-points",
     metavar="HOST:PORT",
     help="Hosts of a running ScyllaDB, separated by commas; by default the demo starts an "
-    "embedded one. The demo creates a keyspace of its own and drops it at the end.",
+    "embedded one. The demo creates a separate keyspace and drops it at the end.",
 )
 @click.option("--seed", type=int, help="Write the same orders as another run with this seed.")
 def command(contact_points: str | None, seed: int | None) -> None:

@@ -37,7 +37,7 @@ def _pairs(_ctx: click.Context, _option: click.Parameter, given: Sequence[str]) 
 
 
 @click.command("doctor")
-@click.option("--master", help="The cluster, as Spark names it; without it, Spark's own default.")
+@click.option("--master", help="The cluster's master URL; without it, Spark's default.")
 @click.option(
     "--option",
     "options",
