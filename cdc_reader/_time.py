@@ -61,7 +61,7 @@ _COMPACT_DATE = re.compile(r"(19|20)[0-9]{6}")
 """A date such as 20261121, which as milliseconds would be a time on 1970-01-01."""
 
 _MOST_SECONDS = 1_000_000_000
-"""An upper bound of the numbers for which an error message suggests seconds as the unit."""
+"""For numbers below this, an error message suggests that they may be in seconds."""
 _DURATION_REMEDY = "give a duration such as '30s', '5 minutes', '1h30m' or '250ms'"
 _TIMESTAMP_REMEDY = (
     "give an ISO-8601 time such as '2026-11-21T05:30:00Z' (UTC if no zone is given), "

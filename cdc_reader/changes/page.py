@@ -106,14 +106,14 @@ class ChangePage:
         return [None] * (self._part.stop - self._part.start)
 
     def _at(self, rows: Indices, cells: list[T]) -> list[T]:
-        """Return the cell of each of these changes; `rows` has the row of every change."""
+        """Return the cell of each change of this page; `rows` has the row of every change."""
         return cells if self._are_single else [cells[row] for row in self._rows(rows)]
 
     def _images(self, rows: Indices, images: list[Image | None]) -> list[Image | None]:
         return [None if row < 0 else images[row] for row in self._rows(rows)]
 
     def _rows(self, rows: Indices) -> list[int]:
-        """Return the row in `log` of each of these changes; negative if it has none."""
+        """Return the row in `log` of each change of this page; negative if it has none."""
         found: list[int] = (rows[self._part] - self._offset).tolist()
         return found
 

@@ -61,7 +61,10 @@ _ROW_DELETES = (Operation.ROW_DELETE, Operation.SERVER_ROW_DELETE)
 
 
 def row_deletes(base: TableSchema) -> tuple[Operation, ...]:
-    """Return the operations that delete one row; a partition without clustering key is one row."""
+    """Return the operations that delete one row.
+
+    Without a clustering key, a partition has one row, so partition deletes are included.
+    """
     return _ROW_DELETES if base.clustering else _ROW_DELETES + _PARTITION_DELETES
 
 

@@ -153,7 +153,7 @@ class InFlightRows:
 
 
 class Acknowledgements:
-    """Tracks deliveries from `start`; if `settled`, rows are read only once they have settled.
+    """Tracks deliveries from `start`; if `settled`, rows are read only after they have settled.
 
     If `start` has a snapshot, the snapshot must be complete before any row of the log is delivered;
     see `RangeAcknowledgements`.

@@ -52,7 +52,7 @@ _LOGGED_INDEXES = ("vector_index", "fulltext_index", "pattern_index")
 """The classes of indexes that a service outside the server builds from the log."""
 
 _ALTERED = "writetime(extensions)"
-"""The time of the table's last ALTER, because every ALTER writes the options again."""
+"""Selects the time of the table's last ALTER, because every ALTER writes `extensions` again."""
 
 _KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
 

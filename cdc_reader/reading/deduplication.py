@@ -95,7 +95,7 @@ class Deduplicator:
         self._reads.append((latest, []))
 
     def has_new(self, batch: pa.RecordBatch) -> bool:
-        """Return whether the batch has rows that `new` has not seen; marks none as seen."""
+        """Return whether the batch has rows that `new` has not seen, without marking them."""
         return len(self._unseen(_names(batch))) > 0
 
     def new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:

@@ -55,8 +55,8 @@ def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
     """Return the checkpoint for following from `start`, as of `now`, with the table's facts.
 
     If it is saved before anything is read, a later run can detect that the table was recreated, or
-    that rows expired meanwhile. For this, BEGINNING becomes the oldest position worth reading
-    from, if there is a generation already.
+    that rows expired meanwhile. Therefore BEGINNING becomes the oldest position worth reading from,
+    if there is a generation already.
     """
     base = table.schema().base
     ttls = TtlHistory().seen(base.cdc.ttl, now, base.altered)

@@ -198,7 +198,7 @@ def arrived(
 def _delayed(
     batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, since: Micros, delay: int
 ) -> Iterator[tuple[int, RowName, int]]:
-    """Yield index, name, arrival of rows that came after `since` and `delay` after their write.
+    """Yield index, name and arrival of rows that arrived after `since`, and later than `delay`.
 
     A row that arrived within the confidence window was there when its window was read. But the
     arrivals computed in two reads of one row may differ by up to `DOUBT`.

@@ -35,7 +35,7 @@ OPTION = "reportTo"
 _HASH = 16
 """Bytes of a datagram's hash, and of the key."""
 _LONGEST = 1_200
-"""Bytes of the longest datagram: no network fragments datagrams of this size."""
+"""The most bytes of a datagram; networks do not fragment datagrams of this size."""
 _BUFFER = 1 << 20
 """Bytes of datagrams that may wait for the listener; the system may allow less."""
 _ADDRESS = re.compile(r"(?:\[([^]]+)\]|([^:/\[\]]+)):(\d{1,5})/([0-9a-f]{32})")
