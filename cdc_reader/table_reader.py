@@ -158,8 +158,8 @@ class TableReader:
 
         A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
         raises an error. With ``on_bad_record="skip"`` it is left out and logged. With
-        ``quarantine`` it is returned with nulls for the values that cannot be converted, which
-        column `_bad_record` contains.
+        ``quarantine`` it is returned with nulls in place of the values that cannot be converted;
+        column `_bad_record` has these values as text.
 
         Reads as the result is iterated, and holds only a few pages in memory. Stop early by
         dropping the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in

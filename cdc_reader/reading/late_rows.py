@@ -109,7 +109,7 @@ class LateRows:
         return batch.drop_columns([REMAINING_TTL])
 
     def sweep(self, position: Micros, late_horizon: int, began: Micros) -> Sweep:
-        """Start a sweep of the `late_horizon` µs before `position`, which begins at `began`."""
+        """Start a sweep, at the time `began`, of the `late_horizon` µs before `position`."""
         window = Window(max(self._start, position - late_horizon), position)
         sweep = Sweep(
             window,

@@ -95,7 +95,7 @@ class RowComparison:
                 yield from self._alone(kind, rows.count)
 
     def _first_difference(self) -> Iterator[Difference]:
-        """Yield the rows before the first common row; if none, that row, if it differs."""
+        """Yield the rows before the first common row, or that row if it comes first and differs."""
         source, target = self._source.tokens[0], self._target.tokens[0]
         if source < target:
             yield from self._alone(Kind.MISSING, self._source.before(target))

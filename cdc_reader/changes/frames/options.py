@@ -42,7 +42,7 @@ class BadRecord(StrEnum):
     """What to do with a row that cannot be converted.
 
     `fail`: raise an error; `skip`: leave it out, count it and log it; `quarantine`: emit it with
-    nulls for the values that cannot be converted, which column `_bad_record` contains.
+    nulls in place of the values that cannot be converted, and these values in column `_bad_record`.
     """
 
     FAIL = "fail"

@@ -1,6 +1,6 @@
 """The streams of a generation in one block of memory: 16 bytes each, in ring order.
 
-With a partition key, only streams that its writes may go to are read, and only its rows are kept.
+With a partition key, only streams that may receive its writes are read, and only its rows are kept.
 """
 
 from __future__ import annotations
