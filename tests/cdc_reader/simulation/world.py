@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from attrs import define
 
-from cdc_reader._time import FOREVER
+from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.cluster.token import murmur3
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.embedded.errors import CqlError
@@ -229,8 +229,14 @@ class World:
         self.tell(f"{misplacing}")
 
     def _note_sets(self) -> None:
-        """Record the sets of streams that have appeared since the last call."""
-        for start, streams in self._all_sets()[len(self.sets) :]:
+        """Record the sets of streams that have appeared since the last call.
+
+        The server may have removed older ones, whose rows have expired.
+        """
+        newest = self.sets[-1].start if self.sets else BEGINNING
+        for start, streams in self._all_sets():
+            if start <= newest:
+                continue
             announced = None if self._is_holding else self.clock.now()
             is_stored = announced is not None or self._is_storing
             found = StreamSet(start, frozenset(streams), announced, is_stored)
