@@ -3,7 +3,7 @@
 Names are imported lazily, because the plugin loads this package in every pytest run, and each
 server needs a different extra.
 
-May import all packages; only tests, the demo and `scylla-cdc serve` may import it. Start with
+May import all packages; only tests, the demo and `scylla-cdc serve` may import it. Begin with
 `target`, which selects the server for a test run, or with `embedded`.
 """
 

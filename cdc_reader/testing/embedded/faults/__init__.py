@@ -1,6 +1,6 @@
 """Fault injection: which statements fail, and how.
 
-May import no other package of the server. Start with `fault`, which defines faults; `plan` matches
+May import no other package of the server. Begin with `fault`, which defines faults; `plan` matches
 statements to faults, and `errors` creates the error responses.
 """
 

@@ -3,6 +3,6 @@
 The tables of `system`, `system_schema` and `system_traces` are virtual; those of the other
 keyspaces are stored like any table.
 
-May import `topology` and the packages below it. Start with `definitions`; `virtual` creates the
+May import `topology` and the packages below it. Begin with `definitions`; `virtual` creates the
 rows of virtual tables.
 """
