@@ -26,7 +26,12 @@ from cdc_reader.testing.embedded.codec import constant
 from cdc_reader.testing.embedded.codec.json_text import JsonError, read_json, write_json
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
 from cdc_reader.testing.embedded.codec.order import join_cells, sort_key
-from cdc_reader.testing.embedded.codec.validation import list_value, map_value, set_value
+from cdc_reader.testing.embedded.codec.validation import (
+    list_value,
+    map_value,
+    set_value,
+    vector_value,
+)
 
 _STRINGS = {
     "timeuuid": "timeuuid_type",
@@ -114,7 +119,7 @@ def _vector(value: Any, element: CqlType, dimension: int) -> bytes:
     given = _array(value, "vector_type")
     if len(given) != dimension:
         raise MarshalError(f"Expected {dimension} values for a vector, found {len(given)}")
-    return b"".join(from_json(each, element) for each in given)
+    return vector_value([from_json(each, element) for each in given], element)
 
 
 def _text(value: Any, cql_type: Native) -> bytes:

@@ -43,6 +43,12 @@ def encode(cql_type: Native, value: Any) -> bytes:
     return places.to_bytes(4, "big", signed=True) + unscaled
 
 
+def fixed_width(cql_type: Native) -> int | None:
+    """Return the size in bytes of all values of the type in a vector; None if they have lengths."""
+    width: int | None = _codec(cql_type).serial_size()
+    return width
+
+
 def scale(number: Decimal) -> int:
     """Return the number of decimal places."""
     return -int(number.as_tuple().exponent)

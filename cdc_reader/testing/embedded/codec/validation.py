@@ -10,6 +10,8 @@ import functools
 import struct
 from collections.abc import Callable, Iterable
 
+from cassandra.marshal import uvint_pack
+
 from cdc_reader.cql.types import (
     Collection,
     CqlType,
@@ -23,7 +25,7 @@ from cdc_reader.cql.types import (
     children,
 )
 from cdc_reader.testing.embedded.codec.marshal import MarshalError, class_name
-from cdc_reader.testing.embedded.codec.native import decode
+from cdc_reader.testing.embedded.codec.native import decode, fixed_width
 from cdc_reader.testing.embedded.codec.order import (
     SortKey,
     distinct,
@@ -189,6 +191,23 @@ def map_value(entries: Iterable[tuple[bytes, bytes]], order: SortKey) -> bytes:
     return len(keys).to_bytes(4, "big") + join_cells(
         [part for key in keys for part in (key, values[order(key)])]
     )
+
+
+def vector_value(elements: Iterable[bytes], element: CqlType) -> bytes:
+    """Serialise a vector; elements of a type without a fixed width have lengths, as vints."""
+    if _is_packed(element):
+        return b"".join(elements)
+    return b"".join(part for each in elements for part in (uvint_pack(len(each)), each))
+
+
+def _is_packed(cql_type: CqlType) -> bool:
+    match cql_type:
+        case Native():
+            return fixed_width(cql_type) is not None
+        case VectorType(element):
+            return _is_packed(element)
+        case _:
+            return False
 
 
 def read_collection(value: bytes, width: int) -> list[bytes]:

@@ -29,6 +29,7 @@ from cdc_reader.testing.embedded.codec.validation import (
     map_value,
     read_collection,
     set_value,
+    vector_value,
 )
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import Relation
@@ -150,7 +151,7 @@ def _sequence(
         case SetType():
             return lambda execution: set_value([whole(part(execution)) for part in parts], order)
         case VectorType(_, dimension) if len(parts) == dimension:
-            return lambda execution: b"".join(whole(part(execution)) for part in parts)
+            return lambda execution: vector_value([whole(part(execution)) for part in parts], element)
     return None
 
 
