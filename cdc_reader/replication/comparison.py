@@ -14,16 +14,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import Native
 from cdc_reader.cql.values import FrozenDict, converter
+from cdc_reader.decoding.arrow_type import ARROW
 from cdc_reader.reading.ports import TOKEN
 
 _LOOK_AHEAD = 16
 """The number of rows in which a common key is searched first; further searches cover more."""
-_BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
-"""Floats are compared by their bits: NaN equals itself, and 0.0 is not -0.0."""
+_FLOATS = {"float": pa.int32(), "double": pa.int64()}
+_BITS = evolve(ARROW, native=lambda cql_type: _FLOATS.get(cql_type.name) or ARROW(cql_type))
+"""The Arrow type as which a type is compared: floats, nested ones too, are compared by their bits,
+so NaN equals itself, and 0.0 is not -0.0."""
 
 
 class Kind(Enum):
@@ -79,6 +83,7 @@ class RowComparison:
         self.counts = Counts()
         self._key = {column.name: converter(column.type) for column in key}
         self._values = [column.name for column in values]
+        self._bits = [_BITS(each.type) for each in (Column(TOKEN, Native("bigint")), *key, *values)]
         names = [TOKEN, *self._key, *self._values]
         self._source, self._target = _Rows(source, names), _Rows(target, names)
 
@@ -86,7 +91,7 @@ class RowComparison:
         """Yield the rows that differ, in the tables' order."""
         source, target = self._source, self._target
         while source.has(1) and target.has(1):
-            equal = _equal_rows(source.rows, target.rows)
+            equal = _equal_rows(*(_as_types(rows.rows, self._bits) for rows in (source, target)))
             self._passed(equal, equal)
             if source.count and target.count:
                 yield from self._first_difference()
@@ -203,23 +208,19 @@ class _Rows:
 def _equal_rows(one: pa.RecordBatch, other: pa.RecordBatch) -> int:
     """Return the number of equal rows at the beginning of both batches."""
     count: int = min(one.num_rows, other.num_rows)
-    ones, others = _bits(one.slice(0, count)), _bits(other.slice(0, count))
-    if ones.equals(others):
+    if one.slice(0, count).equals(other.slice(0, count)):
         return count
     equal = 0
     while count > 1:
         half = count // 2
-        if ones.slice(equal, half).equals(others.slice(equal, half)):
+        if one.slice(equal, half).equals(other.slice(equal, half)):
             equal, count = equal + half, count - half
         else:
             count = half
     return equal
 
 
-def _bits(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows without column names, and with floats as their bits."""
-    columns = [
-        column.view(_BITS[column.type]) if column.type in _BITS else column
-        for column in rows.columns
-    ]
+def _as_types(rows: pa.RecordBatch, types: Sequence[pa.DataType]) -> pa.RecordBatch:
+    """Return the same bytes as other types, without column names."""
+    columns = [column.view(to) for column, to in zip(rows.columns, types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])

@@ -14,7 +14,7 @@ from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import ConfigurationError, UnsupportedTableError
 from cdc_reader.replication.comparison import Counts, Difference, RowComparison
-from cdc_reader.replication.table_copy import misfits
+from cdc_reader.replication.table_copy import clustering_order, misfits
 from cdc_reader.streams.range_cutter import RangeCutter
 from cdc_reader.streams.ring import WHOLE_RING, TokenRange
 
@@ -49,8 +49,8 @@ class TableComparison:
 
     All columns of the source are compared, or the key and `columns`; additional columns of the
     target are not. At most `limit` differences of a range are kept. TTLs and write times are not
-    compared. Raises UnsupportedTableError if the target lacks columns or has a different key, and
-    ConfigurationError for columns that the source does not have.
+    compared. Raises UnsupportedTableError if the target lacks columns or has a different key or
+    clustering order, and ConfigurationError for columns that the source does not have.
     """
 
     def __init__(
@@ -65,11 +65,7 @@ class TableComparison:
         self._config = config or ReadConfig()
         self._limit = limit
         base = _chosen(source.schema, columns)
-        if found := list(misfits(base, target.schema)):
-            raise UnsupportedTableError(
-                f"table {target.schema.name} cannot be compared with {base.name}: "
-                f"{', '.join(found)}"
-            )
+        _check(base, target.schema)
         self._key = (*base.partition_key, *base.clustering)
         self._values = tuple(column for column in base.columns if not column.is_key)
         self._sources = [
@@ -107,6 +103,20 @@ class TableComparison:
         for _ in differences:
             pass
         return ComparedRange(tokens, comparison.counts, first)
+
+
+def _check(source: TableSchema, target: TableSchema) -> None:
+    if found := list(misfits(source, target)):
+        raise UnsupportedTableError(
+            f"table {target.name} cannot be compared with {source.name}: {', '.join(found)}"
+        )
+    there, order = clustering_order(target), clustering_order(source)
+    if there != order:
+        raise UnsupportedTableError(
+            f"table {target.name} is in clustering order ({there}), so it cannot be compared with "
+            f"{source.name}, which is in order ({order}): compare a copy WITH CLUSTERING ORDER BY "
+            f"({order})"
+        )
 
 
 def _chosen(schema: TableSchema, names: Sequence[str] | None) -> TableSchema:

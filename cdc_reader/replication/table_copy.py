@@ -145,5 +145,10 @@ def _order(schema: TableSchema) -> str:
     """Return the clause for the clustering order, if it is not the default."""
     if not any(column.descending for column in schema.clustering):
         return ""
+    return f" WITH CLUSTERING ORDER BY ({clustering_order(schema)})"
+
+
+def clustering_order(schema: TableSchema) -> str:
+    """Return the order of the rows of a partition, as in CQL."""
     order = (f"{quoted(c.name)} {'DESC' if c.descending else 'ASC'}" for c in schema.clustering)
-    return f" WITH CLUSTERING ORDER BY ({', '.join(order)})"
+    return ", ".join(order)

@@ -117,8 +117,14 @@ def test_tables_that_cannot_be_compared_have_status_2(
 ) -> None:
     """The status is 2 for unusable options too, and the one-line error says what to do."""
     there.execute(f"CREATE TABLE {table}2 (p int PRIMARY KEY, v double)")
+    ascending = COLUMNS.replace("DESC", "ASC")
+    there.execute(f"CREATE TABLE {table}3 {ascending}")
     for words, message in (
         ((f"{table}2",), f"table {table}2 cannot be compared with {table}: "),
+        (
+            (f"{table}3",),
+            f'table {table}3 is in clustering order ("c" ASC), so it cannot be compared',
+        ),
         (("ks.none",), "keyspace ks of table ks.none was not found"),
         (("--columns", "w"), "columns is 'w': give columns of "),
         (("--target-consistency", "NO"), "Invalid value for '--target-consistency'"),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader.cql.schema import Column, ColumnKind
-from cdc_reader.cql.types import Native
+from cdc_reader.cql.types import Native, UserType, parse
+from cdc_reader.decoding.arrow_type import arrow_type
 from cdc_reader.reading.ports import TOKEN
 from cdc_reader.replication.comparison import Kind, RowComparison
 
@@ -55,6 +58,47 @@ def test_exactly_what_differs_is_found(
     assert [key[0] for key, *_ in found] == sorted(key[0] for key in kinds)
     assert (compared.counts.source, compared.counts.target) == (len(source), len(target))
     assert +compared.counts.differing == Counter(kind for kind, _ in kinds.values())
+
+
+def _nested(value: float) -> dict[str, Any]:
+    """Return one value of each type that contains doubles, with this double in it."""
+    return {
+        "frozen<list<double>>": [value],
+        "frozen<set<float>>": [value],
+        "frozen<map<double, int>>": [(value, 1)],
+        "frozen<map<int, frozen<list<double>>>>": [(1, [value])],
+        "frozen<tuple<int, float>>": {"_1": 1, "_2": value},
+        "vector<float, 1>": [value],
+        "u": {"x": value},
+    }
+
+
+@pytest.mark.parametrize("name", _nested(0.0))
+def test_nested_floats_are_compared_by_their_bits(name: str) -> None:
+    """As at the top level, NaN equals itself, and 0.0 is not -0.0."""
+    user_type = UserType("ks", "u", (("x", Native("double")),), frozen=True)
+    of_type = parse(name, lambda _: user_type)
+    column = Column("v", of_type)
+    names = [column.name, *SCHEMA.names[1:]]
+
+    def differences(*doubles: float) -> list[Kind]:
+        source, target = (
+            pa.RecordBatch.from_arrays(
+                [
+                    pa.array([_nested(double)[name]] * 3, arrow_type(of_type)),
+                    pa.array([0] * 3, pa.int32()),
+                    pa.array(range(3), pa.int32()),
+                    pa.array([0] * 3, pa.int64()),
+                ],
+                names=names,
+            )
+            for double in doubles
+        )
+        compared = RowComparison(iter([source.slice(1)]), iter([target.slice(1)]), KEY, [column])
+        return [found.kind for found in compared.differences()]
+
+    assert differences(0.0, -0.0) == [Kind.CHANGED] * 2
+    assert differences(float("nan"), float("nan")) == differences(-0.0, -0.0) == []
 
 
 def test_rows_of_one_table_are_not_kept() -> None:

@@ -151,7 +151,9 @@ def _sequence(
         case SetType():
             return lambda execution: set_value([whole(part(execution)) for part in parts], order)
         case VectorType(_, dimension) if len(parts) == dimension:
-            return lambda execution: vector_value([whole(part(execution)) for part in parts], element)
+            return lambda execution: vector_value(
+                [whole(part(execution)) for part in parts], element
+            )
     return None
 
 
