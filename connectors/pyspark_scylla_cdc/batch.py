@@ -64,7 +64,7 @@ class BatchReader(DataSourceReader):
             wanted = Window(position, wanted.end)
         end = written_before(now) if wanted.end == FOREVER else wanted.end
         window = Window(max(wanted.start, oldest), end)
-        filled = expected(self._options, self._alive(wanted, now))
+        filled = expected(self._options, self._schema.base, self._alive(wanted, now))
         rest = plan(self._options, self._schema.base, timeline, window, filled, promise=promise)
         return of_one_plan([*first, *rest])
 
@@ -94,7 +94,7 @@ class BatchReader(DataSourceReader):
         report_expired_start(options, self._schema.base, now)
         if options.starting_offset is not None:
             return report_loss(options, wanted, ttls, now, "leave startingOffsets out")
-        promise = promise_from(options, wanted, ttls, now)
+        promise = promise_from(options, self._schema.base, wanted, ttls, now)
         is_open = wanted.start == BEGINNING and not options.snapshot
         return evolve(promise, mode=DataLossMode.CONTINUE) if is_open else promise
 

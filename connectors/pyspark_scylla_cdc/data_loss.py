@@ -35,13 +35,15 @@ def report_loss(
     return Promise(ttls, lost.end, options.data_loss)
 
 
-def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros) -> Promise:
+def promise_from(
+    options: SourceOptions, base: TableSchema, window: Window, ttls: TtlHistory, now: Micros
+) -> Promise:
     """Return which rows the tasks must find in a window whose start was given as a moment.
 
     If the start is older than the log's rows, these are the rows that the log still holds, except
     for rows that expire soon.
     """
-    created = created_at(options.connection(), options.read, options.table)
+    created = created_at(options, base)
     since = window.start
     if since <= ttls.kept_since(now):
         since = ttls.unpromised(since, now).end
@@ -60,5 +62,5 @@ def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros)
         return
     window = options.window(now)
     lost = options.ttls(base, now).lost(window.start, now)
-    created = partial(created_at, options.connection(), options.read, options.table)
+    created = partial(created_at, options, base)
     warn_of_loss(lost_within(window, lost, created, now), options.table)

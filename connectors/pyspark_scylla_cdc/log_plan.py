@@ -54,9 +54,9 @@ def plan_snapshot(
     return snapshot_partitions(position, tokens, options.max_partitions, ends)
 
 
-def expected(options: SourceOptions, window: Window) -> Window:
+def expected(options: SourceOptions, base: TableSchema, window: Window) -> Window:
     """Return the part of the window in which the log existed, according to its table's id."""
-    created = created_at(options.connection(), options.read, options.table)
+    created = created_at(options, base)
     return window if created is None else Window(max(window.start, created), window.end)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from uuid import UUID
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Micros
@@ -208,9 +209,16 @@ def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> C
     return CdcTable(connection_of(connection, read), name)
 
 
-@cache
-def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> Micros | None:
+def created_at(options: SourceOptions, base: TableSchema) -> Micros | None:
     """Return when the log was created, in µs; None if its table's id contains no time."""
+    return _created_at(options.connection(), options.read, base.name, base.id)
+
+
+@lru_cache(maxsize=64)
+def _created_at(
+    connection: ConnectionConfig, read: ReadConfig, name: TableName, table_id: UUID | None
+) -> Micros | None:
+    del table_id  # a table that is dropped and recreated has a new one, and a new log
     return _table(connection, read, name).created()
 
 

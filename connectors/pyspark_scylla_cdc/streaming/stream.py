@@ -201,7 +201,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spreading gives up the order of rows within a partition, so it is done only if more
         partitions are requested.
         """
-        return expected(self._options, window) if self._options.min_partitions > 1 else None
+        if self._options.min_partitions == 1:
+            return None
+        return expected(self._options, self._schema.base, window)
 
     def _promise(self, since: Offset, until: Offset, ttls: TtlHistory) -> Promise | None:
         """Return which rows the tasks must find; report rows that may already have expired.
@@ -214,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         window = Window(since.position, until.position)
         ttls = ttls.after(since.position)
         if self._has_no_past(since):
-            return promise_from(options, window, ttls, now)
+            return promise_from(options, self._schema.base, window, ttls, now)
         if since.is_before_snapshot:
             window = Window(since.position, max(since.position, now))
         if options.takes_new_snapshots:
@@ -223,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Promise(ttls, window.start, options.data_loss) if lost.is_empty else None
         promise = report_loss(options, window, ttls, now, self._remedy(window.start))
         is_chosen = until.began is not None and options.starting_offset is None
-        return promise_from(options, window, ttls, now) if is_chosen else promise
+        return promise_from(options, self._schema.base, window, ttls, now) if is_chosen else promise
 
     def _remember_lost(self, lost: Window) -> None:
         """Let the next offset begin a new snapshot if rows of the planned micro-batch are lost.

@@ -310,6 +310,24 @@ def test_a_starting_timestamp_before_the_table(
     assert "rows_lost" not in caplog.text
 
 
+def test_a_table_made_anew_has_lost_nothing(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The age of a log is not that of an earlier table's log with the same name."""
+    tables.clock.advance(SystemClock().now() - tables.clock.now())
+    tables.create(ttl=3_600)
+    tables.clock.advance(3 * HOUR)
+    starting = {"startingTimestamp": "2020-01-01"}
+    assert batch_keys(tables.batch(**starting)) == []
+    assert caplog.text.count("rows_lost") == 1
+    tables.server.execute("DROP TABLE ks.t")
+    tables.create(ttl=3_600)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (3, 3)")
+    tables.clock.advance(120 * SECOND)
+    assert batch_keys(tables.batch(**starting)) == keys(tables.query(**starting)) == [3]
+    assert caplog.text.count("rows_lost") == 1
+
+
 def test_rows_with_a_write_time_before_the_table(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
