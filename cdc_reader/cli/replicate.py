@@ -6,13 +6,23 @@ import re
 import threading
 from contextlib import closing
 from pathlib import Path
+from uuid import UUID
 
 import click
 from attrs import define, evolve, field
 
-from cdc_reader._time import EARLIEST, Clock, Micros, SystemClock, duration_micros, format_timestamp
+from cdc_reader._time import (
+    BEGINNING,
+    EARLIEST,
+    Clock,
+    Micros,
+    SystemClock,
+    duration_micros,
+    format_timestamp,
+)
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.operation import ChangeOperation
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.connection import Side, two_connection_options
 from cdc_reader.cli.failure import Failure, cli_errors
 from cdc_reader.cli.following import (
@@ -39,10 +49,12 @@ from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import (
     CdcError,
+    CheckpointError,
     HandlerError,
     TableNotFoundError,
     UnsupportedTableError,
 )
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.replication.replicator import Expiry, Replicator
 from cdc_reader.replication.table_copy import check_copy, check_initial_copy, creation, needed_types
 from cdc_reader.streams.shard import Shard
@@ -168,12 +180,14 @@ def command(
         name = TableName.parse(table)
         sides = Side(source, name), Side(target, TableName.parse(copy) if copy else name)
         schema = _schema(sides[0])
-        _check_target(schema, sides[1])
+        target_id = _check_target(schema, sides[1])
         follow = _suited(schema, follow)
         where = place or CheckpointPlace(_file(*sides))
         store = where.open(target)
         kept = Kept(store, f"replicate from {sides[0].hosts} to {sides[1]}")
+        _check_same_target(kept, sides[1], target_id, where)
         snapshot = _snapshot(schema, sides[1], kept, follow.shard, initial_copy=initial_copy)
+        store.save(_of_target(kept, sides[1]), Checkpoint(BEGINNING, table_id=target_id))
         writer = CqlWriter(target, follow.read)
         try:
             config = ConsumerConfig(workers=workers, attempts=1)  # the writer does its own retries
@@ -209,8 +223,11 @@ def _suited(schema: TableSchema, follow: FollowOptions) -> FollowOptions:
     return evolve(follow, read=evolve(follow.read, late_rows=LateRowsMode.IGNORE))
 
 
-def _check_target(schema: TableSchema, target: Side) -> None:
-    """Check that the target has a table for the copy; errors contain the CQL to create it."""
+def _check_target(schema: TableSchema, target: Side) -> UUID | None:
+    """Check that the target has a table for the copy, and return the table's id.
+
+    Errors contain the CQL to create it.
+    """
     with closing(Connection(target.connection, ReadConfig())) as queries:
         schemas = SchemaSource(queries)
         needed = (user_type.name for user_type in needed_types(schema))
@@ -221,6 +238,25 @@ def _check_target(schema: TableSchema, target: Side) -> None:
             made = creation(schema, target.table, types)
             raise TableNotFoundError(f"at the target, {error}; create it: {made}") from error
     check_copy(schema, there, types)
+    return there.id
+
+
+def _of_target(kept: Kept, target: Side) -> CheckpointName:
+    """Name the checkpoint that holds nothing but the id of the copy, shared by all shards."""
+    return CheckpointName(kept.application, target.table, "0/copy")
+
+
+def _check_same_target(
+    kept: Kept, target: Side, found: UUID | None, where: CheckpointPlace
+) -> None:
+    """Raise CheckpointError if the position belongs to an earlier table of the copy's name."""
+    started = kept.store.load(_of_target(kept, target))
+    if started is not None and started.table_id != found:
+        raise CheckpointError(
+            f"table {target} was dropped and created again: the position in {where} belongs to "
+            f"the copy with id {started.table_id}, but the table now has id {found}; delete the "
+            "position, and start anew with --initial-copy"
+        )
 
 
 def _snapshot(

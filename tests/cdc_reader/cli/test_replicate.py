@@ -156,7 +156,45 @@ def test_the_position_is_kept_at_the_given_place(
         assert f"the position is kept in {place}\n" in first.stderr
         assert (applied(first.stderr), applied(second.stderr)) == (1, 0)
     assert [path.name for path in tmp_path.glob("*.db")] == [file]
-    assert len(list(there.execute(f"SELECT application FROM {table}"))) == 1
+    kept = {row.shard for row in there.execute(f"SELECT shard FROM {table}")}
+    assert kept == {"0/copy", "1/1"}
+
+
+@pytest.mark.parametrize("in_table", [False, True])
+def test_a_copy_that_was_made_anew_is_refused(
+    scylla: Scylla,
+    table: str,
+    copy: str,
+    there: Session,
+    target: EmbeddedScylla,
+    tmp_path: Path,
+    *,
+    in_table: bool,
+) -> None:
+    """The position tells what an earlier table has; without it, the new table gets all rows."""
+    for statement in WRITES:
+        scylla.session.execute(statement.format(t=table))
+    words = ["replicate", scylla.contact_point, table, target.contact_point, *TO_NOW]
+    place = f"{table}_positions" if in_table else str(tmp_path / "position")
+    words += ["--checkpoint-table" if in_table else "--checkpoint", place]
+    assert invoke(*words).exit_code == 0
+    there.execute(f"DROP TABLE {copy}")
+    there.execute(f"CREATE TABLE {copy} {COLUMNS}")
+    for more in ((), ("--initial-copy",)):
+        refused = invoke(*words, *more)
+        assert refused.exit_code == 1
+        assert re.fullmatch(
+            rf"Error: table {copy} at {target.contact_point} was dropped and created again: the "
+            rf"position in .*{re.escape(place)} belongs to the copy with id [\w-]+, but the table "
+            r"now has id [\w-]+; delete the position, and start anew with --initial-copy\n",
+            refused.stderr,
+        )
+    if in_table:
+        there.execute(f"TRUNCATE {place}")
+    else:
+        Path(place).unlink()
+    assert invoke(*words).exit_code == 0
+    assert contents(there, copy) == contents(scylla.session, table)
 
 
 def test_a_restart_resumes(
