@@ -10,6 +10,8 @@ from typing import Any
 
 from attrs import frozen
 
+from cdc_reader.cql.values import frozen_map, frozen_set
+
 
 @frozen
 class Set:
@@ -72,7 +74,7 @@ def _merge_elements(earlier: CollectionDelta, later: Delta) -> Delta:
     return CollectionDelta(
         earlier.overwritten or later.overwritten,
         _union(earlier.added, later.added),
-        earlier.removed | later.removed,
+        frozen_set([*earlier.removed, *later.removed]),
     )
 
 
@@ -80,8 +82,8 @@ def _union(
     earlier: Mapping[Any, Any] | frozenset[Any], later: Mapping[Any, Any] | frozenset[Any]
 ) -> Mapping[Any, Any] | frozenset[Any]:
     if isinstance(earlier, Mapping) and isinstance(later, Mapping):
-        return type(earlier)({**earlier, **later})  # type: ignore[call-arg]  # FrozenDict
-    return frozenset(earlier) | frozenset(later)
+        return frozen_map([*earlier.items(), *later.items()])
+    return frozen_set([*earlier, *later])
 
 
 def _text(elements: Mapping[Any, Any] | frozenset[Any]) -> str:

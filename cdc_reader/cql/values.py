@@ -22,13 +22,14 @@ user-defined type        `FrozenDict` by field name; a null field is None
 =======================  =========================================================
 
 Every value is immutable and hashable, because in CQL even collections can be keys. A timestamp
-or date outside the years 1 to 9999 is a number: µs, or days, since 1970. Floating-point keys of
-sets and maps compare as in Python: 0.0 and -0.0 are the same key.
+or date outside the years 1 to 9999 is a number: µs, or days, since 1970. In Python -0.0 equals 0.0,
+but CQL has sets and maps with both: there -0.0 is a `NegativeZero`.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
@@ -73,6 +74,30 @@ class FrozenDict(dict[K, V]):
     clear = pop = popitem = setdefault = update = _refuse
 
 
+class NegativeZero(float):
+    """-0.0 beside 0.0 in a set, or among the keys of a map: it does not equal 0.0.
+
+    It equals -0.0, and has the same hash.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return _is_negative_zero(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not _is_negative_zero(other)
+
+    def __lt__(self, other: float) -> bool:
+        return float.__lt__(self, other) or (other == 0 and not _is_negative_zero(other))
+
+    __hash__ = float.__hash__
+
+
+def _is_negative_zero(value: object) -> bool:
+    return isinstance(value, float) and not value and math.copysign(1, value) < 0
+
+
 @frozen
 class Duration:
     """A CQL duration. Its parts cannot be converted to each other, and have the same sign."""
@@ -88,6 +113,33 @@ class Duration:
 def converter(cql_type: CqlType) -> Convert:
     """Return a function from an Arrow column of `cql_type` to Python values; null is None."""
     return _CONVERTER(cql_type)
+
+
+def frozen_set(elements: Sequence[Any]) -> frozenset[Any]:
+    """Return the set of elements that are distinct in CQL."""
+    made = frozenset(elements)
+    return made if len(made) == len(elements) else frozenset(map(_signed, elements))
+
+
+def frozen_map(entries: Sequence[tuple[Any, Any]]) -> FrozenDict[Any, Any]:
+    """Return the map of entries whose keys are distinct in CQL."""
+    made = FrozenDict(entries)
+    if len(made) == len(entries):
+        return made
+    return FrozenDict((_signed(key), value) for key, value in entries)
+
+
+def _signed(value: Any) -> Any:
+    """Return a value in which every -0.0 is a `NegativeZero`."""
+    match value:
+        case tuple():
+            return tuple(map(_signed, value))
+        case frozenset():
+            return frozenset(map(_signed, value))
+        case FrozenDict():
+            return FrozenDict((_signed(key), _signed(each)) for key, each in value.items())
+        case _:
+            return NegativeZero(value) if _is_negative_zero(value) else value
 
 
 def _plain(array: pa.Array) -> list[Any]:
@@ -123,7 +175,7 @@ def _or_number(scalar: pa.Scalar, number: pa.DataType) -> Any:
 
 
 def _sequences(cql_type: ListType | SetType | VectorType, element: Convert) -> Convert:
-    make = frozenset if isinstance(cql_type, SetType) else tuple
+    make = frozen_set if isinstance(cql_type, SetType) else tuple
 
     def convert(array: pa.ListArray) -> list[Any]:
         flat, offsets = element(array.values), array.offsets.to_pylist()
@@ -136,7 +188,7 @@ def _maps(_: MapType, key: Convert, value: Convert) -> Convert:
     def convert(array: pa.MapArray) -> list[Any]:
         pairs = list(zip(key(array.keys), value(array.items), strict=True))
         offsets = array.offsets.to_pylist()
-        return _masked(array, [FrozenDict(pairs[start:end]) for start, end in pairwise(offsets)])
+        return _masked(array, [frozen_map(pairs[start:end]) for start, end in pairwise(offsets)])
 
     return convert
 

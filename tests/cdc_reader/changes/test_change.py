@@ -175,6 +175,24 @@ def test_deltas_of_one_write_merge_in_any_order() -> None:
     assert merge(*sets) == CollectionDelta(False, frozenset([1, 2]))
 
 
+def test_deltas_of_both_zeros_are_merged() -> None:
+    """In CQL they are different elements, though equal in Python."""
+    for one, other in ((0.0, -0.0), (-0.0, 0.0)):
+        sets = (
+            CollectionDelta(False, frozenset([each]), frozenset([each])) for each in (one, other)
+        )
+        maps = (CollectionDelta(False, FrozenDict({each: str(each)})) for each in (one, other))
+        both, mapped = merge(*sets), merge(*maps)
+        assert isinstance(both, CollectionDelta)
+        assert sorted(map(str, both.added)) == sorted(map(str, both.removed)) == ["-0.0", "0.0"]
+        assert isinstance(mapped, CollectionDelta)
+        assert isinstance(mapped.added, FrozenDict)
+        assert {str(key): value for key, value in mapped.added.items()} == {
+            "0.0": "0.0",
+            "-0.0": "-0.0",
+        }
+
+
 def test_a_static_row_is_a_row_of_its_own() -> None:
     """A static row's change has the partition key as its key."""
     change = change_of({"op": 0, "st": 1}, {"op": 1, "st": 2}, {"op": 9, "st": 2})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import ipaddress
+import json
+import operator
 import pickle
 import uuid
 from datetime import UTC, date, datetime, timedelta
@@ -27,7 +29,7 @@ from cdc_reader.cql.types import (
     VectorType,
     parse,
 )
-from cdc_reader.cql.values import Duration, FrozenDict, converter
+from cdc_reader.cql.values import Duration, FrozenDict, NegativeZero, converter
 from cdc_reader.decoding import arrow_type, decode
 from tests.cdc_reader.decoding.schemas import EPOCH, _told_inet, cql_types, values
 from tests.cdc_reader.decoding.wire import column_of, encode, page_of
@@ -54,12 +56,28 @@ def in_python(cql_type: CqlType, value: Any) -> Any:  # noqa: PLR0911 - a table 
 
 
 _SCALARS: dict[str, Any] = {
+    **dict.fromkeys(("double", "float"), lambda value: "-0.0" if str(value) == "-0.0" else value),
     "date": lambda value: value.date(),
     "duration": lambda value: Duration(value.months, value.days, value.nanoseconds),
     "inet": lambda value: ipaddress.ip_address(_told_inet(value)),
     "time": lambda value: value.nanosecond_time,
     "timestamp": lambda value: EPOCH + timedelta(milliseconds=value),
 }
+
+
+def told(value: Any) -> Any:
+    """Replace each -0.0 by its text, so that it differs from 0.0."""
+    match value:
+        case tuple():
+            return tuple(map(told, value))
+        case frozenset():
+            return frozenset(map(told, value))
+        case FrozenDict():
+            return FrozenDict((told(key), told(each)) for key, each in value.items())
+        case float():
+            return "-0.0" if str(value) == "-0.0" else value
+        case _:
+            return value
 
 
 @given(st.data())
@@ -70,11 +88,55 @@ def test_a_column_of_any_type_is_its_values(data: st.DataObject) -> None:
     body = column_of(*(encode(cql_type, value) for value in drawn))
     batch = decode(page_of(body, [Column("c", cql_type)]))
     found = converter(cql_type)(batch["c"])
-    assert found == [in_python(cql_type, value) for value in drawn]
+    assert [told(value) for value in found] == [in_python(cql_type, value) for value in drawn]
     assert pickle.loads(pickle.dumps(found)) == found == copy.deepcopy(found)
     assert len(set(found)) <= len(found)
     if len(drawn) > 1:
         assert converter(cql_type)(batch.slice(1)["c"]) == found[1:]
+
+
+@pytest.mark.parametrize(
+    ("of_type", "element"),
+    [
+        ("double", lambda zero: zero),
+        ("frozen<tuple<int, float>>", lambda zero: (1, zero)),
+        ("frozen<list<double>>", lambda zero: [zero]),
+        ("frozen<set<double>>", lambda zero: [zero]),
+        ("frozen<map<int, double>>", lambda zero: [(1, zero)]),
+    ],
+)
+def test_a_set_and_a_map_may_have_both_zeros(of_type: str, element: Any) -> None:
+    """Other floats are plain, and so is -0.0 alone."""
+    zeros = [element(zero) for zero in (-0.0, 0.0)]
+    for cql_type, value, alone in (
+        (SetType(parse(of_type)), zeros, zeros[:1]),
+        (
+            MapType(parse(of_type), Native("int")),
+            [(zeros[0], 1), (zeros[1], 2)],
+            [(zeros[0], 1)],
+        ),
+    ):
+        body = column_of(encode(cql_type, value), encode(cql_type, alone))
+        both, one = converter(cql_type)(decode(page_of(body, [Column("c", cql_type)]))["c"])
+        assert told(both) == in_python(cql_type, value)
+        assert len(both) == 2
+        assert pickle.loads(pickle.dumps(both)) == both == copy.deepcopy(both)
+        assert hash(pickle.loads(pickle.dumps(both))) == hash(both)
+        assert both != one
+        assert told(one) == in_python(cql_type, alone)
+        assert "NegativeZero" not in repr([*map(type, one)])
+        assert both == converter(cql_type)(decode(page_of(body, [Column("c", cql_type)]))["c"])[0]
+
+
+def test_minus_zero_beside_zero() -> None:
+    """It is an ordinary -0.0, except that it does not equal 0.0, and is less."""
+    found = NegativeZero(-0.0)
+    for other, is_same in ((-0.0, True), (NegativeZero(-0.0), True), (0.0, False), ("x", False)):
+        assert operator.eq(found, other) is operator.eq(other, found) is is_same
+        assert operator.ne(found, other) is operator.ne(other, found) is not is_same
+    unsorted = [1.0, 0.0, found, -1.0]
+    assert [*map(str, sorted(unsorted))] == ["-1.0", "-0.0", "0.0", "1.0"]
+    assert json.dumps(found) == "-0.0"
 
 
 @pytest.mark.parametrize(

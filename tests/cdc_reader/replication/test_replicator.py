@@ -422,6 +422,32 @@ def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, key
     assert "None" not in found[0][0]
 
 
+def test_both_zeros_are_replicated(scylla: Scylla, tables: Tables, keyspace: str) -> None:
+    """A set or map may have 0.0 and -0.0, which are equal in Python."""
+    session = scylla.session
+    columns = (
+        "pk int PRIMARY KEY, s set<double>, m map<double, int>, "
+        "f frozen<set<frozen<list<float>>>>, kept set<float>"
+    )
+    for table, cdc in (("t", " WITH cdc = {'enabled': true}"), ("copy", "")):
+        session.execute(f"CREATE TABLE {keyspace}.{table} ({columns}){cdc}")
+    for statement in (
+        "INSERT INTO {t} (pk, s, m, f) VALUES (1, {-0.0, 0.0}, {-0.0: 1, 0.0: 2}, {[-0.0], [0.0]})",
+        "UPDATE {t} SET kept = {-0.0, 0.0, 1.0} WHERE pk = 1",
+        "UPDATE {t} SET s = s + {-0.0, 0.0}, m = m + {-0.0: 3, 0.0: 4} WHERE pk = 2",
+        "UPDATE {t} SET kept = kept - {-0.0, 0.0} WHERE pk = 1",
+    ):
+        session.execute(statement.replace("{t}", f"{keyspace}.t"))
+    schema = SchemaSource(tables.opened).log_schema(TableName(keyspace, "t"))
+    grouping = Grouping(schema)
+    replicator = Replicator(tables.writer, {schema.base.name: TableName(keyspace, "copy")})
+    for page in tables.opened.batches(Query(f"SELECT * FROM {schema.name.cql}")):
+        for change in grouping.feed(page):
+            replicator.apply(change)
+    found = [rows_of(raw_select(session, f"SELECT * FROM {keyspace}.{t}")) for t in ("t", "copy")]
+    assert found[0] == found[1]
+
+
 def test_a_consumer_keeps_a_replica(connection: ConnectionConfig, tables: Tables) -> None:
     """The replicator handles changes from several threads."""
     key, base = next(KEYS), time.time_ns() // 1_000
