@@ -260,6 +260,8 @@ class UpgradedGenerations:
 
     def unpublished(self) -> Sequence[Micros]:
         """Return the starts, in µs, of generations stored but unannounced in the newer tables."""
+        if not self._is_rewritten and not self._in_newer:
+            self.timestamps()  # finds out whether the newer tables are in use
         is_newer = self._is_rewritten or self._in_newer
         return self._newer.unpublished() if is_newer else ()
 

@@ -161,9 +161,9 @@ class Follower:
             return
         fresh = frozenset(span.start for span in missed)
         for span in missed:
-            if span.start < self._position:
+            window = Window(max(span.start, self._floor), min(span.end, self._position))
+            if not window.is_empty:
                 log.warning("generation_announced_late", start=span.start)
-                window = Window(span.start, min(span.end, self._position))
                 seen = self._strays.seen(window, fresh)
                 yield from self._read(window, late=True, seen=seen)
                 self._check_read(window)

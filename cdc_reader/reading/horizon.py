@@ -191,6 +191,10 @@ class SettledHorizon:
         return self._is_resumed
 
 
+def _span(start: Micros, until: Micros) -> dict[str, str]:
+    return {"start": format_timestamp(start), "until": format_timestamp(until)}
+
+
 class PublicationGate:
     """Finds generations whose streams are stored but whose start is not announced; times in µs.
 
@@ -218,21 +222,33 @@ class PublicationGate:
         waited_for = (start for start in self._pending if now < start + self._patience)
         return min(waited_for, default=FOREVER)
 
-    def wait(self, end: Micros, clock: Clock, interval: int) -> None:
-        """Wait for unannounced generations that may have rows written before `end`.
+    def wait(self, window: Window, clock: Clock, interval: int) -> None:
+        """Wait for unannounced generations that may have rows of `window`.
 
-        Read the generations afterwards. Checks every `interval`. Sends no queries if `end` is more
-        than `patience` ago. Raises StoppedError if the context's stop is set.
+        Read the generations afterwards. Checks every `interval`. Logs a warning if rows may be
+        missing because a generation is still unannounced. Raises StoppedError if the context's
+        stop is set.
         """
-        if end <= clock.now() - self._patience:
-            return
         told = FOREVER
-        while (start := self.limit(now := clock.now())) < min(end, now):
+        while (start := self.limit(now := clock.now())) < min(window.end, written_before(now)):
+            until = start + self._patience
             if start != told:
-                until = format_timestamp(start + self._patience)
-                log.warning("read_waits_for_generation", start=format_timestamp(start), until=until)
+                log.warning("read_waits_for_generation", **_span(start, until))
             told = start
-            sleep(clock, interval)
+            sleep(clock, min(interval, until - now))
+        end = min(window.end, written_before(now))
+        if missing := [start for start in self._pending if start < end]:
+            self._warn_of_missing(max(missing), Window(window.start, end))
+
+    def _warn_of_missing(self, start: Micros, window: Window) -> None:
+        """Log the rows of `window` that may be in the unannounced generation that began at `start`.
+
+        None are if a later generation was announced that began before the window.
+        """
+        later = [each for each in self._generations().timestamps() if each > start]
+        missing = Window(start, min(later, default=FOREVER)).intersect(window)
+        if not missing.is_empty:
+            log.warning("generation_not_announced", **_span(missing.start, missing.end))
 
     def _refresh(self, announced: Collection[Micros]) -> None:
         pending = frozenset(self._generations().unpublished()).difference(announced)

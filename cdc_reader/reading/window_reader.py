@@ -111,7 +111,7 @@ class LogReader:
 
         First waits up to `publication_wait` for generations that are stored but not announced.
         """
-        self._gate.wait(window.end, self._clock, duration_micros(self._config.poll_interval))
+        self._gate.wait(window, self._clock, duration_micros(self._config.poll_interval))
         self._planner.refresh()
         return self._planner.plan(window)
 

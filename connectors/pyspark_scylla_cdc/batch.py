@@ -50,7 +50,7 @@ class BatchReader(DataSourceReader):
     @hide_traceback()
     def partitions(self) -> list[SourcePartition]:
         now = self._clock.now()
-        timeline = self._timeline(self._options.window(now).end)
+        timeline = self._timeline(self._options.window(now))
         ttls = self._options.ttls(self._schema.base, now)
         oldest = oldest_alive(timeline, ttls.kept_since(now))
         wanted = self._options.window(now)
@@ -74,13 +74,13 @@ class BatchReader(DataSourceReader):
     def __repr__(self) -> str:
         return f"BatchReader({self._options.table})"
 
-    def _timeline(self, end: Micros) -> Timeline:
+    def _timeline(self, window: Window) -> Timeline:
         """Wait until generations that may have rows before `end` are announced, and return all."""
         read = self._options.read
         gate = PublicationGate(
             partial(generations_of, self._options), duration_micros(read.publication_wait)
         )
-        gate.wait(end, self._clock, duration_micros(read.poll_interval))
+        gate.wait(window, self._clock, duration_micros(read.poll_interval))
         return timeline_of(self._options)
 
     def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:

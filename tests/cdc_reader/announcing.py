@@ -8,14 +8,20 @@ from cdc_reader.testing import EmbeddedScylla, ManualClock
 
 
 class Announcing:
-    """A clock whose sleep number `after` completes the publications that `server` holds back."""
+    """A clock `behind` µs slow; in sleep number `after`, held publications complete."""
 
-    def __init__(self, server: EmbeddedScylla, clock: ManualClock, after: int) -> None:
+    def __init__(
+        self, server: EmbeddedScylla, clock: ManualClock, after: int, behind: int = 0
+    ) -> None:
         self.sleeps = 0
-        self.now = clock.now
         self._server = server
         self._clock = clock
         self._after = after
+        self._behind = behind
+
+    def now(self) -> int:
+        """Return the time, in µs since 1970."""
+        return self._clock.now() - self._behind
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
         """Advance by `micros`."""

@@ -171,6 +171,24 @@ def test_a_generation_announced_late_is_read_from_its_beginning(
     assert any(read.late for read in rows_read(deliveries))
 
 
+def test_a_generation_announced_late_has_no_rows_before_the_start(followed: Followed) -> None:
+    """A reader that begins at a moment delivers only rows written since."""
+    followed.server.hold_publication(rows=0)
+    followed.server.join(vnodes=3)
+    followed.clock.advance(MINUTE)
+    for c in range(10):
+        followed.insert(1, c)
+        followed.clock.advance(SECOND)
+    start = followed.clock.now() - 5 * SECOND
+    followed.clock.advance(3 * MINUTE)
+    deliveries = []
+    for delivery in followed.follower(start).follow(followed.clock.now() + MINUTE):
+        deliveries.append(delivery)
+        followed.server.complete_publication()
+    assert any(read.late for read in rows_read(deliveries))
+    assert cells(deliveries, "c") == [(c,) for c in range(5, 10)]
+
+
 def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed: Followed) -> None:
     """This holds for a restart at any point while the reader catches up."""
     followed.server.hold_publication(rows=0)

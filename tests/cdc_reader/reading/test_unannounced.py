@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
-from cdc_reader._time import Clock, SystemClock
+from cdc_reader._time import BEGINNING, FOREVER, Clock, SystemClock
 from cdc_reader.errors import StoppedError
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
@@ -65,13 +65,18 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
         )
         server.execute("CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {'enabled': true}")
         clock.advance(MINUTE)
-        server.hold_publication(rows=1)
-        server.join(vnodes=3)
-        clock.advance(MINUTE)
-        for key in KEYS:
-            server.execute(f"INSERT INTO ks.t (p) VALUES ({key})")
-        clock.advance(2 * MINUTE)
+        write_unannounced(server, clock)
         yield server
+
+
+def write_unannounced(server: EmbeddedScylla, clock: ManualClock) -> None:
+    """Write `KEYS` to a generation that is stored in part, and began three minutes before."""
+    server.hold_publication(rows=1)
+    server.join(vnodes=3)
+    clock.advance(MINUTE)
+    for key in KEYS:
+        server.execute(f"INSERT INTO ks.t (p) VALUES ({key})")
+    clock.advance(2 * MINUTE)
 
 
 @pytest.fixture
@@ -79,8 +84,8 @@ def open_reader(server: EmbeddedScylla) -> Iterator[Callable[..., CdcReader]]:
     """Opens readers of the table."""
     opened: list[CdcReader] = []
 
-    def make(clock: Clock, **config: Any) -> CdcReader:
-        connection = ConnectionConfig(server.contact_point)
+    def make(clock: Clock, at: EmbeddedScylla = server, **config: Any) -> CdcReader:
+        connection = ConnectionConfig(at.contact_point)
         opened.append(CdcReader(connection, "ks.t", config=ReadConfig(**config), clock=clock))
         return opened[-1]
 
@@ -109,14 +114,67 @@ def test_rows_of_a_generation_that_is_announced_late(
 
 
 def test_the_wait_ends(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """After `publication_wait` the read goes on, and the log says which rows may be missing."""
+    announcing, began = Announcing(server, clock, after=0), clock.now()
+    reader = open_reader(announcing, publication_wait="5m", poll_interval="6h")
+    assert list(_batches(reader, _until_now(clock))) == []
+    assert 0 <= clock.now() - began - 2 * MINUTE < SECOND
+    assert caplog.text.count("generation_not_announced") == 1
+    assert list(_batches(reader, _until_now(clock))) == []
+    assert 0 <= clock.now() - began - 2 * MINUTE < SECOND
+    assert caplog.text.count("generation_not_announced") == 2
+
+
+def test_a_generation_that_was_followed_by_another(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It has no rows of a later window, even if it is never announced."""
+    server.join(vnodes=2)
+    first, second = server.complete_publication()
+    clock.advance(MINUTE)
+    server.execute(
+        "DELETE FROM system_distributed.cdc_generation_timestamps "
+        f"WHERE key = 'timestamps' AND time = {first.timestamp}"
+    )
+    since, announcing = second.timestamp * 1_000, Announcing(server, clock, after=0)
+    reader = open_reader(announcing, publication_wait="1m")
+    list(_batches(reader, Window(since, clock.now())))
+    assert "generation_not_announced" not in caplog.text
+    list(_batches(reader, Window(since - 1, clock.now())))
+    assert caplog.text.count("generation_not_announced") == 1
+    assert announcing.sleeps == 0
+
+
+def test_a_cluster_upgraded_from_4_3(open_reader: Callable[..., CdcReader]) -> None:
+    """The first read finds the newer tables, which have the unannounced generation."""
+    clock = ManualClock(SystemClock().now())
+    with EmbeddedScylla(clock=clock, ring_delay_ms=0, version="4.3") as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', "
+            "'replication_factor': 1}"
+        )
+        server.execute("CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {'enabled': true}")
+        clock.advance(MINUTE)
+        server.upgrade_streams()
+        write_unannounced(server, clock)
+        reader = open_reader(Announcing(server, clock, after=1), at=server)
+        assert sorted(_changes(reader, _until_now(clock))) == KEYS
+
+
+def test_a_slow_clock(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """After `publication_wait` the read leaves out a generation that is still not announced."""
-    announcing, began = Announcing(server, clock, after=0), clock.now()
-    reader = open_reader(announcing, publication_wait="5m", poll_interval="10s")
-    assert list(_batches(reader, _until_now(clock))) == []
-    assert 0 < clock.now() - began <= 3 * MINUTE
-    assert list(_batches(reader, _until_now(clock))) == []
+    """A read without an end waits for a generation that has not begun by the reader's clock."""
+    slow = Announcing(server, clock, after=1, behind=3 * MINUTE + 30 * SECOND)
+    assert sorted(_changes(open_reader(slow), Window(BEGINNING, FOREVER))) == KEYS
 
 
 def test_a_window_from_before_is_read_at_once(
