@@ -338,6 +338,23 @@ def test_values_of_every_type_are_python_values(
     json.dumps(found, allow_nan=False)
 
 
+def test_an_empty_value_is_read_as_null_but_not_as_a_deletion(
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str
+) -> None:
+    """Empty text and blobs are ordinary values; other types have none in Python or Arrow."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, i int, u uuid, t text, b blob, n int) "
+        "WITH cdc = {'enabled': true, 'postimage': true}"
+    )
+    scylla.session.execute(
+        f"INSERT INTO {keyspace}.t (pk, i, u, t, b, n) "
+        "VALUES (1, blobAsInt(0x), blobAsUuid(0x), '', 0x, null)"
+    )
+    (change,) = changes_of(connection, TableName(keyspace, "t"))
+    assert change.deltas == {"t": Set(""), "b": Set(b""), "n": DELETED}
+    assert change.after == {"i": None, "u": None, "t": "", "b": b"", "n": None}
+
+
 def test_deleted_fields_unknown_to_the_type_are_named_by_number() -> None:
     """The schema may be older than the row, so removed fields it lacks are shown by index."""
     schema = log_schema(*KEYS, Column("un", U), Column("v", parse("int")))
