@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cdc_reader._time import Micros
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import SourceError
@@ -18,6 +20,7 @@ from pyspark_scylla_cdc.sessions import created_at, ends_of, streams_loader
 
 _LATE = 5_000_000
 """µs for which the server still accepts writes to a generation that has ended."""
+_NONE: Mapping[Micros, Window] = {}
 
 
 def plan(
@@ -28,18 +31,20 @@ def plan(
     filled: Window | None = None,
     planned: Planned | None = None,
     promise: Promise | None = None,
+    missed: Mapping[Micros, Window] = _NONE,
 ) -> list[LogPartition]:
     """Return the partitions that read `window`; `timeline` must reach to the end of the window.
 
     With `planned`, only rows that had arrived by `planned.moment` are read. With a `promise`, tasks
     report rows that expire before they are read. `filled` is the window in which rows are expected.
     With `filled`, the time of a stream may be spread over several partitions; without it, only if
-    there are fewer streams than partitions.
+    there are fewer streams than partitions. The generations in `missed`, by their starts, are also
+    read in their windows, which are behind `window`.
     """
     streams = streams_loader(options, base)
     least = options.min_partitions
     most = options.max_partitions if options.partition_key is None else least
-    parts = spans(timeline, window, lambda generation: len(streams(generation)), filled)
+    parts = spans(timeline, window, lambda generation: len(streams(generation)), filled, missed)
     count = 1 if filled is None else slices(parts, most, options.read.chunk_size)
     return partitions(divide(parts, least, most, count), streams, planned, promise)
 

@@ -16,6 +16,7 @@ from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import is_moment
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.generations import KnownGenerations
 from pyspark_scylla_cdc.offsets.late import Late
 
 VERSION = 3
@@ -47,7 +48,8 @@ class Offset:
     or 2 both are None; version 1 also lacks the state of the `snapshot`.
 
     Spark compares offsets as JSON text, so the order of keys is part of the format. While the
-    position stays the same, an offset changes only if late rows are delivered.
+    position stays the same, an offset changes only if late rows, or the rows of a generation that
+    was announced late, are delivered.
     """
 
     position: int
@@ -65,6 +67,8 @@ class Offset:
     """The window of the lost changes that made a new snapshot necessary; set at the end of the
     snapshot's first micro-batch.
     """
+    generations: KnownGenerations | None = None
+    """The generations known; None in offsets of earlier releases, and before the log is read."""
 
     @property
     def is_before_snapshot(self) -> bool:
@@ -91,6 +95,7 @@ class Offset:
             "snapshot": str(self.snapshot),
             **({} if self.token is None else {"token": self.token}),
             "ttl": [list(change) for change in self.ttls.changes],
+            **({} if self.generations is None else {"generations": self.generations.to_json()}),
             **({} if self.late is None else {"late": self.late.to_json()}),
             **({} if self.began is None else {"began": self.began}),
             **({} if self.lost is None else {"lost": [self.lost.start, self.lost.end]}),
@@ -118,6 +123,7 @@ class Offset:
         began: int | None = None,
         done: int = MAX_TOKEN,
         lost: Window | None = None,
+        generations: KnownGenerations | None = None,
     ) -> Offset:
         """Return the offset of a micro-batch that ends at `position`; `state` is as of `now` (µs).
 
@@ -142,6 +148,7 @@ class Offset:
             late=late,
             began=began,
             lost=lost,
+            generations=generations,
         )
 
     def again(self, position: int) -> Offset:
@@ -154,6 +161,7 @@ class Offset:
             began=None,
             token=None,
             lost=None,
+            generations=None,
         )
 
     def ttls_at(self, state: TableState, now: int) -> TtlHistory:
@@ -230,8 +238,13 @@ def _read(stored: Mapping[str, Any]) -> Offset:
                 began,
                 _token(stored) if version == _IN_SNAPSHOT else None,
                 Window(*map(int, stored["lost"])) if "lost" in stored else None,
+                _generations(stored),
             )
     raise ValueError("another version")
+
+
+def _generations(stored: Mapping[str, Any]) -> KnownGenerations | None:
+    return KnownGenerations.from_json(stored["generations"]) if "generations" in stored else None
 
 
 def _token(stored: Mapping[str, Any]) -> int | None:

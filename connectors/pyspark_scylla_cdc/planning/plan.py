@@ -12,7 +12,7 @@ in a different share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from attrs import evolve, frozen
@@ -61,19 +61,30 @@ class StreamSpan:
         return self.streams * self.weight
 
 
+_NONE: Mapping[Micros, Window] = {}
+
+
 def spans(
-    timeline: Timeline, window: Window, count: Callable[[Micros], int], filled: Window | None = None
+    timeline: Timeline,
+    window: Window,
+    count: Callable[[Micros], int],
+    filled: Window | None = None,
+    missed: Mapping[Micros, Window] = _NONE,
 ) -> list[StreamSpan]:
     """Return all spans of `window`, older generations first; `count` counts a generation's streams.
+
+    The generations in `missed`, given by their starts, are read from the start of their windows on,
+    which are behind `window`.
 
     Rows are expected in `filled`, or in the whole window if it is None. This only affects how the
     work is divided; rows elsewhere are read too.
     """
     found = []
-    for operates in timeline.touched(window):
-        if streams := count(operates.start):
-            part = operates.intersect(window)
-            expected = part.intersect(filled or window)
+    for operates in timeline.operating():
+        begin = missed.get(operates.start, window).start
+        part = operates.intersect(Window(begin, window.end))
+        if not part.is_empty and (streams := count(operates.start)):
+            expected = part.intersect(filled or part)
             found.append(StreamSpan(part, operates.start, 0, streams, expected))
     return found
 

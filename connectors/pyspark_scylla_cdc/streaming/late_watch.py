@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Protocol
@@ -24,6 +24,7 @@ from cdc_reader.reading.late_rows import (
     RowName,
 )
 from cdc_reader.reading.strays import Strays
+from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Late, check_ttl, rows_named, whole_records
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -31,7 +32,6 @@ from pyspark_scylla_cdc.sessions import (
     late_rows,
     source_of,
     streams_loader,
-    timeline_of,
 )
 from pyspark_scylla_cdc.streaming.key_reader import KeyReader
 
@@ -46,6 +46,8 @@ MOST = 1_000
 REPORTED = 64, 1_000_000
 """The most queries and rows of a sweep that only reports."""
 
+_NONE: Mapping[Micros, Window] = {}
+
 
 class LateWatch(Protocol):
     """Decides how a query treats late rows."""
@@ -55,7 +57,13 @@ class LateWatch(Protocol):
         ...
 
     def next(
-        self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
+        self,
+        late: Late | None,
+        window: Window,
+        ttls: Callable[[], TtlHistory],
+        *,
+        snapshot: bool,
+        missed: Mapping[Micros, Window] = _NONE,
     ) -> Late | None:
         """Return what the offset at the end of `window` records about late rows, if anything.
 
@@ -63,7 +71,8 @@ class LateWatch(Protocol):
 
         `late` is the record of the offset at the window's start; `ttls` returns the log's TTL over
         time. If a `snapshot` is still to be read, rows written before the start are also late rows
-        if they arrive from now on.
+        if they arrive from now on. The micro-batch also reads the generations in `missed`, by their
+        starts, in their windows, which are behind `window`.
         """
         ...
 
@@ -75,9 +84,15 @@ class IgnoringWatch:
         pass
 
     def next(
-        self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
+        self,
+        late: Late | None,
+        window: Window,
+        ttls: Callable[[], TtlHistory],
+        *,
+        snapshot: bool,
+        missed: Mapping[Micros, Window] = _NONE,
     ) -> Late | None:
-        del late, window, ttls, snapshot
+        del late, window, ttls, snapshot, missed
         return None
 
 
@@ -107,13 +122,21 @@ class DeliveringWatch:
         self._final = now
 
     def next(
-        self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
+        self,
+        late: Late | None,
+        window: Window,
+        ttls: Callable[[], TtlHistory],
+        *,
+        snapshot: bool,
+        missed: Mapping[Micros, Window] = _NONE,
     ) -> Late | None:
         now = self._clock.now()
         if self._at != (late, window.start):
             self._begin(late, window.start, now, snapshot=snapshot)
-        is_due = is_time(self._state.reads[0], now, self._final)
-        if window.is_empty and not is_due and not snapshot:
+        # A sweep would forget which rows arrived before those of a missed generation were planned.
+        is_due = not missed and is_time(self._state.reads[0], now, self._final)
+        is_empty = window.is_empty and not missed and not snapshot
+        if is_empty and not is_due:
             return late
         self._ttls = ttls()
         check_ttl(self._ttls.seconds, LateRowsMode.DELIVER)
@@ -121,10 +144,10 @@ class DeliveringWatch:
         found: frozenset[RowName] = frozenset()
         if is_due:
             found = self._sweep(reader, window.start, now)
-        if window.is_empty and not found and not snapshot:
+        if is_empty and not found:
             return late
-        if not window.is_empty:
-            found |= self._read(reader, window)
+        if missed or not window.is_empty:
+            found |= self._read(reader, window, missed)
         record = Late(self._state, found)
         self._at = record, record.position
         return record
@@ -158,10 +181,13 @@ class DeliveringWatch:
         self._state = evolve(self._state, known=self._state.known | first)
         return first
 
-    def _read(self, reader: KeyReader, window: Window) -> frozenset[RowName]:
-        """Record rows of the window that may seem to arrive after now, and return its strays.
+    def _read(
+        self, reader: KeyReader, window: Window, missed: Mapping[Micros, Window]
+    ) -> frozenset[RowName]:
+        """Record rows that may seem to arrive after now, and return the strays.
 
-        The window ends earlier if it has more strays than `MOST`.
+        Of the `missed` generations, also records the rows that arrived after their window was
+        read. The window ends earlier if it has more strays than `MOST`.
         """
         now = self._clock.now()
         strays = reader.strays(self._settings.late_horizon)
@@ -175,6 +201,9 @@ class DeliveringWatch:
         names = frozenset(_single(strays, found))  # before the read that records their twins
         for batch in reader.read(window):
             rows.delivered(batch, self._ttls, self._clock.now())
+        for span in missed.values():
+            for batch in reader.read(span):
+                rows.delivered(batch, self._ttls, self._clock.now(), behind=True)
         self._state = rows.state
         return names
 
@@ -207,9 +236,15 @@ class ReportingWatch:
         self._final = now
 
     def next(
-        self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
+        self,
+        late: Late | None,
+        window: Window,
+        ttls: Callable[[], TtlHistory],
+        *,
+        snapshot: bool,
+        missed: Mapping[Micros, Window] = _NONE,
     ) -> Late | None:
-        del late, snapshot
+        del late, snapshot, missed
         now = self._clock.now()
         if self._rows is None:
             position, confidence = window.start, self._settings.confidence
@@ -287,9 +322,13 @@ def is_time(late_scan_at: Micros, now: Micros, final: Micros) -> bool:
 
 
 def late_watch(
-    options: SourceOptions, schema: LogSchema, clock: Clock, on_late_rows: Callable[[int], None]
+    options: SourceOptions,
+    schema: LogSchema,
+    clock: Clock,
+    generations: Callable[[], Timeline],
+    on_late_rows: Callable[[int], None],
 ) -> LateWatch:
-    """Return the watch for the `lateRows` option.
+    """Return the watch for the `lateRows` option; `generations` returns those of the micro-batch.
 
     It calls `on_late_rows` with the number of late rows that it finds and does not deliver.
     """
@@ -298,16 +337,17 @@ def late_watch(
     settings = SweepSettings(
         duration_micros(options.late_horizon), duration_micros(options.confidence_window)
     )
-    make = partial(_key_reader, options, schema)
+    make = partial(_key_reader, options, schema, generations)
     if mode is LateRowsMode.DELIVER:
         return DeliveringWatch(make, settings, clock)
     return ReportingWatch(make, settings, clock, on_late_rows)
 
 
-def _key_reader(options: SourceOptions, schema: LogSchema) -> KeyReader:
+def _key_reader(
+    options: SourceOptions, schema: LogSchema, generations: Callable[[], Timeline]
+) -> KeyReader:
     columns = tuple(column for column in schema.columns if column.name in ROW_KEY)
     read = options.read
     source = source_of(options.connection(), read, evolve(schema, columns=columns))
-    generations = partial(timeline_of, options)
     streams = streams_loader(options, schema.base)
     return KeyReader(source, streams, generations, read.chunk_size, read.in_flight)

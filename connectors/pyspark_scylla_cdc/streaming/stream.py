@@ -15,17 +15,20 @@ Spark's behaviour, and its consequences:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from attrs import evolve
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros, SystemClock, duration_micros
 from cdc_reader.changes.frames.columns import SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.reading.expiry import TtlHistory, warn_of_loss
 from cdc_reader.reading.horizon import settled_before, warn_of_future
+from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.window import Window
@@ -47,6 +50,8 @@ from pyspark_scylla_cdc.spark_versions import (
 )
 from pyspark_scylla_cdc.streaming.monitor import Monitor
 from pyspark_scylla_cdc.streaming.window_end import WindowEnd
+
+log = get_logger(__name__)
 
 _ONE_WINDOW = ReadMaxFiles(1)
 """Represents this source's limit by time, which none of Spark's limits can express.
@@ -106,20 +111,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 since, now, lambda: since.ttls_at(self._state(since), now), limited=limited
             )
         has_late_rows = batch.late not in (None, since.late)
-        is_empty = batch.window.is_empty and not since.is_before_snapshot
+        is_empty = batch.window.is_empty and not batch.missed and not since.is_before_snapshot
         if is_empty and not has_late_rows and self._lost_in_plan is None:
             return start
         state, lost = self._state(since), None
         began = since.position if since == self._initial else None
-        if not (found := self._lost(since, state, now)).is_empty:
+        first = _first(since, batch.missed.values())
+        if not (found := self._lost(since, first, state, now)).is_empty:
             warn_of_loss(found, self._options.table)
             since, lost, self._lost_in_plan = self._again(since, now), found, None
             batch = self._window_end.next(
                 since, now, lambda: since.ttls_at(state, now), limited=limited
             )
-        end, late, done = batch.window.end, batch.late, batch.done
+        for generation in batch.missed:
+            log.warning("generation_announced_late", start=generation)
+        end, late, done, known = batch.window.end, batch.late, batch.done, batch.generations
         table = self._options.table
-        return since.moved(end, table, state, now, late, began, done, lost).to_json()
+        return since.moved(end, table, state, now, late, began, done, lost, known).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         state = SnapshotState.DONE if self._options.snapshot else SnapshotState.NONE
@@ -140,21 +148,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts: list[SourcePartition] = []
         if until.late is not None and until.late.rows and until != since:
             parts.append(LatePartition(until.late.rows))
-        if window.is_empty and not tokens.size:
+        known = until.generations
+        missed = {} if known is None else known.missed(since.generations, since.position)
+        if window.is_empty and not missed and not tokens.size:
             return of_one_plan(parts)
         ttls = since.ttls_at(self._state(since), self._clock.now())
-        promise = self._promise(since, until, ttls)
+        whole = Window(_first(since, missed.values()), until.position)
+        promise = self._promise(since, until, whole, ttls)
         check_columns(self._options, self._names)
-        timeline, filled = timeline_of(self._options), self._filled(window)
+        timeline, filled = self._timeline(until, window), self._filled(whole)
         self._monitor.see(timeline)
         rows: list[SourcePartition] = []
         rows += plan_snapshot(self._options, timeline, since.position, tokens)
         rows += self._marks(since, tokens)
-        if window.is_empty:
+        if window.is_empty and not missed:
             return of_one_plan([*rows, *parts])
-        planned = None if until.late is None else until.late.planned(window, ttls)
-        rest = plan(self._options, self._schema.base, timeline, window, filled, planned, promise)
+        planned = None if until.late is None else until.late.planned(whole, ttls)
+        base = self._schema.base
+        rest = plan(self._options, base, timeline, window, filled, planned, promise, missed)
         return of_one_plan([*rows, *parts, *rest])
+
+    def _timeline(self, until: Offset, window: Window) -> Timeline:
+        """Return the generations of a micro-batch: those that its end offset knows, if recorded."""
+        known = until.generations
+        if known is not None and known.covers(window.start):
+            return Timeline(known.starts)
+        visible = timeline_of(self._options)
+        return visible if known is None else known.timeline(visible)
 
     def _marks(self, since: Offset, tokens: TokenRange) -> Iterator[MarkPartition]:
         """Yield the marks of a micro-batch that reads these tokens of a snapshot."""
@@ -173,8 +193,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _beginning_at(self, position: Micros) -> Offset:
         """Return the initial offset of a query that begins at `position`."""
-        wanted = self._options.snapshot
-        return self._at(position, SnapshotState.PENDING if wanted else SnapshotState.NONE)
+        if self._options.snapshot:
+            return self._at(position, SnapshotState.PENDING)
+        given, offset = self._options.starting_offset, self._at(position, SnapshotState.NONE)
+        if given is None or given.position != position:
+            return offset
+        return evolve(offset, generations=given.generations)
 
     def _at(self, position: Micros, snapshot: SnapshotState) -> Offset:
         """Return the offset at `position` for a new query."""
@@ -205,15 +229,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         return expected(self._options, self._schema.base, window)
 
-    def _promise(self, since: Offset, until: Offset, ttls: TtlHistory) -> Promise | None:
-        """Return which rows the tasks must find; report rows that may already have expired.
+    def _promise(
+        self, since: Offset, until: Offset, window: Window, ttls: TtlHistory
+    ) -> Promise | None:
+        """Return which rows of `window` the tasks must find; report those that may have expired.
+
+        The window may begin before `since`, if a generation was announced late.
 
         During a snapshot the tasks must find all rows since it began. A new query without a
         snapshot begins with the rows that have not expired. Returns None if rows are lost and a new
         snapshot follows.
         """
         now, options = self._clock.now(), self._options
-        window = Window(since.position, until.position)
         ttls = ttls.after(since.position)
         if self._has_no_past(since):
             return promise_from(options, self._schema.base, window, ttls, now)
@@ -223,7 +250,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lost = ttls.endangered(window.start, now).intersect(window)
             self._remember_lost(lost)
             return Promise(ttls, window.start, options.data_loss) if lost.is_empty else None
-        promise = report_loss(options, window, ttls, now, self._remedy(window.start))
+        promise = report_loss(options, window, ttls, now, self._remedy(since.position))
         is_chosen = until.began is not None and options.starting_offset is None
         return promise_from(options, self._schema.base, window, ttls, now) if is_chosen else promise
 
@@ -247,8 +274,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         return is_first and options.starting_offset is None and not options.snapshot
 
-    def _lost(self, since: Offset, state: TableState, now: Micros) -> Window:
-        """Return the window of changes that may expire, if a new snapshot should replace them."""
+    def _lost(self, since: Offset, first: Micros, state: TableState, now: Micros) -> Window:
+        """Return the window of changes that may expire, if a new snapshot should replace them.
+
+        `first` is the earliest write time of unread rows, in µs.
+        """
         nothing = Window(since.position, since.position)
         if not self._options.takes_new_snapshots:
             return nothing
@@ -256,7 +286,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._lost_in_plan
         if self._has_no_past(since):
             return nothing
-        return since.ttls_at(state, now).endangered(since.position, now)
+        return since.ttls_at(state, now).endangered(first, now)
 
     def _again(self, since: Offset, now: Micros) -> Offset:
         """Return the start of a new snapshot."""
@@ -278,3 +308,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.snapshot:
             return max(oldest, self._window_end.settled(now))
         return max(self._options.window(now).start, oldest, kept_since)
+
+
+def _first(since: Offset, missed: Iterable[Window]) -> Micros:
+    """Return the earliest write time read by a micro-batch that begins at `since`, in µs."""
+    return min([since.position, *(window.start for window in missed)])

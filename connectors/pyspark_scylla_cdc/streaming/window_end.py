@@ -14,14 +14,17 @@ may become empty:
 
 While a snapshot is being read, the window is empty: `SnapshotEnd` decides how much of the table the
 micro-batch has. The micro-batch has the log as well only if Spark's trigger asks for everything.
+
+A generation that is announced when the position has passed its start is read from there on, beside
+the window, which may then be empty (`AnnouncedGenerations`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from cdc_reader._time import Clock, Micros, duration_micros
 from cdc_reader.cql.schema import LogSchema
@@ -29,11 +32,13 @@ from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.horizon import PublicationGate
 from cdc_reader.streams.shard import MAX_TOKEN
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.generations import KnownGenerations
 from pyspark_scylla_cdc.offsets.late import Late
 from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import generations_of, timeline_of
 from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
+from pyspark_scylla_cdc.streaming.announced import AnnouncedGenerations
 from pyspark_scylla_cdc.streaming.idle import GENERATIONS_INTERVAL, Idle
 from pyspark_scylla_cdc.streaming.late_watch import late_watch
 from pyspark_scylla_cdc.streaming.minimum import MinimumRows
@@ -47,12 +52,15 @@ from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
 class MicroBatch:
     """What a micro-batch delivers: its window, and what its offset records about `late` rows.
 
-    `done` is the token up to which a snapshot has been read.
+    `done` is the token up to which a snapshot has been read. The offset knows `generations`; of those
+    that were `missed`, by their starts, it also delivers a window behind the position.
     """
 
     window: Window
     late: Late | None = None
     done: int = MAX_TOKEN
+    generations: KnownGenerations | None = None
+    missed: Mapping[Micros, Window] = field(factory=dict)
 
 
 class WindowEnd:
@@ -90,7 +98,8 @@ class WindowEnd:
             duration_micros(options.read.publication_wait),
             GENERATIONS_INTERVAL,
         )
-        self._late = late_watch(options, schema, clock, on_late_rows)
+        self._announced = AnnouncedGenerations(partial(timeline_of, options))
+        self._late = late_watch(options, schema, clock, self._announced.timeline, on_late_rows)
         self._snapshot = SnapshotEnd(options, schema)
 
     def finish(self, now: Micros) -> None:
@@ -118,14 +127,14 @@ class WindowEnd:
         window = self._published(window, now)
         if limited:
             window = self._within_limits(window)
-        return self._with_late_rows(since, window, ttls)
+        return self._with_late_rows(since, self._with_generations(since, window, now), ttls)
 
     def _of_snapshot(self, since: Offset, ttls: Callable[[], TtlHistory]) -> MicroBatch:
         """Return a micro-batch of the table alone; late rows are delivered when it is complete."""
         nothing, late = Window(since.position, since.position), since.late
         if late is None:
             late = self._late.next(None, nothing, ttls, snapshot=True)
-        return MicroBatch(nothing, late, self._snapshot.next(since.done))
+        return MicroBatch(nothing, late, self._snapshot.next(since.done), since.generations)
 
     def _settled(self, position: Micros, now: Micros, *, limited: bool) -> Window:
         return Window(position, self._policy.next(position, now, limited=limited))
@@ -148,13 +157,21 @@ class WindowEnd:
             return window
         return evolve(window, end=within_limits(self._options, self._schema, window))
 
+    def _with_generations(self, since: Offset, window: Window, now: Micros) -> MicroBatch:
+        known = self._announced.known(since, now, fresh=not window.is_empty)
+        missed = known.missed(since.generations, since.position)
+        return MicroBatch(window, generations=known, missed=missed)
+
     def _with_late_rows(
-        self, since: Offset, window: Window, ttls: Callable[[], TtlHistory]
+        self, since: Offset, batch: MicroBatch, ttls: Callable[[], TtlHistory]
     ) -> MicroBatch:
-        late = self._late.next(since.late, window, ttls, snapshot=since.is_before_snapshot)
+        window, is_snapshot = batch.window, since.is_before_snapshot
+        late = self._late.next(
+            since.late, window, ttls, snapshot=is_snapshot, missed=batch.missed
+        )
         if late is not None and not window.is_empty:
             window = evolve(window, end=late.position)
-        return MicroBatch(window, late)
+        return evolve(batch, window=window, late=late)
 
 
 def _rows(options: SourceOptions, schema: LogSchema, window: Window) -> float:

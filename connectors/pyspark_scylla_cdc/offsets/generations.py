@@ -1,0 +1,83 @@
+"""The generations that an offset knows: they show which ones were announced late.
+
+A micro-batch from offset a to offset b reads, of each generation that b knows, the rows of its
+window. Of a generation that b knows and a does not, it also reads the rows behind its window, up
+to the generation's start: no earlier micro-batch can have read them. So its rows depend only on
+the two offsets, even if a generation is announced before it is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from attrs import frozen
+
+from cdc_reader._time import BEGINNING, Micros
+from cdc_reader.reading.progress import is_moment
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.window import Window
+
+MOST = 16
+"""The most starts in an offset. A generation announced after that many later ones is not read."""
+
+
+@frozen
+class KnownGenerations:
+    """The newest generations known at an offset, by their `starts` in µs, ascending.
+
+    All older generations count as known. Rows written before `since` (µs), where the query began
+    or this record did, are not delivered.
+    """
+
+    since: Micros
+    starts: tuple[Micros, ...]
+
+    @classmethod
+    def after(cls, before: Self | None, position: Micros, visible: Timeline) -> Self:
+        """Return what is known at an offset after one at `position` that knew `before`.
+
+        What was known stays known, because a node with tablets that lags shows fewer generations.
+        """
+        known = before or cls(position, ())
+        starts = Timeline((*known.starts, *visible.starts)).starts
+        return cls(known.since, starts[-MOST:])
+
+    def missed(self, before: KnownGenerations | None, position: Micros) -> dict[Micros, Window]:
+        """Return the unread window behind `position` of each generation that `before` lacks.
+
+        Nothing is missed if it is not recorded what was known `before`.
+        """
+        if before is None:
+            return {}
+        behind = Window(self.since, position)
+        unread = {
+            span.start: span.intersect(behind)
+            for span in Timeline(self.starts).operating()
+            if not before._knows(span.start)
+        }
+        return {start: window for start, window in unread.items() if not window.is_empty}
+
+    def covers(self, position: Micros) -> bool:
+        """Return True if `starts` has all generations that operate from `position` on."""
+        return bool(self.starts) and self.starts[0] <= position
+
+    def timeline(self, visible: Timeline) -> Timeline:
+        """Return the known generations, of which the older ones are in `visible`."""
+        oldest = min(self.starts, default=BEGINNING)
+        return Timeline((*(start for start in visible.starts if start < oldest), *self.starts))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value as JSON, in the key order that is part of the offset's format."""
+        return {"since": self.since, "known": list(self.starts)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Parse a stored value; raise KeyError, TypeError or ValueError if it is invalid."""
+        since, starts = stored["since"], tuple(stored["known"])
+        if not all(map(is_moment, (since, *starts))):
+            raise ValueError("expected times in microseconds")
+        return cls(since, Timeline(starts).starts)
+
+    def _knows(self, start: Micros) -> bool:
+        return start in self.starts or start < min(self.starts, default=BEGINNING)
