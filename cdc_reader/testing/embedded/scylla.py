@@ -292,6 +292,10 @@ class EmbeddedScylla:
         """
         self._server.call(lambda: self._publication.hold(rows))
 
+    def resume_publication(self) -> None:
+        """Publish further generations, but none of those that were held back."""
+        self._server.call(self._publication.resume)
+
     def complete_publication(self) -> tuple[Generation, ...]:
         """Publish the generations that were held back, and return them; later ones are not held."""
         return self._server.call(self._publication.complete)

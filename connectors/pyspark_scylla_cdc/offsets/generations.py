@@ -43,6 +43,10 @@ class KnownGenerations:
         starts = Timeline((*known.starts, *visible.starts)).starts
         return cls(known.since, starts[-MOST:])
 
+    def knows(self, start: Micros) -> bool:
+        """Return True if the generation that starts at `start` was known."""
+        return start in self.starts or start < min(self.starts, default=BEGINNING)
+
     def missed(self, before: KnownGenerations | None, position: Micros) -> dict[Micros, Window]:
         """Return the unread window behind `position` of each generation that `before` lacks.
 
@@ -54,7 +58,7 @@ class KnownGenerations:
         unread = {
             span.start: span.intersect(behind)
             for span in Timeline(self.starts).operating()
-            if not before._knows(span.start)
+            if not before.knows(span.start)
         }
         return {start: window for start, window in unread.items() if not window.is_empty}
 
@@ -78,6 +82,3 @@ class KnownGenerations:
         if not all(map(is_moment, (since, *starts))):
             raise ValueError("expected times in microseconds")
         return cls(since, Timeline(starts).starts)
-
-    def _knows(self, start: Micros) -> bool:
-        return start in self.starts or start < min(self.starts, default=BEGINNING)

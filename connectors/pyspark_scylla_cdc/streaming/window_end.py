@@ -52,8 +52,8 @@ from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
 class MicroBatch:
     """What a micro-batch delivers: its window, and what its offset records about `late` rows.
 
-    `done` is the token up to which a snapshot has been read. The offset knows `generations`; of those
-    that were `missed`, by their starts, it also delivers a window behind the position.
+    `done` is the token up to which a snapshot has been read. The offset knows `generations`. Of
+    those that were `missed`, by their starts, a window behind the position is also delivered.
     """
 
     window: Window
@@ -166,9 +166,7 @@ class WindowEnd:
         self, since: Offset, batch: MicroBatch, ttls: Callable[[], TtlHistory]
     ) -> MicroBatch:
         window, is_snapshot = batch.window, since.is_before_snapshot
-        late = self._late.next(
-            since.late, window, ttls, snapshot=is_snapshot, missed=batch.missed
-        )
+        late = self._late.next(since.late, window, ttls, snapshot=is_snapshot, missed=batch.missed)
         if late is not None and not window.is_empty:
             window = evolve(window, end=late.position)
         return evolve(batch, window=window, late=late)

@@ -36,9 +36,13 @@ class Publication:
         """Hold publications: write only `rows` description rows (None: all), and no timestamp."""
         self._holding, self._rows = True, rows
 
+    def resume(self) -> None:
+        """Publish further generations; those that were held stay so."""
+        self._holding = False
+
     def complete(self) -> tuple[Generation, ...]:
         """Publish the generations that were held, in order, and return them; hold no later ones."""
-        self._holding = False
+        self.resume()
         held, self._held = tuple(self._held), []
         for generation in held:
             self._publish(generation)

@@ -17,6 +17,7 @@ from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.generations import KnownGenerations
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 
 ID = UUID("5c2e7e9a-2f0b-11f0-8080-808080808080")
@@ -25,6 +26,12 @@ VERSION_3 = (
     '{"version": 3, "position": 1795221125091067, "table": "shop.orders", '
     '"id": "5c2e7e9a-2f0b-11f0-8080-808080808080", "snapshot": "done", '
     '"ttl": [[1795000000000000, 86400], [1795221000000000, 3600]]}'
+)
+VERSION_3_KNOWN = (
+    '{"version": 3, "position": 1795221125091067, "table": "shop.orders", '
+    '"id": "5c2e7e9a-2f0b-11f0-8080-808080808080", "snapshot": "done", '
+    '"ttl": [[1795000000000000, 86400], [1795221000000000, 3600]], '
+    '"generations": {"since": 1795000000000000, "known": [1794000000000000, 1795100000000000]}}'
 )
 VERSION_4 = (
     '{"version": 4, "position": 1795221125091067, "table": "shop.orders", '
@@ -45,6 +52,14 @@ FORMATS = {
     '{"version": 1, "position": 1795221125091067}': Offset(1795221125091067),
     '{"version": 2, "position": 7}': Offset(7, SnapshotState.PENDING),
     VERSION_3: Offset(1795221125091067, SnapshotState.DONE, "shop.orders", ID, HISTORY),
+    VERSION_3_KNOWN: Offset(
+        1795221125091067,
+        SnapshotState.DONE,
+        "shop.orders",
+        ID,
+        HISTORY,
+        generations=KnownGenerations(1795000000000000, (1794000000000000, 1795100000000000)),
+    ),
     VERSION_4: Offset(
         1795221125091067,
         SnapshotState.PENDING,
@@ -109,6 +124,9 @@ def test_there_and_back(offset: Offset) -> None:
         json.loads(VERSION_3) | {"late": LATE | {"ends": [10**30]}},
         json.loads(VERSION_3) | {"late": LATE | {"reads": [-1]}},
         json.loads(VERSION_3) | {"late": LATE | {"rows": ["A" * 48]}},
+        json.loads(VERSION_3) | {"generations": {"since": 1}},
+        json.loads(VERSION_3) | {"generations": {"since": -1, "known": []}},
+        json.loads(VERSION_3) | {"generations": {"since": 1, "known": [10**30]}},
         json.loads(VERSION_3) | {"id": "none"},
         json.loads(VERSION_3) | {"snapshot": "maybe"},
         json.loads(VERSION_3) | {"ttl": [[1]]},

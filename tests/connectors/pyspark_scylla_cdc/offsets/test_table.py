@@ -105,11 +105,14 @@ def test_an_offset_names_its_table(tables: Tables) -> None:
     """An offset of an earlier version gets the table's name when the position advances."""
     tables.create()
     offset = tables.advanced(tables.query())
-    assert list(offset) == ["version", "position", "table", "id", "snapshot", "ttl", "began"]
+    assert list(offset) == [
+        *("version", "position", "table", "id", "snapshot", "ttl", "generations", "began")
+    ]
     assert (offset["version"], offset["table"], offset["snapshot"]) == (3, "ks.t", "none")
     assert offset["ttl"] == [[EPOCH, 3_600]]
     old = {"version": 1, "position": offset["position"] - 100 * SECOND}
     del offset["began"]
+    offset["generations"]["since"] = old["position"]
     assert tables.query().latestOffset(old, LIMIT) == offset
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from cassandra.cluster import Session
@@ -10,6 +11,12 @@ from cassandra.cluster import Session
 from cdc_reader._time import SystemClock
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.sessions import connection_of
+from tests.connectors.pyspark_scylla_cdc.followed_log import FollowedLog
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+
+Make = Callable[..., FollowedLog]
 
 
 @pytest.fixture
@@ -32,3 +39,30 @@ def session(cluster: EmbeddedScylla) -> Iterator[Session]:
     session.use_client_timestamp = False
     yield session
     session.cluster.shutdown()
+
+
+@pytest.fixture
+def follow(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
+    """Follows the table from the current time on, with additional options."""
+    opened = set()
+    known = {
+        "hosts": cluster.contact_point,
+        "keyspace": "ks",
+        "table": "t",
+        "consistencyLevel": "ONE",
+        "format": "changes",
+    }
+
+    def follow(**more: str) -> FollowedLog:
+        has_start = "snapshot" in more or "startingOffsets" in more
+        first = {} if has_start else {"startingTimestamp": "latest"}
+        parsed = SourceOptions.parse({**known, **first, **more})
+        opened.add(connection_of(parsed.connection(), parsed.read))
+
+        followed = FollowedLog(partial(stream_reader, parsed, clock), clock, session)
+        followed.start()
+        return followed
+
+    yield follow
+    for connection in opened:
+        connection.close()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from attrs import define, field, frozen
+from attrs import frozen
 from cassandra.cluster import Session
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,18 +30,14 @@ from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
-from cdc_reader.testing.embedded.topology.generation import Generation
 from pyspark_scylla_cdc.offsets.late import Late, whole_records
-from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import TELLS_START, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import late_watch
 from pyspark_scylla_cdc.streaming.key_reader import KeyReader
 from pyspark_scylla_cdc.streaming.late_watch import DeliveringWatch, SweepSettings
-from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.connectors.pyspark_scylla_cdc.available_now import read_available
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.followed_log import FollowedLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +47,8 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 LIMIT = ReadMaxFiles(1)
+
+Make = Callable[..., FollowedLog]
 
 
 @pytest.fixture
@@ -69,129 +66,6 @@ def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
     )
     yield session
     session.cluster.shutdown()
-
-
-@define
-class FollowedLog:
-    """Uses a reader as Spark does: offsets through JSON, micro-batches, restarts."""
-
-    make: Callable[[], StreamReader]
-    clock: ManualClock
-    session: Session
-    offsets: list[str] = field(factory=list)
-    batches: list[list[int]] = field(factory=list)
-    reader: StreamReader = field(init=False)
-
-    def start(self) -> None:
-        """Start, or restart from the last offset."""
-        self.reader = self.make()
-        if not self.offsets:
-            self.offsets.append(json.dumps(self.reader.initialOffset()))
-            start = json.loads(self.offsets[0])
-            self.reader.partitions(start, start)
-
-    def write(self, pk: int, age: int = 0) -> None:
-        """Write a row with a timestamp `age` seconds ago."""
-        at = self.clock.now() - age * SECOND
-        self.session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0) USING TIMESTAMP %s", (pk, at))
-
-    def step(self, *, commit: bool = True) -> list[int]:
-        """Run the next micro-batch, if there is one, and return its keys; on request, commit it."""
-        latest = json.dumps(self.reader.latestOffset(json.loads(self.offsets[-1]), LIMIT))
-        if latest == self.offsets[-1]:
-            return []
-        found = self.read(self.offsets[-1], latest)
-        if commit:
-            self.offsets.append(latest)
-            self.batches.append(found)
-        return found
-
-    def read(self, start: str, end: str) -> list[int]:
-        """Return the keys of the rows between two offsets."""
-        parts = self.reader.partitions(json.loads(start), json.loads(end))
-        batches = [batch for part in parts for batch in self.reader.read(part)]
-        return sorted(row["pk"] for batch in batches for row in batch.to_pylist())
-
-    def run(self, seconds: int) -> list[int]:
-        """Poll once a second; return the keys of all micro-batches."""
-        found: list[int] = []
-        for _ in range(seconds):
-            self.clock.advance(SECOND)
-            found += self.step()
-        return sorted(found)
-
-    def astray(
-        self, server: EmbeddedScylla, pk: int, *, by: int, twice: bool = False, age: int = 0
-    ) -> None:
-        """Write a row to the generation `by` places after the right one; with `twice`, to both."""
-        server.misplacing.by, server.misplacing.twice = by, twice
-        self.write(pk, age)
-        server.misplacing.by = 0
-
-    def around_switch(self, server: EmbeddedScylla, *, twice: bool) -> list[int]:
-        """Write rows around a change of generation, half of them as strays; return all keys."""
-        server.cluster.ring_delay_ms = 5_000
-        server.join(vnodes=3)
-        switch = server.cluster.generations[-1].start_us
-        self.clock.advance(switch - 2 * SECOND - self.clock.now())
-        for pk in range(40):
-            if pk % 2:
-                by = 1 if self.clock.now() < switch else -1
-                self.astray(server, pk, by=by, twice=twice)
-            else:
-                self.write(pk)
-            self.clock.advance(SECOND // 10)
-        return list(range(40))
-
-    def switch(self, server: EmbeddedScylla) -> tuple[Generation, Generation]:
-        """Create a generation that begins now; return the previous one and the new one."""
-        server.join(vnodes=3)
-        before, after = server.cluster.generations[-2:]
-        return before, after
-
-    def log_change(self, stream: bytes, pk: int, at: int) -> None:
-        """Insert the log rows of a change now: a delta and a postimage, in this stream."""
-        for number, operation in enumerate((2, 9)):
-            self.session.execute(
-                'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", '
-                '"cdc$batch_seq_no", "cdc$operation", pk, v) VALUES (%s, %s, %s, %s, %s, 0) '
-                "USING TTL 86400",
-                (stream, timeuuid.make(at, bytes(8)), number, operation, pk),
-            )
-
-    @property
-    def delivered(self) -> list[int]:
-        """The keys of all committed micro-batches."""
-        return sorted(pk for batch in self.batches for pk in batch)
-
-
-Make = Callable[..., FollowedLog]
-
-
-@pytest.fixture
-def follow(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Follows the table from the current time on, with additional options."""
-    opened = set()
-    known = {
-        "hosts": cluster.contact_point,
-        "keyspace": "ks",
-        "table": "t",
-        "consistencyLevel": "ONE",
-        "format": "changes",
-    }
-
-    def follow(**more: str) -> FollowedLog:
-        first = {} if "snapshot" in more else {"startingTimestamp": "latest"}
-        parsed = SourceOptions.parse({**known, **first, **more})
-        opened.add(connection_of(parsed.connection(), parsed.read))
-
-        followed = FollowedLog(partial(stream_reader, parsed, clock), clock, session)
-        followed.start()
-        return followed
-
-    yield follow
-    for connection in opened:
-        connection.close()
 
 
 def test_delivered_once(follow: Make) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 
 import pytest
 from attrs import evolve
 from cassandra.cluster import Session
 
+from cdc_reader.errors import DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.cdc_reader.announcing import Announcing
+from tests.connectors.pyspark_scylla_cdc.followed_log import FollowedLog
 from tests.connectors.pyspark_scylla_cdc.readers import batch_reader, stream_reader
 
 SECOND = 1_000_000
+Make = Callable[..., FollowedLog]
 KEYS = range(40)
 
 
@@ -86,6 +90,227 @@ def test_a_batch_waits_for_a_generation_that_is_announced_late(
     rows = [row for part in batch.partitions() for b in batch.read(part) for row in b.to_pylist()]
     assert sorted((row["pk"], row["v"]) for row in rows) == [(pk, 1) for pk in KEYS]
     assert announcing.sleeps == 3
+
+
+@pytest.fixture
+def late(session: Session, clock: ManualClock, follow: Make) -> Make:
+    """Follows a table `ks.t` whose log has a TTL of a day."""
+    clock.advance(600 * SECOND)
+    session.execute(
+        "CREATE KEYSPACE ks WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
+    )
+    session.execute(
+        "CREATE TABLE ks.t (pk int PRIMARY KEY, v int) "
+        "WITH cdc = {'enabled': true, 'postimage': true}"
+    )
+    return follow
+
+
+def unannounced(cluster: EmbeddedScylla, clock: ManualClock, stored: int = 0) -> None:
+    """Begin a generation that is not announced, with `stored` rows of its description."""
+    cluster.hold_publication(stored)
+    cluster.join(vnodes=3)
+    clock.advance(SECOND)  # it begins at a whole millisecond
+
+
+def written(followed: FollowedLog, *pks: int) -> None:
+    """Write rows, one every four seconds, and poll."""
+    for pk in pks:
+        followed.write(pk)
+        followed.run(4)
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+@pytest.mark.parametrize("mode", ["ignore", "report", "deliver"])
+def test_a_generation_announced_behind_the_position(
+    cluster: EmbeddedScylla,
+    late: Make,
+    caplog: pytest.LogCaptureFixture,
+    mode: str,
+    stored: int,
+) -> None:
+    """It is read from its start: each row is delivered once, also if it arrived late."""
+    followed = late(lateRows=mode)
+    written(followed, 0, 1)
+    unannounced(cluster, followed.clock, stored)
+    if stored:  # is waited for first
+        followed.clock.advance(600 * SECOND)
+    written(followed, *range(2, 20))
+    followed.write(20, age=45)
+    assert followed.run(40) == []
+    cluster.complete_publication()
+    written(followed, 21, 22)
+    assert "generation_announced_late" in caplog.text
+    followed.write(23, age=90)
+    followed.run(200)
+    assert followed.delivered == [*range(23), *([23] if mode == "deliver" else [])]
+    assert caplog.text.count("generation_announced_late") == 1
+
+
+@pytest.mark.parametrize("mode", ["report", "deliver"])
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_restart_while_a_generation_is_unannounced(
+    cluster: EmbeddedScylla, late: Make, mode: str, *, is_planned: bool
+) -> None:
+    """The offset shows which generations its reader knew, at whatever time the query restarts."""
+    followed = late(lateRows=mode)
+    unannounced(cluster, followed.clock)
+    written(followed, *range(20))
+    followed.start()
+    followed.run(40)
+    cluster.complete_publication()
+    if is_planned:
+        followed.clock.advance(10 * SECOND)
+        assert followed.step(commit=False) == list(range(20))
+    followed.start()
+    assert followed.run(200) == list(range(20))
+
+
+@pytest.mark.parametrize("mode", ["report", "deliver"])
+def test_a_repeated_micro_batch_reads_the_generations_of_its_plan(
+    cluster: EmbeddedScylla, late: Make, mode: str
+) -> None:
+    """It has the same rows after a later announcement, whose rows come in the next one."""
+    followed = late(lateRows=mode)
+    followed.write(0)
+    unannounced(cluster, followed.clock)
+    followed.clock.advance(SECOND)
+    followed.write(1)
+    followed.clock.advance(60 * SECOND)
+    start = followed.offsets[-1]
+    assert followed.step() == [0]
+    middle = followed.offsets[-1]
+    cluster.complete_publication()
+    followed.start()
+    assert followed.read(start, middle) == [0]
+    followed.clock.advance(10 * SECOND)
+    assert followed.step() == [1]
+    end = followed.offsets[-1]
+    unannounced(cluster, followed.clock)
+    cluster.complete_publication()
+    for pause in (0, 20, 90):
+        followed.clock.advance(pause * SECOND)
+        followed.start()
+        assert followed.read(middle, end) == [1]
+    assert followed.run(200) == []
+
+
+@pytest.mark.parametrize("given", [{"snapshot": "initial"}, {"startingTimestamp": "latest"}])
+def test_a_late_generation_older_than_the_query(
+    cluster: EmbeddedScylla, late: Make, given: dict[str, str]
+) -> None:
+    """A query has no log rows from before its start or snapshot."""
+    before = late()
+    unannounced(cluster, before.clock)
+    before.write(1)
+    before.clock.advance(60 * SECOND)
+    followed = late(lateRows="deliver", **given)
+    followed.run(60)
+    found = [1] if "snapshot" in given else []
+    assert followed.delivered == found
+    followed.write(2)
+    followed.run(60)
+    cluster.complete_publication()
+    followed.run(200)
+    assert followed.delivered == [*found, 2]
+
+
+def test_several_generations_announced_out_of_order(cluster: EmbeddedScylla, late: Make) -> None:
+    """The older one is delivered too, although a newer one has been known for long."""
+    followed = late()
+    unannounced(cluster, followed.clock)
+    written(followed, 1, 2)
+    cluster.resume_publication()
+    cluster.join(vnodes=2)
+    followed.clock.advance(SECOND)
+    written(followed, 3, 4)
+    followed.run(100)
+    assert followed.delivered == [3, 4]
+    cluster.complete_publication()
+    written(followed, 5)
+    followed.start()
+    followed.run(100)
+    assert followed.delivered == [1, 2, 3, 4, 5]
+
+
+def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late: Make) -> None:
+    """The rows of a late generation count as available, before and after the position."""
+    followed = late()
+    written(followed, 0)
+    unannounced(cluster, followed.clock)
+    written(followed, *range(1, 20))
+    followed.run(40)
+    cluster.complete_publication()
+    followed.write(20)
+    followed.clock.advance(60 * SECOND)
+    followed.start()
+    followed.reader.prepareForTriggerAvailableNow()
+    while followed.step():
+        pass
+    assert followed.delivered == list(range(21))
+    followed.offsets.pop()
+    everything = followed.reader.latestOffset(json.loads(followed.offsets[-1]), ReadAllAvailable())
+    assert followed.read(followed.offsets[-1], json.dumps(everything)) == list(range(1, 21))
+
+
+def test_starting_offsets_from_before_an_announcement(cluster: EmbeddedScylla, late: Make) -> None:
+    """A new query that continues at the offset of another one also has the unread rows."""
+    followed = late()
+    unannounced(cluster, followed.clock)
+    written(followed, 1, 2)
+    followed.run(40)
+    cluster.complete_publication()
+    again = late(startingOffsets=followed.offsets[-1])
+    assert again.run(20) == [1, 2]
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_rows_of_a_late_generation_that_expired(
+    cluster: EmbeddedScylla, late: Make, *, lenient: bool
+) -> None:
+    """They are reported like other lost rows."""
+    followed = late(onDataLoss="continue" if lenient else "fail")
+    unannounced(cluster, followed.clock)
+    followed.write(1)
+    followed.run(40)
+    for _ in range(25):
+        followed.clock.advance(3_600 * SECOND)
+        followed.step()
+    followed.write(2)
+    followed.run(40)
+    cluster.complete_publication()
+    followed.clock.advance(10 * SECOND)
+    if lenient:
+        assert followed.step() == [2]
+    else:
+        with pytest.raises(DataLossError, match=r"TTL was 86400 s"):
+            followed.step()
+
+
+def test_one_partition_of_a_late_generation(cluster: EmbeddedScylla, late: Make) -> None:
+    """Rows of other partitions are left out."""
+    followed = late(partitionKey='{"pk": 3}')
+    unannounced(cluster, followed.clock)
+    written(followed, 1, 2, 3, 4)
+    followed.run(40)
+    cluster.complete_publication()
+    assert followed.run(20) == [3]
+
+
+def test_an_offset_that_records_no_generations(cluster: EmbeddedScylla, late: Make) -> None:
+    """Nothing is caught up at an offset of an earlier release, but the next one records them."""
+    followed = late()
+    written(followed, 0)
+    followed.run(40)
+    old = json.loads(followed.offsets[-1])
+    del old["generations"]
+    followed.offsets.append(json.dumps(old))
+    unannounced(cluster, followed.clock)
+    written(followed, 1)
+    followed.run(40)
+    cluster.complete_publication()
+    assert followed.run(20) == [1]
 
 
 def test_topology_changed_between_plan_and_read(
