@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -311,6 +312,58 @@ def test_an_offset_that_records_no_generations(cluster: EmbeddedScylla, late: Ma
     followed.run(40)
     cluster.complete_publication()
     assert followed.run(20) == [1]
+
+
+def check_history(seed: int, cluster: EmbeddedScylla, followed: FollowedLog) -> None:
+    """Follow the log through generations that are announced at any time, in any order.
+
+    Rows may arrive late, and the query may restart before, during and after each micro-batch. Each
+    row is delivered once, in each attempt at its micro-batch.
+    """
+    draw = random.Random(seed)
+    followed.run(120)
+    rows = 0
+    for _ in range(60):
+        followed.clock.advance(draw.randrange(12 * SECOND))
+        match draw.choice(["write"] * 5 + ["poll"] * 5 + ["restart", "generation", "announce"]):
+            case "write":
+                began = cluster.cluster.generations[-1].start_us
+                ages = [0, 0, draw.randrange(90)]
+                age = min(draw.choice(ages), (followed.clock.now() - began) // SECOND)
+                followed.write(rows, age=max(0, age))
+                rows += 1
+            case "poll":
+                start, found = followed.offsets[-1], followed.step()
+                if start != followed.offsets[-1]:
+                    followed.clock.advance(draw.randrange(20 * SECOND))
+                    assert followed.read(start, followed.offsets[-1]) == found
+            case "restart":
+                followed.step(commit=False)
+                followed.start()
+            case "generation" if len(cluster.cluster.generations) < 6:
+                if draw.random() < 0.7:
+                    cluster.hold_publication(0)
+                cluster.join(vnodes=2)
+                followed.clock.advance(SECOND)
+                cluster.resume_publication()
+            case "announce":
+                cluster.complete_publication()
+    cluster.complete_publication()
+    followed.run(200)
+    assert followed.delivered == list(range(rows))
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_some_announcements(cluster: EmbeddedScylla, late: Make, seed: int) -> None:
+    """No row is lost or repeated."""
+    check_history(seed, cluster, late(lateRows="deliver"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_more_announcements(cluster: EmbeddedScylla, late: Make, seed: int) -> None:
+    """The same for more histories."""
+    check_history(seed, cluster, late(lateRows="deliver"))
 
 
 def test_topology_changed_between_plan_and_read(
