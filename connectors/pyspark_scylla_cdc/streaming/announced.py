@@ -4,34 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cdc_reader._time import BEGINNING, Micros
+from cdc_reader._time import BEGINNING, Clock, Micros
 from cdc_reader.streams.generation import Timeline
 from pyspark_scylla_cdc.offsets.generations import KnownGenerations
 from pyspark_scylla_cdc.offsets.offset import Offset
 
 INTERVAL = 10_000_000
-"""µs between two reads while there is nothing else to deliver."""
+"""The longest time, in µs, until a generation that was announced late is noticed."""
 
 
 class AnnouncedGenerations:
-    """The generations announced so far; `read` reads those that are visible now."""
+    """The generations announced so far; `visible` reads those that are visible now."""
 
-    def __init__(self, read: Callable[[], Timeline]) -> None:
-        self._read = read
+    def __init__(self, visible: Callable[[], Timeline], clock: Clock) -> None:
+        self._visible = visible
+        self._clock = clock
         self._read_at = BEGINNING
         self._timeline = Timeline(())
 
-    def timeline(self) -> Timeline:
-        """Return all generations as of the last `known`."""
+    def read(self) -> Timeline:
+        """Read the generations that are visible now."""
+        self._read_at = self._clock.now()
+        self._timeline = self._visible()
         return self._timeline
 
-    def known(self, since: Offset, now: Micros, *, fresh: bool) -> KnownGenerations:
-        """Return what the next offset after `since` knows; read it now (µs) if it must be `fresh`.
+    def latest(self) -> Timeline:
+        """Return all generations as of the last `known` or `read`."""
+        return self._timeline if self._read_at > BEGINNING else self.read()
 
-        It must be if the offset has a window, in which a generation may have begun.
+    def known(self, since: Offset, now: Micros, *, has_window: bool) -> KnownGenerations | None:
+        """Return what the offset after `since` knows; `now` is when its micro-batch was begun (µs).
+
+        If the micro-batch has a window, no generations read before `now` will do: one may have
+        begun in the window. If it has none, and `since` knows none, nothing can be missed yet.
         """
-        if fresh or not 0 <= now - self._read_at < INTERVAL:
-            self._timeline, self._read_at = self._read(), now
+        if since.generations is None and not has_window:
+            return None
+        since_when = now if has_window else now - INTERVAL
+        if not since_when <= self._read_at < now + INTERVAL:
+            self.read()
         known = KnownGenerations.after(since.generations, since.position, self._timeline)
         self._timeline = known.timeline(self._timeline)
         return known

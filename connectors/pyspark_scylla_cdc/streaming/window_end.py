@@ -80,9 +80,10 @@ class WindowEnd:
         self._options = options
         self._schema = schema
         self._policy = AdvancePolicy.of(options)
+        self._announced = AnnouncedGenerations(partial(timeline_of, options), clock)
         self._idle = Idle(
             partial(row_probe, options, schema),
-            partial(timeline_of, options),
+            self._announced.read,
             duration_micros(options.min_advance),
             duration_micros(options.idle_advance),
         )
@@ -98,8 +99,7 @@ class WindowEnd:
             duration_micros(options.read.publication_wait),
             GENERATIONS_INTERVAL,
         )
-        self._announced = AnnouncedGenerations(partial(timeline_of, options))
-        self._late = late_watch(options, schema, clock, self._announced.timeline, on_late_rows)
+        self._late = late_watch(options, schema, clock, self._announced.latest, on_late_rows)
         self._snapshot = SnapshotEnd(options, schema)
 
     def finish(self, now: Micros) -> None:
@@ -158,7 +158,9 @@ class WindowEnd:
         return evolve(window, end=within_limits(self._options, self._schema, window))
 
     def _with_generations(self, since: Offset, window: Window, now: Micros) -> MicroBatch:
-        known = self._announced.known(since, now, fresh=not window.is_empty)
+        known = self._announced.known(since, now, has_window=not window.is_empty)
+        if known is None:
+            return MicroBatch(window)
         missed = known.missed(since.generations, since.position)
         return MicroBatch(window, generations=known, missed=missed)
 
