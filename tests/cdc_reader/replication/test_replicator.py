@@ -255,6 +255,7 @@ _ROW_LISTS = [
     "UPDATE <t> SET l = [5, 6] WHERE pk = <pk> AND ck = 1",
 ]
 writes = st.lists(st.one_of(timed(), timed(), batches), min_size=1, max_size=8)
+_PARTIAL = sorted(set(IMAGES) - {"none", "both"})
 
 
 @pytest.mark.parametrize("images", sorted(IMAGES))
@@ -285,7 +286,9 @@ def test_the_replica_of_a_table_is_the_table(
     assert tables.contents("copy", key) == tables.contents(images, key)
 
 
-@pytest.mark.parametrize("images", sorted(set(IMAGES) - {"none"}))
+@pytest.mark.parametrize(
+    "images", ["both", *(pytest.param(images, marks=pytest.mark.slow) for images in _PARTIAL)]
+)
 @settings(max_examples=25)
 @given(before=writes, during=writes, after=writes, order=st.randoms())
 @example([_ELEMENTS_SET], [_ROW_LISTS[0]], [_ROW_LISTS[1]], random.Random(0))

@@ -90,6 +90,7 @@ NODES = """
 """
 
 
+@pytest.mark.slow
 def test_nodes_come_and_go_on_the_embedded_server(pytester: pytest.Pytester) -> None:
     """A test can stop, start, add and remove nodes of the separate three-node cluster."""
     pytester.makepyfile(NODES)

@@ -222,7 +222,12 @@ def test_refused(ways: Ways, in_turn: Iterator[str], options: dict[str, str], na
 
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize(
-    "given", [{"fetchSize": "many"}, {"table": "plain"}, {"format": "changes"}]
+    "given",
+    [
+        {"table": "plain"},
+        pytest.param({"fetchSize": "many"}, marks=pytest.mark.slow),
+        pytest.param({"format": "changes"}, marks=pytest.mark.slow),
+    ],
 )
 def test_batch_stream_and_sql_raise_the_same_line(ways: Ways, given: dict[str, str]) -> None:
     """They raise the same error for the same input."""
@@ -387,6 +392,7 @@ def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> 
     assert "t was not found: it has been dropped" in our_line(ended.value)
 
 
+@pytest.mark.slow
 def test_failed_while_running(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load, tmp_path: Path
 ) -> None:

@@ -71,7 +71,13 @@ class History:
         return format_timestamp(self.end + 1)
 
 
-@pytest.fixture(scope="module", params=HISTORIES, ids=lambda history: f"seed{history['seed']}")
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(history, id=f"seed{history['seed']}", marks=[pytest.mark.slow] * bool(number))
+        for number, history in enumerate(HISTORIES)
+    ],
+)
 def recorded(request: pytest.FixtureRequest) -> Any:
     """Each recorded history in turn."""
     return request.param

@@ -50,10 +50,10 @@ def scenarios() -> Iterator[Any]:
 def histories() -> Iterator[Any]:
     """Yield each history of each version, as a test parameter."""
     for path in sorted(DATA.glob("scylla-*-histories.json.gz")):
-        for history in recorded(path):
-            yield pytest.param(
-                version_of(path), history, id=f"{version_of(path)}-seed-{history['seed']}"
-            )
+        for number, history in enumerate(recorded(path)):
+            name = f"{version_of(path)}-seed-{history['seed']}"
+            marks = [pytest.mark.slow] if number else []
+            yield pytest.param(version_of(path), history, id=name, marks=marks)
 
 
 @pytest.fixture(scope="module")

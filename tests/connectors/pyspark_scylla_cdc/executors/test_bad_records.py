@@ -360,6 +360,7 @@ second UPDATE made. Bad are two inserts, an update, a delete, a preimage, and th
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_folded(execute: Execute, load: Load) -> None:
     """Deletes apply if their keys can be converted; other bad rows leave the row unchanged."""

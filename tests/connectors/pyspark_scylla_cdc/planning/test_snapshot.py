@@ -85,7 +85,10 @@ def test_folded(scylla: Scylla, keyspace: str, load: Load) -> None:
 
 
 @pytest.mark.usefixtures("table")
-@pytest.mark.parametrize("limit", [None, 30], ids=["unlimited", "limited"])
+@pytest.mark.parametrize(
+    "limit",
+    [pytest.param(None, marks=pytest.mark.slow, id="unlimited"), pytest.param(30, id="limited")],
+)
 def test_streamed(
     spark: SparkSession,
     scylla: Scylla,
@@ -138,6 +141,7 @@ def test_streamed(
     assert offsets[len(tokens)]["snapshot"] == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("table")
 def test_fold_begins_anew_with_a_snapshot(
     spark: SparkSession, scylla: Scylla, keyspace: str, options: dict[str, str], load: Load
@@ -160,6 +164,7 @@ def test_fold_begins_anew_with_a_snapshot(
     assert result == table_of(scylla, f"{keyspace}.t")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("table")
 def test_streamed_after_a_loss(
     spark: SparkSession, scylla: Scylla, keyspace: str, load: Load, tmp_path: Path

@@ -200,6 +200,7 @@ def test_strays_are_delivered_once(
     assert any(named) == (not twice)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [-1, 1])
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_that_arrive_late_are_delivered_once(
@@ -218,6 +219,7 @@ def test_strays_that_arrive_late_are_delivered_once(
     assert followed.run(200) == [1]
 
 
+@pytest.mark.slow
 def test_a_stray_whose_twin_was_delivered_is_left_out(
     follow: Make, cluster: EmbeddedScylla
 ) -> None:
@@ -251,6 +253,7 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered(
     assert followed.run(200) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_of_a_micro_batch_done_again(
     follow: Make, cluster: EmbeddedScylla, twice: bool
@@ -277,6 +280,7 @@ def test_strays_of_a_micro_batch_done_again(
     assert followed.run(200) == [4, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twice", [False, True])
 def test_no_restart_repeats_or_loses_a_stray(
     follow: Make, cluster: EmbeddedScylla, twice: bool
@@ -339,6 +343,7 @@ def test_strays_are_reported(
     assert sum(counts) == 2 * (20 + 1 + 1)  # with a delta and a postimage each
 
 
+@pytest.mark.slow
 def test_behind_the_horizon(follow: Make) -> None:
     """Rows older than the late horizon, or older than the start of the query, are left out."""
     followed = follow(lateRows="deliver", lateHorizon="2m")
@@ -359,6 +364,7 @@ def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
     assert followed.run(150) == [1]
 
 
+@pytest.mark.slow
 def test_turned_on_later(follow: Make, clock: ManualClock, session: Session) -> None:
     """An older checkpoint has no late rows, so the search starts at its position."""
     before = follow(lateRows="ignore")
@@ -420,6 +426,7 @@ def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
     assert sorted(pk for batch in followed.batches for pk in batch) == list(range(11))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ttl", [600, 172_800])
 def test_late_rows_from_before_a_change_of_the_ttl(
     follow: Make, session: Session, ttl: int

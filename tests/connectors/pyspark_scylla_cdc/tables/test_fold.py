@@ -126,6 +126,7 @@ def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load
     assert folded(rest, onto=first) == table_of(scylla, f"{keyspace}.t")
 
 
+@pytest.mark.slow
 def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) -> None:
     """Such a row is dropped if an UPDATE created it, because no read column shows it."""
     execute(
