@@ -14,10 +14,7 @@ NEWEST = "2026.3"
 
 
 def _since(*first: tuple[int, ...]) -> Any:
-    """Return a field that is True for these releases and later ones of their branches.
-
-    It is also True for all releases after the last one given.
-    """
+    """Return a field that is True from these releases of their branches, and from the last, on."""
 
     def has(made: Profile) -> bool:
         number = _number(made.version)
@@ -29,69 +26,56 @@ def _since(*first: tuple[int, ...]) -> Any:
 
 @frozen
 class Profile:
-    """The behaviour of one version; the first version with a behaviour is in parentheses.
-
-    Attributes:
-        end_of_batch: the log has `cdc$end_of_batch` (4.3).
-        generation_ranges: `cdc_streams_descriptions_v2` has a row per token range of a generation,
-            and the first generation operates at once (4.4). Before, `cdc_streams_descriptions`
-            had one row per generation.
-        marks_nulls: preimages mark nulls as deleted, to distinguish them from columns that are not
-            logged (4.6).
-        alter_names_enabled: an ALTER of the CDC options must include `enabled`, and the values on
-            and off are no longer allowed (5.0).
-        keeps_disabled_log: disabling CDC does not drop the log, which records the columns that are
-            dropped from it (5.1).
-        new_words: many error messages have new texts, because statements are checked as
-            expressions (5.4).
-        expiry_before_value: of two live cells with the same timestamp, the one that expires later
-            wins, regardless of their values (5.4).
-        paxos_tables: the state of transactions on a table that uses tablets is in a separate table
-            (2025.4).
-        default_replication: CREATE KEYSPACE does not require `replication` (2026.1).
-        checks_options: unknown compaction options and flush periods below a minute are rejected;
-            tables are never COMPACT STORAGE (2026.1).
-        newer_defaults: tables use IncrementalCompactionStrategy and compression with dictionaries
-            by default (2026.1).
-        describes: DESCRIBE is a statement (5.2).
-        writes_to_previous_generation: a write up to 5 s old may go to the generation before the
-            current one (5.2.16, 5.4.4, 6.0).
-        long_names: names of keyspaces and tables may have 192 characters instead of 48 (2025.2).
-        tablets: keyspaces may use tablets, listed in `system_schema.scylla_keyspaces` (6.0).
-        protects_log_columns: a log's columns cannot be altered (2025.1.10, 2025.3).
-        delays_column_reuse: a column dropped from a table with CDC cannot be added again for
-            5 s (2025.1.10, 2025.3.1, 2025.4).
-        cdc_on_tablets: tables in keyspaces that use tablets may have CDC (2025.4).
-        keeps_log_properties: altering a base table does not change its log's properties (2026.1).
-        preimage_without_clustering: deleting a row of a table without clustering columns logs its
-            preimage (2026.1).
-        strong_consistency: keyspaces have the option `consistency`; if it is strong, writes are not
-            logged (2026.1).
-        rfc_variant: the random half of `cdc$time` has the UUID variant bits (2026.1).
-    """
+    """The behaviour of one version; `_since` names the first versions with a behaviour."""
 
     version: str = NEWEST
+    # the log has `cdc$end_of_batch`.
     end_of_batch: bool = _since((4, 3))
+    # `cdc_streams_descriptions_v2` has a row per token range of a generation, and the first
+    # generation operates at once. Before, `cdc_streams_descriptions` had one row per generation.
     generation_ranges: bool = _since((4, 4))
+    # preimages mark nulls as deleted, to distinguish them from columns that are not logged.
     marks_nulls: bool = _since((4, 6))
+    # an ALTER of the CDC options must include `enabled`, and the values on and off are no longer
+    # allowed.
     alter_names_enabled: bool = _since((5, 0))
+    # disabling CDC does not drop the log, which records the columns that are dropped from it.
     keeps_disabled_log: bool = _since((5, 1))
+    # many error messages have new texts, because statements are checked as expressions.
     new_words: bool = _since((5, 4))
+    # of two live cells with the same timestamp, the one that expires later wins, regardless of
+    # their values.
     expiry_before_value: bool = _since((5, 4))
+    # the state of transactions on a table that uses tablets is in a separate table.
     paxos_tables: bool = _since((2025, 4))
+    # CREATE KEYSPACE does not require `replication`.
     default_replication: bool = _since((2026, 1))
+    # unknown compaction options and flush periods below a minute are rejected; tables are never
+    # COMPACT STORAGE.
     checks_options: bool = _since((2026, 1))
+    # tables use IncrementalCompactionStrategy and compression with dictionaries by default.
     newer_defaults: bool = _since((2026, 1))
+    # DESCRIBE is a statement.
     describes: bool = _since((5, 2))
+    # a write up to 5 s old may go to the generation before the current one.
     writes_to_previous_generation: bool = _since((5, 2, 16), (5, 4, 4))
+    # keyspaces may use tablets, listed in `system_schema.scylla_keyspaces`.
     tablets: bool = _since((6, 0))
+    # names of keyspaces and tables may have 192 characters instead of 48.
     long_names: bool = _since((2025, 2))
+    # a log's columns cannot be altered.
     protects_log_columns: bool = _since((2025, 1, 10), (2025, 3))
+    # a column dropped from a table with CDC cannot be added again for 5 s.
     delays_column_reuse: bool = _since((2025, 1, 10), (2025, 3, 1))
+    # tables in keyspaces that use tablets may have CDC.
     cdc_on_tablets: bool = _since((2025, 4))
+    # altering a base table does not change its log's properties.
     keeps_log_properties: bool = _since((2026, 1))
+    # deleting a row of a table without clustering columns logs its preimage.
     preimage_without_clustering: bool = _since((2026, 1))
+    # keyspaces have the option `consistency`; if it is strong, writes are not logged.
     strong_consistency: bool = _since((2026, 1))
+    # the random half of `cdc$time` has the UUID variant bits.
     rfc_variant: bool = _since((2026, 1))
 
 

@@ -11,10 +11,7 @@ T = TypeVar("T")
 
 
 class TextCache(Generic[T]):
-    """An LRU cache whose values' texts total at most `limit` characters.
-
-    The newest entry is always kept, even if it exceeds the limit. Thread-safe.
-    """
+    """A thread-safe LRU cache for texts of `limit` characters in total, or one longer text."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -45,10 +45,7 @@ def records(mutation: Partition) -> list[Record]:
 
 
 def collection_time(deletion: int) -> int:
-    """Return the effective time of a collection tombstone.
-
-    An overwrite writes its tombstone 1 µs before its elements; both belong to one record.
-    """
+    """Return a collection tombstone's time: overwrites delete 1 µs before they write elements."""
     return deletion + 1
 
 

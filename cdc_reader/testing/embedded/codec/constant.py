@@ -53,10 +53,7 @@ def encode(constant: Constant, cql_type: Native) -> bytes:
 
 
 def from_text(text: str, cql_type: Native) -> bytes:
-    """Serialise a text that the grammar has not checked, such as one from JSON.
-
-    Raises MarshalError if the text is not a value of the type.
-    """
+    """Serialise a text that the grammar has not checked, as in JSON; MarshalError if invalid."""
     pattern = _WRITTEN.get(cql_type.name)
     if pattern is not None and not re.fullmatch(pattern, text):
         raise _no_value(text, cql_type)

@@ -45,10 +45,7 @@ _SIZES = {
 
 @functools.cache
 def validator(cql_type: CqlType) -> Validate:
-    """Return a function that validates a value and returns its stored form.
-
-    It raises MarshalError if the value is invalid.
-    """
+    """Return a function from a value to its stored form; it raises MarshalError if invalid."""
     match cql_type:
         case Native(name):
             return _native(name, cql_type)

@@ -7,9 +7,11 @@ catalog knows user-defined types.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from attrs import field, frozen
+from attrs.converters import default_if_none
 
 from cdc_reader.testing.embedded.grammar.selectors import Selector
 from cdc_reader.testing.embedded.grammar.terms import Term
@@ -23,6 +25,15 @@ class TableName:
 
     keyspace: str | None
     name: str
+
+
+def _flag() -> Any:
+    return field(default=False, converter=bool)
+
+
+def _default(factory: Callable[[], Any]) -> Any:
+    """Return a field whose value is a new one if it is not given, or None."""
+    return field(factory=factory, converter=default_if_none(factory=factory))
 
 
 # SELECT, WHERE and IF
@@ -81,12 +92,12 @@ class Select:
     table: TableName
     selected: tuple[Selected, ...] = ()
     where: tuple[AnyRelation, ...] = ()
-    distinct: bool = False
-    json: bool = False
+    distinct: bool = _flag()
+    json: bool = _flag()
     order: tuple[tuple[str, bool], ...] = ()
     per_partition_limit: Term | None = None
     limit: Term | None = None
-    allow_filtering: bool = False
+    allow_filtering: bool = _flag()
     timeout: Term | None = None
 
 
@@ -106,8 +117,8 @@ class Insert:
     table: TableName
     columns: tuple[str, ...]
     values: tuple[Term, ...]
-    if_not_exists: bool = False
-    using: Using = Using()
+    if_not_exists: bool = _flag()
+    using: Using = _default(Using)
 
 
 @frozen
@@ -116,9 +127,9 @@ class InsertJson:
 
     table: TableName
     text: Term
-    default_unset: bool = False
-    if_not_exists: bool = False
-    using: Using = Using()
+    default_unset: bool = _flag()
+    if_not_exists: bool = _flag()
+    using: Using = _default(Using)
 
 
 class Change(enum.Enum):
@@ -152,9 +163,9 @@ class Update:
     table: TableName
     assignments: tuple[Assignment, ...]
     where: tuple[AnyRelation, ...]
-    using: Using = Using()
+    using: Using = _default(Using)
     conditions: tuple[Relation, ...] = ()
-    if_exists: bool = False
+    if_exists: bool = _flag()
 
 
 @frozen
@@ -172,9 +183,9 @@ class Delete:
     table: TableName
     deletions: tuple[Deletion, ...]
     where: tuple[AnyRelation, ...]
-    using: Using = Using()
+    using: Using = _default(Using)
     conditions: tuple[Relation, ...] = ()
-    if_exists: bool = False
+    if_exists: bool = _flag()
 
 
 Modification = Insert | InsertJson | Update | Delete
@@ -194,7 +205,7 @@ class Batch:
 
     kind: BatchKind
     statements: tuple[Modification, ...]
-    using: Using = Using()
+    using: Using = _default(Using)
 
 
 # Schema statements
@@ -218,7 +229,7 @@ class ColumnDefinition:
 
     name: str
     type: str
-    static: bool = False
+    static: bool = _flag()
     is_key: bool = False
 
 
@@ -234,9 +245,9 @@ class PrimaryKey:
 class CreateKeyspace:
     """CREATE KEYSPACE."""
 
+    if_not_exists: bool = field(converter=bool)
     name: str
-    properties: Properties
-    if_not_exists: bool = False
+    properties: Properties = _default(Properties)
 
 
 @frozen
@@ -251,8 +262,8 @@ class AlterKeyspace:
 class DropKeyspace:
     """DROP KEYSPACE."""
 
+    if_exists: bool = field(converter=bool)
     name: str
-    if_exists: bool = False
 
 
 @frozen
@@ -262,8 +273,8 @@ class CreateTable:
     table: TableName
     columns: tuple[ColumnDefinition, ...]
     primary_keys: tuple[PrimaryKey, ...]
-    properties: Properties = Properties()
-    if_not_exists: bool = False
+    properties: Properties = _default(Properties)
+    if_not_exists: bool = _flag()
 
 
 @frozen
@@ -311,8 +322,8 @@ class AlterProperties:
 class DropTable:
     """DROP TABLE."""
 
+    if_exists: bool = field(converter=bool)
     table: TableName
-    if_exists: bool = False
 
 
 @frozen
@@ -321,7 +332,7 @@ class CreateType:
 
     type: TableName
     fields: tuple[tuple[str, str], ...]
-    if_not_exists: bool = False
+    if_not_exists: bool = _flag()
 
 
 @frozen
@@ -345,8 +356,8 @@ class RenameFields:
 class DropType:
     """DROP TYPE."""
 
+    if_exists: bool = field(converter=bool)
     type: TableName
-    if_exists: bool = False
 
 
 @frozen
@@ -372,7 +383,7 @@ class Describe:
 
     what: str
     name: TableName | None = None
-    only: bool = False
+    only: bool = _flag()
 
 
 @frozen

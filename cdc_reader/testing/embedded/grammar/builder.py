@@ -33,41 +33,17 @@ class AstBuilder(SchemaBuilder, TermBuilder):
 
     # SELECT
 
-    json = distinct = allow_filtering = bypass_cache = group_by = SchemaBuilder.present
+    json = distinct = allow_filtering = group_by = SchemaBuilder.present
     selected_list = order_by = where = SchemaBuilder.several
     selected = ast.Selected
     column_selector = ColumnSelector
     field_selector = FieldSelector
 
-    def select(
-        self,
-        json: bool | None,
-        distinct: bool | None,
-        selected: tuple[ast.Selected, ...],
-        table: ast.TableName,
-        where: tuple[ast.AnyRelation, ...] | None,
-        group_by: bool | None,
-        order: tuple[tuple[str, bool], ...] | None,
-        per_partition_limit: Term | None,
-        limit: Term | None,
-        allow_filtering: bool | None,
-        _bypass_cache: bool | None,
-        timeout: Term | None,
-    ) -> ast.Select | ast.Unsupported:
+    def select(self, *parts: Any) -> ast.Select | ast.Unsupported:
+        json, distinct, selected, table, where, group_by, order, *rest = parts
         if group_by:
             return ast.Unsupported("SELECT ... GROUP BY")
-        return ast.Select(
-            table,
-            selected,
-            where or (),
-            bool(distinct),
-            bool(json),
-            order or (),
-            per_partition_limit,
-            limit,
-            bool(allow_filtering),
-            timeout,
-        )
+        return ast.Select(table, selected, where or (), distinct, json, order or (), *rest)
 
     def all_columns(self) -> tuple[ast.Selected, ...]:
         return ()
@@ -140,52 +116,21 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     deletions = term_list = SchemaBuilder.several
     deletion = ast.Deletion
     change_shortly = ast.Assignment
+    insert = ast.Insert
 
-    def insert(
-        self,
-        table: ast.TableName,
-        columns: tuple[str, ...],
-        values: tuple[Term, ...],
-        if_not_exists: bool | None,
-        using: ast.Using | None,
-    ) -> ast.Insert:
-        return ast.Insert(table, columns, values, bool(if_not_exists), using or ast.Using())
-
-    def insert_json(
-        self,
-        table: ast.TableName,
-        _word: Token,
-        text: Term,
-        default_unset: bool | None,
-        if_not_exists: bool | None,
-        using: ast.Using | None,
-    ) -> ast.InsertJson:
-        return ast.InsertJson(
-            table, text, bool(default_unset), bool(if_not_exists), using or ast.Using()
-        )
+    def insert_json(self, table: ast.TableName, _word: Token, *rest: Any) -> ast.InsertJson:
+        return ast.InsertJson(table, *rest)
 
     def default_null(self) -> bool:
         return False
 
-    def update(self, table: ast.TableName, using: ast.Using | None, *rest: Any) -> ast.Update:
+    def update(self, table: ast.TableName, using: Any, *rest: Any) -> ast.Update:
         _word, *assignments, where, clause = rest
-        conditions, if_exists = clause or ((), False)
-        return ast.Update(
-            table, tuple(assignments), where, using or ast.Using(), conditions, if_exists
-        )
+        return ast.Update(table, tuple(assignments), where, using, *(clause or ()))
 
-    def delete(
-        self,
-        deletions: tuple[ast.Deletion, ...] | None,
-        table: ast.TableName,
-        using: ast.Using | None,
-        where: tuple[ast.AnyRelation, ...],
-        clause: tuple[tuple[ast.Relation, ...], bool] | None,
-    ) -> ast.Delete:
-        conditions, if_exists = clause or ((), False)
-        return ast.Delete(
-            table, deletions or (), where, using or ast.Using(), conditions, if_exists
-        )
+    def delete(self, deletions: Any, table: ast.TableName, *rest: Any) -> ast.Delete:
+        using, where, clause = rest
+        return ast.Delete(table, deletions or (), where, using, *(clause or ()))
 
     def assign(self, column: str, key: Element | None, value: Term) -> ast.Assignment:
         return ast.Assignment(column, ast.Change.SET, value, key)
@@ -216,9 +161,9 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         return (), True
 
     def batch(
-        self, kind: ast.BatchKind | None, using: ast.Using | None, *statements: ast.Modification
+        self, kind: ast.BatchKind | None, using: Any, *statements: ast.Modification
     ) -> ast.Batch:
-        return ast.Batch(kind or ast.BatchKind.LOGGED, statements, using or ast.Using())
+        return ast.Batch(kind or ast.BatchKind.LOGGED, statements, using)
 
     def batch_kind(self, word: Token) -> ast.BatchKind:
         return ast.BatchKind[word.type]

@@ -25,43 +25,32 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
         """Return the parts of a list or pair as a tuple."""
         return parts
 
-    if_not_exists = if_exists = static = only = internals = present
+    if_not_exists = if_exists = static = only = present
     field = rename = entry = field_value = several
 
     # Keyspaces
 
     alter_keyspace = ast.AlterKeyspace
+    create_keyspace = ast.CreateKeyspace
+    drop_keyspace = ast.DropKeyspace
     use = ast.Use
     truncate = ast.Truncate
-
-    def create_keyspace(
-        self, if_not_exists: bool | None, name: str, properties: ast.Properties | None
-    ) -> ast.CreateKeyspace:
-        return ast.CreateKeyspace(name, properties or ast.Properties(), bool(if_not_exists))
-
-    def drop_keyspace(self, if_exists: bool | None, name: str) -> ast.DropKeyspace:
-        return ast.DropKeyspace(name, bool(if_exists))
 
     # Tables
 
     alter_column_type = ast.AlterColumnType
     alter_properties = ast.AlterProperties
+    column_definition = ast.ColumnDefinition
+    drop_table = ast.DropTable
 
     def create_table(
-        self, if_not_exists: bool | None, table: ast.TableName, *parts: Any
+        self, if_not_exists: Any, table: ast.TableName, *parts: Any
     ) -> ast.CreateTable:
         *elements, properties = parts
         columns = [part for part in elements if isinstance(part, ast.ColumnDefinition)]
         keys = [part for part in elements if isinstance(part, ast.PrimaryKey)]
         keys += [ast.PrimaryKey((column.name,)) for column in columns if column.is_key]
-        return ast.CreateTable(
-            table, tuple(columns), tuple(keys), properties or ast.Properties(), bool(if_not_exists)
-        )
-
-    def column_definition(
-        self, name: str, cql_type: str, static: bool | None
-    ) -> ast.ColumnDefinition:
-        return ast.ColumnDefinition(name, cql_type, bool(static))
+        return ast.CreateTable(table, tuple(columns), tuple(keys), properties, if_not_exists)
 
     def key_column(self, column: ast.ColumnDefinition) -> ast.ColumnDefinition:
         return evolve(column, is_key=True)
@@ -81,41 +70,28 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
     def rename_columns(self, table: ast.TableName, *renames: tuple[str, str]) -> ast.RenameColumns:
         return ast.RenameColumns(table, renames)
 
-    def drop_table(self, if_exists: bool | None, table: ast.TableName) -> ast.DropTable:
-        return ast.DropTable(table, bool(if_exists))
-
     # User-defined types
 
     add_field = ast.AddField
+    drop_type = ast.DropType
 
     def create_type(
-        self, if_not_exists: bool | None, name: ast.TableName, *fields: tuple[str, str] | None
+        self, if_not_exists: Any, name: ast.TableName, *fields: tuple[str, str] | None
     ) -> ast.CreateType:
-        return ast.CreateType(name, tuple(filter(None, fields)), bool(if_not_exists))
+        return ast.CreateType(name, tuple(filter(None, fields)), if_not_exists)
 
     def rename_fields(self, name: ast.TableName, *renames: tuple[str, str]) -> ast.RenameFields:
         return ast.RenameFields(name, renames)
 
-    def drop_type(self, if_exists: bool | None, name: ast.TableName) -> ast.DropType:
-        return ast.DropType(name, bool(if_exists))
-
     # DESCRIBE
 
-    def describe_all(self, what: Token, _internals: bool | None) -> ast.Describe:
-        return ast.Describe(what.upper())
+    def describe_keyspace(self, only: Any, name: str | None) -> ast.Describe:
+        return ast.Describe("KEYSPACE", ast.TableName(None, name) if name else None, only)
 
-    def describe_keyspace(
-        self, only: bool | None, name: str | None, _internals: bool | None
-    ) -> ast.Describe:
-        named = None if name is None else ast.TableName(None, name)
-        return ast.Describe("KEYSPACE", named, bool(only))
-
-    def describe_element(
-        self, what: Token, name: ast.TableName, _internals: bool | None
-    ) -> ast.Describe:
+    def describe_element(self, what: Token, name: ast.TableName | None = None) -> ast.Describe:
         return ast.Describe(what.upper(), name)
 
-    def describe_any(self, name: ast.TableName, _internals: bool | None) -> ast.Describe:
+    def describe_any(self, name: ast.TableName) -> ast.Describe:
         return ast.Describe("ANY", name)
 
     # Properties

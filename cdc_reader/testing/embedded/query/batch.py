@@ -62,11 +62,7 @@ class WritePlan:
 def apply(
     steps: Sequence[Step], sink: MutationSink, is_batch: bool, timestamp: int | None = None
 ) -> Void | Rows:
-    """Apply modifications together, each with its execution.
-
-    `timestamp` (µs) is that of BATCH USING. If None, the client's timestamp applies, else the
-    server's.
-    """
+    """Apply modifications together, each with its execution; `timestamp` (µs) is of BATCH USING."""
     if not steps:
         return Void()
     execution = steps[0][1]

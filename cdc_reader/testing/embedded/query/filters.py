@@ -177,10 +177,7 @@ def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
 
 @frozen
 class Conditions:
-    """The conditions of IF: that the row exists or not (`exists`), or tests of its columns.
-
-    `columns` are the columns of the result.
-    """
+    """The conditions of IF: `exists`, or `tests` of columns; `columns` are those of the result."""
 
     columns: tuple[Column, ...]
     exists: bool | None = None

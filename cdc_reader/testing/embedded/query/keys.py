@@ -60,10 +60,7 @@ KeyRestriction = ExactKeys | TokenRange
 
 
 def check_product(columns: Sequence[Sequence[object]], most: int) -> None:
-    """Reject IN lists that combine to more than `most` keys.
-
-    ScyllaDB's error always mentions clustering keys, even for partition keys.
-    """
+    """Reject IN lists that combine to more than `most` keys, of partitions or of rows."""
     size = math.prod(len(column) for column in columns)
     if size > most:
         raise ServerError(

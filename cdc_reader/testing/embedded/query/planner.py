@@ -31,10 +31,7 @@ Plan = SelectPlan | WritePlan | SchemaAction
 
 @frozen
 class Planner:
-    """Validates statements against the catalog and plans them.
-
-    `virtual` maps (keyspace, table) to the source of a table that is not in the database.
-    """
+    """Plans statements; `virtual` has the sources of tables that are not in the database."""
 
     catalog: Catalog
     database: Database

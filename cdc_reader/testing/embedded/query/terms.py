@@ -69,10 +69,7 @@ def compile_term(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
 
 
 def compile_optional(term: Term | None, name: str, of_type: str, scope: Scope) -> Evaluate | None:
-    """Compile an optional part of a statement, such as LIMIT; None if absent.
-
-    `name` and `of_type` are those of its bind variable.
-    """
+    """Compile an optional term, such as LIMIT, with the name and type of its bind variable."""
     return None if term is None else compile_term(term, scope.spec(name, Native(of_type)), scope)
 
 

@@ -19,10 +19,7 @@ from cdc_reader.testing.embedded.storage.row import LiveRow, Row
 
 @define(eq=False)
 class Partition:
-    """All data under one partition key; `key` holds the serialised key values.
-
-    `rows` maps positions to rows.
-    """
+    """All data under one partition key (serialised values); `rows` maps positions to rows."""
 
     table: Table
     key: tuple[bytes, ...]

@@ -53,10 +53,7 @@ class Row:
         self.deletion = latest(self.deletion, timestamp)
 
     def live(self, deletion: int | None, now: int) -> LiveRow:
-        """Return the row as read at `now` (seconds).
-
-        `deletion` is the timestamp of the range or partition tombstone that covers the row, if any.
-        """
+        """Return the row at `now` (seconds), under a range or partition tombstone at `deletion`."""
         floor = latest(self.deletion, deletion)
         marker = self.marker
         if marker is not None and (not marker.is_live(now) or covers(floor, marker.timestamp)):

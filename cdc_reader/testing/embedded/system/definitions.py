@@ -129,10 +129,7 @@ STREAMS_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions_v2")
 
 
 class StreamsTable(Table):
-    """`system.cdc_streams`, whose streams are in token order within a timestamp and state.
-
-    Because tokens are signed, this is not the order of their bytes.
-    """
+    """`system.cdc_streams`, whose streams are in the order of their (signed) tokens, not bytes."""
 
     @cached_property
     def clustering_sort_keys(self) -> tuple[SortKey, ...]:

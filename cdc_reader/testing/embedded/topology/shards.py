@@ -18,10 +18,7 @@ def shard_of(token: int, shards: int, ignore_msb: int) -> int:
 
 
 def first_token_of(shard: int, start: int, end: int, shards: int, ignore_msb: int) -> int:
-    """Return the first token that `shard` owns in the range (start, end]; `end` if it owns none.
-
-    A range with start >= end wraps around the ring.
-    """
+    """Return the first token of `shard` in (start, end], which may wrap around; or else `end`."""
     if start < end:
         return _first_without_wrap(shard, start, end, shards, ignore_msb)
     if start != MAX_TOKEN:
