@@ -34,7 +34,7 @@ T = TypeVar("T")
 _MEANINGS: Mapping[type[errors.CqlError], type[SourceError]] = {
     errors.Unauthorized: PermissionDeniedError,
     errors.InvalidRequest: QueryRefusedError,
-    errors.SyntaxError: QueryRefusedError,
+    errors.InvalidSyntax: QueryRefusedError,
     errors.ConfigurationError: QueryRefusedError,
 }
 """Permanent errors of the server, as in `cdc_reader.cluster`; all others are transient."""

@@ -1,7 +1,7 @@
 """The errors sent to clients, with the codes of the native protocol.
 
 CqlError
- ├── ServerError 0x0000        ├── SyntaxError 0x2000
+ ├── ServerError 0x0000        ├── InvalidSyntax 0x2000
  ├── ProtocolError 0x000A      ├── Unauthorized 0x2100
  ├── BadCredentials 0x0100     ├── InvalidRequest 0x2200
  ├── Unavailable 0x1000        ├── ConfigurationError 0x2300
@@ -63,7 +63,7 @@ class ReadTimeout(CqlError):
         self.block_for, self.data_present = block_for, data_present
 
 
-class SyntaxError(CqlError):  # noqa: A001 - the protocol's own word
+class InvalidSyntax(CqlError):
     code = 0x2000
 
 

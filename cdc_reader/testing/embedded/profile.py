@@ -57,10 +57,14 @@ class Profile:
     newer_defaults: bool = _since((2026, 1))
     # DESCRIBE is a statement.
     describes: bool = _since((5, 2))
+    # DESCRIBE KEYSPACES lists all keyspaces, even after USE.
+    lists_all_keyspaces: bool = _since((2026, 1))
     # a write up to 5 s old may go to the generation before the current one.
     writes_to_previous_generation: bool = _since((5, 2, 16), (5, 4, 4))
     # keyspaces may use tablets, listed in `system_schema.scylla_keyspaces`.
     tablets: bool = _since((6, 0))
+    # types may be vectors, and SELECT may return elements of maps and sets.
+    vectors: bool = _since((2025, 1))
     # names of keyspaces and tables may have 192 characters instead of 48.
     long_names: bool = _since((2025, 2))
     # a log's columns cannot be altered.

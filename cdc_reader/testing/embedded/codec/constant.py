@@ -171,10 +171,7 @@ def _timeuuid(text: str) -> bytes:
     return parsed.bytes
 
 
-_FROM_NUMBER: dict[str, Callable[[int], bytes]] = {
-    "date": _unsigned_days,
-    "timestamp": _long,
-}
+_FROM_NUMBER: dict[str, Callable[[int], bytes]] = {"date": _unsigned_days, "timestamp": _long}
 _FROM_TEXT: dict[str, Callable[[str], bytes]] = {
     "ascii": _ascii,
     "blob": _blob,

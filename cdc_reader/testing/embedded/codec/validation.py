@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from cassandra.marshal import uvint_pack
 
@@ -181,13 +182,12 @@ def set_value(elements: Iterable[bytes], order: SortKey) -> bytes:
 
 
 def map_value(entries: Iterable[tuple[bytes, bytes]], order: SortKey) -> bytes:
-    """Serialise a map, with its keys in `order`; of equal keys, the last one is kept."""
-    pairs = list(entries)
-    values = {order(key): value for key, value in pairs}
-    keys = distinct((key for key, _ in pairs), order)
-    return len(keys).to_bytes(4, "big") + join_cells(
-        [part for key in keys for part in (key, values[order(key)])]
-    )
+    """Serialise a map, with its keys in `order`; of equal keys, the first one is kept."""
+    first: dict[Any, tuple[bytes, bytes]] = {}
+    for entry in entries:
+        first.setdefault(order(entry[0]), entry)
+    cells = [cell for place in sorted(first) for cell in first[place]]
+    return len(first).to_bytes(4, "big") + join_cells([*cells])
 
 
 def vector_value(elements: Iterable[bytes], element: CqlType) -> bytes:

@@ -8,7 +8,7 @@ from cdc_reader.testing.embedded.errors import (
     AlreadyExists,
     ConfigurationError,
     InvalidRequest,
-    SyntaxError,  # noqa: A004 - the protocol's own word
+    InvalidSyntax,
     Unauthorized,
 )
 from cdc_reader.testing.embedded.grammar import ast
@@ -27,7 +27,7 @@ def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaCh
     check_keyspace_name(statement.name, catalog.profile)
     properties = _checked(statement.properties, catalog.profile)
     if not properties and not catalog.profile.default_replication:
-        raise SyntaxError("line 1:0 : Syntax error")
+        raise InvalidSyntax("line 1:0 : Syntax error")
     if "replication" not in properties and not catalog.profile.default_replication:
         raise ConfigurationError("Missing mandatory replication strategy class")
     if statement.name in catalog.keyspaces:
@@ -54,7 +54,7 @@ def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChan
     """Execute ALTER KEYSPACE: replication and durable writes."""
     if statement.name not in catalog.keyspaces:
         raise InvalidRequest(f"Can't find a keyspace {statement.name}")
-    keyspace = catalog.keyspaces[statement.name]
+    keyspace = catalog.modifiable(statement.name)
     properties = _checked(statement.properties, catalog.profile)
     if "tablets" in properties and (_tablets(properties) is None) != (keyspace.tablets is None):
         raise InvalidRequest("Cannot alter replication strategy vnode/tablets flavor")
@@ -92,7 +92,10 @@ def drop_keyspace(
 def _checked(properties: ast.Properties, profile: Profile) -> Mapping[str, ast.PropertyValue]:
     known = _PROPERTIES if profile.tablets else _PROPERTIES - {"tablets"}
     if unknown := properties.values.keys() - known:
-        raise SyntaxError(f"Unknown property '{min(unknown)}'")
+        raise InvalidSyntax(f"Unknown property '{min(unknown)}'")
+    for name in ("replication", "tablets"):
+        if not isinstance(properties.values.get(name, {}), Mapping):
+            raise InvalidSyntax(f"Invalid value for property '{name}'. It should be a map.")
     return properties.values
 
 
@@ -169,9 +172,11 @@ def _tablets(properties: Mapping[str, ast.PropertyValue]) -> int | None:
     value = properties.get("tablets")
     if not isinstance(value, Mapping):
         return None
+    enabled, initial = value.get("enabled", "true"), value.get("initial", "0")
+    if enabled not in ("true", "false"):
+        raise ConfigurationError(f"Tablets enabled value must be true or false; found: {enabled}")
+    if not initial.isdigit():
+        raise ConfigurationError(f"Initial tablets value should be numeric; found {initial}")
     if unknown := value.keys() - {"enabled", "initial"}:
         raise ConfigurationError(f"Unrecognized tablets option {min(unknown)}")
-    initial = value.get("initial", "0")
-    if not initial.isdigit():
-        raise ConfigurationError(f"Initial number of tablets must be a number, found '{initial}'")
-    return int(initial) if value.get("enabled", "true") == "true" else None
+    return int(initial) if enabled == "true" else None

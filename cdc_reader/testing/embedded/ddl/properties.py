@@ -11,8 +11,8 @@ from uuid import UUID
 from cdc_reader.testing.embedded.errors import (
     ConfigurationError,
     InvalidRequest,
+    InvalidSyntax,
     ServerError,
-    SyntaxError,  # noqa: A004 - the protocol's own word
 )
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.profile import Profile
@@ -50,6 +50,10 @@ _TABLET_OPTIONS = frozenset(
     "min_tablet_count max_tablet_count min_per_shard_tablet_count expected_data_size_in_gb".split()
 )
 _TOMBSTONE_MODES = ("timeout", "repair", "disabled", "immediate")
+_NO_COMPACTION = (
+    "Disabling compaction by setting compaction thresholds to 0 has been deprecated, set the "
+    "compaction option 'enabled' to false instead."
+)
 _WINDOW_UNITS = ("MINUTES", "HOURS", "DAYS")
 _RETRY = re.compile(r"(?i)always|none|\d+(\.\d+)?(percentile|ms)")
 
@@ -60,10 +64,10 @@ def table_options(properties: ast.Properties, catalog: Catalog, keyspace: str) -
     options: dict[str, Any] = {n: value for n, value in properties.values.items() if n != "cdc"}
     for name, value in options.items():
         if name not in _MAPS | _NUMBERS | _OTHERS or (name == "tablets" and not profile.tablets):
-            raise SyntaxError(f"Unknown property '{name}'")
+            raise InvalidSyntax(f"Unknown property '{name}'")
         if isinstance(value, Mapping) is not (name in _MAPS):
             expected = "a map" if name in _MAPS else "a constant"
-            raise SyntaxError(f"Invalid value for property '{name}'. It should be {expected}.")
+            raise InvalidSyntax(f"Invalid value for property '{name}'. It should be {expected}.")
     numbers = {name: _number(name, options[name]) for name in _NUMBERS & options.keys()}
     if "id" in options:
         options["id"] = _uuid(options["id"])
@@ -75,6 +79,7 @@ def table_options(properties: ast.Properties, catalog: Catalog, keyspace: str) -
     _check_tombstones(options.get("tombstone_gc", {}))
     _check_numbers(numbers, options, profile)
     _check_compaction(options.get("compaction", {}), profile)
+    _check_caching(options.get("caching", {}))
     _check_compression(options.get("compression", {}), profile)
     if not _RETRY.fullmatch(str(options.get("speculative_retry", "NONE"))):
         raise ServerError("sstring out of range")
@@ -90,8 +95,9 @@ def _check_numbers(
             f"bloom_filter_fp_chance must be larger than {_LEAST_CHANCE} and less than or equal "
             f"to 1.0 (got {options['bloom_filter_fp_chance']})"
         )
-    if numbers.get("default_time_to_live", 0) < 0:
-        raise ConfigurationError("default_time_to_live cannot be smaller than 0, (default 0)")
+    for name, default in (("default_time_to_live", 0), ("paxos_grace_seconds", 864_000)):
+        if numbers.get(name, 0) < 0:
+            raise ConfigurationError(f"{name} cannot be smaller than 0, (default {default})")
     least, most = (numbers.get(f"{end}_index_interval") for end in ("min", "max"))
     if least is not None and least <= 0:
         raise ConfigurationError("min_index_interval must be greater than 0")
@@ -136,13 +142,28 @@ def _check_compaction(options: Mapping[str, str], profile: Profile) -> None:
         raise ConfigurationError(
             f"Invalid compaction strategy options {json.dumps(unknown)} for chosen strategy type"
         )
+    if any(str(options.get(f"{end}_threshold", 1)).strip("-0") == "" for end in ("min", "max")):
+        raise ConfigurationError(_NO_COMPACTION)
     unit = options.get("compaction_window_unit", "DAYS")
     if name == "TimeWindowCompactionStrategy" and unit not in _WINDOW_UNITS:
-        error = ConfigurationError if profile.new_words else SyntaxError
+        error = ConfigurationError if profile.new_words else InvalidSyntax
         raise error(f"Invalid window unit {unit} for compaction_window_unit")
 
 
+def _check_caching(options: Mapping[str, str]) -> None:
+    for name, value in options.items():
+        if name not in ("keys", "rows_per_partition", "enabled"):
+            raise ConfigurationError(f"Invalid caching option: {name}")
+        is_number = name == "rows_per_partition" and value.isdigit()
+        if name != "enabled" and value not in ("ALL", "NONE") and not is_number:
+            raise ConfigurationError(f"Invalid key value: {value}")
+
+
 def _check_compression(options: Mapping[str, str], profile: Profile) -> None:
+    if options.keys() - {"enabled"} and not options.keys() & {"sstable_compression", "class"}:
+        raise ConfigurationError(
+            "Missing sub-option 'sstable_compression' for the 'compression' option."
+        )
     name = options.get("sstable_compression") or options.get("class") or "LZ4Compressor"
     known = _COMPRESSORS | _DICTIONARY_COMPRESSORS if profile.new_words else _COMPRESSORS
     if name.rpartition(".")[2] not in known:
@@ -157,7 +178,7 @@ def cdc_options(
     if given is None:
         return None
     if not isinstance(given, Mapping):
-        raise SyntaxError("Invalid value for property 'cdc'. It should be a map.")
+        raise InvalidSyntax("Invalid value for property 'cdc'. It should be a map.")
     options = CdcOptions.parse(given, profile)
     must_name_enabled = altering and profile.alter_names_enabled
     if must_name_enabled and "enabled" not in {name.lower() for name in given}:
@@ -170,5 +191,5 @@ def _number(name: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise SyntaxError(f"Invalid numeric value {value} for '{name}'") from None
+        raise InvalidSyntax(f"Invalid numeric value {value} for '{name}'") from None
     return int(number) if number.is_integer() else number

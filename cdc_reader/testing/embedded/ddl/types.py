@@ -31,7 +31,7 @@ def change_type(
 
 def _create(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
     """Execute CREATE TYPE; None if IF NOT EXISTS leaves the schema unchanged."""
-    types, name = catalog.keyspace(keyspace).types, statement.type.name
+    types, name = catalog.modifiable(keyspace).types, statement.type.name
     if name in types:
         if statement.if_not_exists:
             return None
@@ -49,7 +49,7 @@ def _alter(
     statement: ast.AddField | ast.RenameFields, keyspace: str, catalog: Catalog
 ) -> SchemaChange:
     """Execute ALTER TYPE, also in every table and type that uses the type."""
-    space, name = catalog.keyspace(keyspace), statement.type.name
+    space, name = catalog.modifiable(keyspace), statement.type.name
     if name not in space.types:
         raise InvalidRequest(f"No user type named {keyspace}.{name} exists.")
     old = space.types[name]
@@ -70,7 +70,7 @@ def _alter(
 
 def _drop(statement: ast.DropType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
     """Execute DROP TYPE; InvalidRequest if a table or type uses it."""
-    space, name = catalog.keyspace(keyspace), statement.type.name
+    space, name = catalog.modifiable(keyspace), statement.type.name
     if name not in space.types:
         if statement.if_exists:
             return None

@@ -49,7 +49,7 @@ class Selected:
 
 @frozen
 class Relation:
-    """``column operator term``; with a `key`, ``column[key]`` or, if it is a str, ``column.field``.
+    """``column operator term``; with a `key`, ``column[key] operator term``.
 
     `operator` is one of = != < <= > >= IN CONTAINS, "CONTAINS KEY", LIKE and "IS NOT". The right
     side of IN is a `TupleTerm` of its elements or one `Marker`.
@@ -58,7 +58,7 @@ class Relation:
     column: str
     operator: str
     value: Term
-    key: Term | str | None = None
+    key: Term | None = None
 
 
 @frozen
@@ -372,6 +372,7 @@ class Truncate:
     """TRUNCATE."""
 
     table: TableName
+    timeout: Term | None = None
 
 
 @frozen

@@ -6,10 +6,7 @@ from typing import Any
 
 from lark import Token, v_args
 
-from cdc_reader.testing.embedded.errors import (
-    InvalidRequest,
-    SyntaxError,  # noqa: A004 - the protocol's own word
-)
+from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.schema_builder import SchemaBuilder
 from cdc_reader.testing.embedded.grammar.selectors import (
@@ -73,7 +70,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
 
     def count_integer(self, name: str, number: Token) -> CallSelector:
         if name != "count" or number != "1":
-            raise SyntaxError(f"Only COUNT(1) is supported, got {name.upper()}({number})")
+            raise InvalidSyntax(f"Only COUNT(1) is supported, got {name.upper()}({number})")
         return CallSelector(name, ())
 
     def cast_selector(self, _word: Token, selector: Selector, to: str) -> CastSelector:
@@ -91,10 +88,11 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     tuple_relation = ast.TupleRelation
     ident_list = SchemaBuilder.several
 
-    def comparison(
-        self, column: str, key: Element | None, operator: str, value: Term
-    ) -> ast.Relation:
+    def element_relation(self, column: str, key: Term, operator: str, value: Term) -> ast.Relation:
         return ast.Relation(column, operator, value, key)
+
+    def not_in(self, *_: Any) -> ast.Relation:
+        raise InvalidRequest("NOT IN is not supported by this server")
 
     def is_not_null(self, column: str) -> ast.Relation:
         return ast.Relation(column, "IS NOT", Null())
@@ -180,7 +178,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
 
 def _same(column: str, again: str) -> str:
     if column != again:
-        raise SyntaxError(
+        raise InvalidSyntax(
             f"Only expressions of the form {column} = {column} +<value> are supported."
         )
     return column

@@ -18,10 +18,7 @@ import lark
 from lark import Lark, UnexpectedInput
 from lark.exceptions import UnexpectedToken, VisitError
 
-from cdc_reader.testing.embedded.errors import (
-    CqlError,
-    SyntaxError,  # noqa: A004 - the protocol's own word
-)
+from cdc_reader.testing.embedded.errors import CqlError, InvalidSyntax
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.builder import AstBuilder
 from cdc_reader.testing.embedded.grammar.words import RESERVED
@@ -55,7 +52,7 @@ _parsed: TextCache[ast.Statement | CqlError] = TextCache(_CACHED_CHARACTERS)
 
 
 def parse(cql: str) -> ast.Statement:
-    """Parse `cql`; SyntaxError, with line and column, if it is not a statement.
+    """Parse `cql`; InvalidSyntax, with line and column, if it is not a statement.
 
     Statements of more than 200,000 tokens are rejected, because parsing them would take too long.
     """
@@ -88,11 +85,11 @@ def _parse(cql: str) -> ast.Statement:
     try:
         statement: ast.Statement = AstBuilder().transform(build_parser().parse(cql))
     except UnexpectedInput as unexpected:
-        raise SyntaxError(_message(unexpected, cql)) from None
+        raise InvalidSyntax(_message(unexpected, cql)) from None
     except VisitError as failed:
         raise failed.orig_exc from None
     except RecursionError:
-        raise SyntaxError("line 1:0 the statement is nested too deeply") from None
+        raise InvalidSyntax("line 1:0 the statement is nested too deeply") from None
     return statement
 
 
@@ -104,7 +101,7 @@ def _check_extent(cql: str) -> None:
     if beyond is not None:
         line = cql.count("\n", 0, beyond.start()) + 1
         column = beyond.start() - (cql.rfind("\n", 0, beyond.start()) + 1)
-        raise SyntaxError(
+        raise InvalidSyntax(
             f"line {line}:{column} the statement is too long for this server, which reads up to "
             f"{_MAX_WORDS} words and signs: bind values, or split it"
         )

@@ -8,7 +8,7 @@ from attrs import evolve
 from lark import Token, Transformer, v_args
 
 from cdc_reader.cql.names import bare_or_quoted
-from cdc_reader.testing.embedded.errors import SyntaxError  # noqa: A004 - the protocol's own word
+from cdc_reader.testing.embedded.errors import InvalidSyntax
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.terms import Constant, ConstantKind, MapTerm, Term
 
@@ -100,7 +100,7 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
         values: dict[str, ast.PropertyValue] = {}
         for name, value in (entry for part in parts for entry in part.values.items()):
             if name in values:
-                raise SyntaxError(f"Multiple definition for property '{name}'")
+                raise InvalidSyntax(f"Multiple definition for property '{name}'")
             values[name] = value
         return ast.Properties(
             values,
@@ -153,12 +153,12 @@ def _map(value: MapTerm) -> dict[str, str]:
     entries: dict[str, str] = {}
     for key, entry in value.entries:
         if _text(key) in entries:
-            raise SyntaxError(f"Multiple definition for property {_text(key)}")
+            raise InvalidSyntax(f"Multiple definition for property {_text(key)}")
         entries[_text(key)] = _text(entry)
     return entries
 
 
 def _text(term: Term) -> str:
     if not isinstance(term, Constant):
-        raise SyntaxError("a map of properties holds constants alone")
+        raise InvalidSyntax("a map of properties holds constants alone")
     return term.text

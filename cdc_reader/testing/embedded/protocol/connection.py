@@ -43,10 +43,7 @@ class State(enum.Enum):
 
 @frozen
 class Call:
-    """A request, and the context for its response; an error in place of a request is the response.
-
-    `traced` is True if the client requests a trace.
-    """
+    """A request, or the error to answer with; a trace is wanted if `traced`."""
 
     version: int
     stream: int
@@ -56,10 +53,7 @@ class Call:
 
 @define
 class Connection:
-    """The protocol state of a connection; the code that handles the calls advances `state`.
-
-    `compression` is the algorithm that the client has requested, if any.
-    """
+    """The protocol state of a connection; `compression` is the algorithm that the client wants."""
 
     state: State = State.NEW
     version: int = NEWEST_VERSION

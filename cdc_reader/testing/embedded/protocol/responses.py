@@ -235,10 +235,7 @@ def _flags(flags: int) -> bytes:
 
 
 def _rows(rows: Rows, skip_metadata: bool) -> bytes:
-    parts = [
-        _metadata(rows.columns, rows.paging_state, skip_metadata),
-        body.int32(len(rows.rows)),
-    ]
+    parts = [_metadata(rows.columns, rows.paging_state, skip_metadata), body.int32(len(rows.rows))]
     append, short_lengths = parts.append, _SHORT_LENGTHS
     for row in rows.rows:  # the server's hot loop: as few calls per cell as possible
         for cell in row:

@@ -15,6 +15,7 @@ from cdc_reader.testing.embedded.query.model import SERIAL, Evaluate, Execution
 from cdc_reader.testing.embedded.query.modification import Modification, check_timestamp
 from cdc_reader.testing.embedded.query.ports import MutationSink
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Rows, Void
+from cdc_reader.testing.embedded.storage.cell import MultiCell
 from cdc_reader.testing.embedded.storage.database import PartitionKey
 from cdc_reader.testing.embedded.storage.partition import Partition
 
@@ -113,13 +114,20 @@ def _mutations(steps: Sequence[Step], default_timestamp: int) -> list[Partition]
             else:
                 merged[place] = mutation
     found = [mutation for mutation in merged.values() if _says_something(mutation)]
-    if len(found) > 1 and sum(_bound_bytes(execution) for _, execution in steps) > _MAX_BATCH:
+    if len(found) > 1 and sum(map(_size, found)) > _MAX_BATCH:
         raise InvalidRequest("Batch too large")
     return found
 
 
-def _bound_bytes(execution: Execution) -> int:
-    return sum(len(value) for value in execution.values if isinstance(value, bytes))
+def _size(mutation: Partition) -> int:
+    """Return the number of bytes in a mutation's clustering keys and cells."""
+    size = 0
+    for row in (mutation.static, *mutation.rows.values()):
+        size += sum(map(len, row.key))
+        for value in row.cells.values():
+            cells = value.cells if isinstance(value, MultiCell) else {b"": value}
+            size += sum(len(key) + len(cell.value or b"") for key, cell in cells.items())
+    return size
 
 
 def _says_something(mutation: Partition) -> bool:

@@ -88,10 +88,7 @@ def field_value(value: bytes | None, index: int) -> bytes | None:
 
 @define(frozen=True)
 class RowView:
-    """A row of a result: partition key, static row, and the clustering row if there is one.
-
-    `now` is the time of the read in seconds, from which the remaining TTL is calculated.
-    """
+    """A row to read at `now` (seconds): its partition key, static row and any clustering row."""
 
     key: tuple[bytes, ...]
     static: LiveRow

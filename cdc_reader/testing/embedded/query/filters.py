@@ -13,15 +13,19 @@ from cdc_reader.testing.embedded.grammar.ast import Relation
 from cdc_reader.testing.embedded.grammar.terms import Term
 from cdc_reader.testing.embedded.query.elements import (
     RowView,
-    field_value,
     list_elements,
     map_element,
     map_entries,
-    user_field,
 )
 from cdc_reader.testing.embedded.query.model import Execution, Scope
 from cdc_reader.testing.embedded.query.result import ColumnSpec
-from cdc_reader.testing.embedded.query.terms import ORDERINGS, bound_value, listed, several
+from cdc_reader.testing.embedded.query.terms import (
+    ORDERINGS,
+    bound_value,
+    check_ordered,
+    listed,
+    several,
+)
 from cdc_reader.testing.embedded.schema.table import Column, Kind
 
 Test = Callable[[RowView, Execution], bool]
@@ -39,12 +43,10 @@ def row_test(relation: Relation, scope: Scope) -> Test:
 
 
 def condition_test(relation: Relation, scope: Scope) -> Test:
-    """Return a row test for a condition of IF, in which a missing value equals null.
-
-    An empty multi-cell collection has no cells, so it also equals null.
-    """
+    """Return a row test for a condition of IF, in which null equals null and empty collections."""
     column = scope.column(relation.column, "Unknown identifier {}")
     read, spec = _subject(column, relation.key, scope)
+    check_ordered(relation, spec, scope, "conditions")
     is_collection = relation.key is None and column.is_multi_cell and not column.is_user_type
 
     def wanted(value: bytes | None) -> bytes | None:
@@ -94,24 +96,16 @@ def _same(of_type: CqlType) -> Callable[[bytes | None, bytes | None], bool]:
     return same
 
 
-def _subject(column: Column, key: Term | str | None, scope: Scope) -> tuple[_Read, ColumnSpec]:
-    """Return what a relation compares (a column, an element or a field), and its type."""
+def _subject(column: Column, key: Term | None, scope: Scope) -> tuple[_Read, ColumnSpec]:
+    """Return what a relation compares (a column or an element), and its type."""
     if key is None:
         return lambda view, _: view.value(column), scope.spec(column.name, freeze(column.type))
-    if isinstance(key, str):
-        return _field(column, key, scope)
     match column.type:
         case MapType(key_type, value_type):
             return _element(column, key, (key_type, value_type), scope)
         case ListType(value_type):
             return _element(column, key, (Native("int"), value_type), scope)
     raise InvalidRequest(f"Invalid element access syntax for column {column.name}")
-
-
-def _field(column: Column, name: str, scope: Scope) -> tuple[_Read, ColumnSpec]:
-    index, of_type = user_field(column.type, name, column.name)
-    spec = scope.spec(f"{column.name}.{name}", freeze(of_type))
-    return lambda view, _: field_value(view.value(column), index), spec
 
 
 def _element(

@@ -45,7 +45,8 @@ def overloads(name: str) -> list[Function]:
     try:
         return _functions()[name]
     except KeyError:
-        raise InvalidRequest(f"Unknown function {name} called") from None
+        reason = "fromJson is not supported by this server" if name == "fromjson" else None
+        raise InvalidRequest(reason or f"Unknown function {name} called") from None
 
 
 def _long(number: int) -> bytes:

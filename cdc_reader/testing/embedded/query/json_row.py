@@ -30,10 +30,7 @@ class JsonRow:
         return lambda execution: self._cells(execution).get(column.name, self._missing)
 
     def key(self, column: Column) -> Candidates:
-        """Return a function that evaluates to a key column's value.
-
-        It raises InvalidRequest if the value is missing or null.
-        """
+        """Return a function that returns a key column's value; InvalidRequest if it has none."""
 
         def candidates(execution: Execution) -> list[bytes]:
             value = self._cells(execution).get(column.name)

@@ -13,7 +13,7 @@ from cdc_reader.testing.embedded.query.assignment import Operation, deleted_coun
 from cdc_reader.testing.embedded.query.clustering import ClusteringKey, ClusteringRestriction
 from cdc_reader.testing.embedded.query.filters import Conditions
 from cdc_reader.testing.embedded.query.keys import ExactKeys
-from cdc_reader.testing.embedded.query.model import Evaluate, Execution, Unset
+from cdc_reader.testing.embedded.query.model import MAX_KEY, Evaluate, Execution, Unset
 from cdc_reader.testing.embedded.query.ports import TableSource
 from cdc_reader.testing.embedded.query.write import MAX_TTL, Write
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
@@ -22,7 +22,6 @@ from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
 from cdc_reader.testing.embedded.storage.row import LiveRow, Row
 
-_MAX_KEY = (1 << 16) - 1
 _MAX_AHEAD_US = 3 * 86_400_000_000
 
 
@@ -84,16 +83,16 @@ class Modification:
             if len(key) == 1 and not key[0]:
                 raise InvalidRequest("Key may not be empty")
             size = len(key[0]) if len(key) == 1 else sum(len(part) + 3 for part in key)
-            if size > _MAX_KEY:
-                raise InvalidRequest(f"Key length of {size} is longer than maximum of {_MAX_KEY}")
+            if size > MAX_KEY:
+                raise InvalidRequest(f"Key length of {size} is longer than maximum of {MAX_KEY}")
         return keys
 
     def clustering_keys(self, execution: Execution) -> list[ClusteringKey]:
         """Return the full clustering keys that the statement specifies."""
         keys = self.rows.prefixes(execution) if self.rows.names_rows else []
         for size in (len(part) for key in keys for part in key):
-            if size > _MAX_KEY:
-                raise ServerError(f"Key size too large: {size} > {_MAX_KEY}")
+            if size > MAX_KEY:
+                raise ServerError(f"Key size too large: {size} > {MAX_KEY}")
         return keys
 
     def _timestamp(self, execution: Execution, default: int) -> int:

@@ -10,10 +10,11 @@ from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.ddl.cdc_log import check_view
 from cdc_reader.testing.embedded.ddl.definition import define
 from cdc_reader.testing.embedded.ddl.tables import ensure_paxos
-from cdc_reader.testing.embedded.errors import InvalidRequest, Unauthorized
+from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax, Unauthorized
 from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.grammar.terms import Term
 from cdc_reader.testing.embedded.query.batch import WritePlan, check_kind
-from cdc_reader.testing.embedded.query.model import Scope
+from cdc_reader.testing.embedded.query.model import Execution, Scope
 from cdc_reader.testing.embedded.query.plan_modification import plan_modification
 from cdc_reader.testing.embedded.query.ports import MutationSink, SchemaAction, TableSource
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Result, Rows, SetKeyspace, Void
@@ -25,6 +26,7 @@ from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.system.describe import describe
 
+_TWO_TIMESTAMPS = "Timestamp must be set either on BATCH or individual statements"
 Plan = SelectPlan | WritePlan | SchemaAction
 """A statement that was validated against the schema at the time of planning."""
 
@@ -52,18 +54,18 @@ class Planner:
             case ast.Use() | ast.Truncate() | ast.Unsupported():
                 return self._deed(statement, keyspace)
             case ast.Describe():
-                return SchemaAction(lambda: self._describe(statement, keyspace))
+                return SchemaAction(lambda _: self._describe(statement, keyspace))
             case _:
-                return SchemaAction(lambda: self._define(statement, keyspace))
+                return SchemaAction(lambda _: self._define(statement, keyspace))
 
     def _deed(
         self, statement: ast.Use | ast.Truncate | ast.Unsupported, keyspace: str | None
     ) -> SchemaAction:
         match statement:
-            case ast.Use(name):
-                return SchemaAction(lambda: self._use(name))
-            case ast.Truncate(table):
-                return SchemaAction(lambda: self._truncate(self._table(table, keyspace)))
+            case ast.Use(keyspace_name):
+                return SchemaAction(lambda _: self._use(keyspace_name))
+            case ast.Truncate(name, term):
+                return self._truncate(Scope(self._table(name, keyspace), self.catalog), term)
             case ast.Unsupported(what, base, with_cdc):
                 if base is not None:
                     check_view(self._table(base, keyspace), with_cdc)
@@ -105,24 +107,37 @@ class Planner:
         return WritePlan(modifications, self.sink, bound, timestamp, using is not None)
 
     def _batch(self, batch: ast.Batch, keyspace: str | None) -> WritePlan:
-        own = [statement.using for statement in batch.statements]
         if batch.using.ttl is not None:
             raise InvalidRequest("Global TTL on the BATCH statement is not supported.")
-        if batch.using.timestamp is not None and any(u.timestamp is not None for u in own):
-            raise InvalidRequest("Timestamp must be set either on BATCH or individual statements")
         plan = self._write(batch.statements, keyspace, batch.using)
+        if batch.using.timestamp is not None:
+            refused = {
+                "conditional BATCH": plan.is_lwt,
+                "counter BATCH": batch.kind is ast.BatchKind.COUNTER,
+                "a BATCH containing counters": any(m.table.is_counter for m in plan.modifications),
+            }
+            for what in (what for what, is_so in refused.items() if is_so):
+                raise InvalidRequest(f"Cannot provide custom timestamp for {what}")
+            if any(each.using.timestamp is not None for each in batch.statements):
+                raise InvalidRequest(_TWO_TIMESTAMPS)
         check_kind(batch.kind, plan.modifications)
-        if batch.using.timestamp is not None and plan.is_lwt:
-            raise InvalidRequest("Cannot provide custom timestamp for conditional BATCH")
         return plan
 
     def _define(self, statement: ast.SchemaStatement, keyspace: str | None) -> Result:
         return define(statement, keyspace, self.catalog, self.database, self.clock()) or Void()
 
-    def _truncate(self, table: Table) -> Void:
-        self._check_writable(table)
-        self.database.drop(table.id)
-        return Void()
+    def _truncate(self, scope: Scope, term: Term | None) -> SchemaAction:
+        if term is not None and not self.catalog.profile.new_words:
+            raise InvalidSyntax("line 1:0 no viable alternative at input 'USING'")
+        check = timeout(term, scope)
+
+        def truncate(execution: Execution) -> Void:
+            check(execution)
+            self._check_writable(scope.table)
+            self.database.drop(scope.table.id)
+            return Void()
+
+        return SchemaAction(truncate, scope.bind_columns())
 
     def _table(self, name: ast.TableName, keyspace: str | None) -> Table:
         return self.catalog.table(*qualified(name, keyspace))

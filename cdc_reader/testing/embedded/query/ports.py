@@ -45,9 +45,9 @@ class MutationSink(Protocol):
 
 @frozen
 class SchemaAction:
-    """A plan without bind variables or result rows: DDL, USE, TRUNCATE."""
+    """A plan without result rows: DDL, USE, TRUNCATE."""
 
-    action: Callable[[], Result]
+    action: Callable[[Execution], Result]
     bind_columns: tuple[ColumnSpec, ...] = ()
     partition_key_indexes: tuple[int, ...] = ()
     result_columns: tuple[ColumnSpec, ...] = ()
@@ -56,5 +56,4 @@ class SchemaAction:
 
     def execute(self, execution: Execution) -> Result:
         """Execute the action."""
-        del execution
-        return self.action()
+        return self.action(execution)

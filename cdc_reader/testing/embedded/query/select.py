@@ -8,6 +8,7 @@ from attrs import frozen
 
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.grammar.terms import TupleTerm
 from cdc_reader.testing.embedded.query.filters import row_test
 from cdc_reader.testing.embedded.query.model import SERIAL, Evaluate, Execution, Scope
 from cdc_reader.testing.embedded.query.paging import PagingState, decode
@@ -34,6 +35,7 @@ from cdc_reader.testing.embedded.schema.table import Kind, Table
 from cdc_reader.testing.embedded.storage.position import position
 
 PAGE_BYTES = 1 << 20
+_WRITES_ONLY = {0x00: "ANY", 0x07: "EACH_QUORUM"}
 NO_LIMIT = -1
 
 _NEEDS_FILTERING = (
@@ -75,6 +77,11 @@ class SelectPlan:
     def execute(self, execution: Execution) -> Rows:
         """Return one page of the result."""
         self.timeout(execution)
+        if execution.options.consistency in _WRITES_ONLY:
+            raise InvalidRequest(
+                f"{_WRITES_ONLY[execution.options.consistency]} ConsistencyLevel is only supported "
+                "for writes"
+            )
         if self.refuses_serial and execution.options.consistency in SERIAL:
             raise InvalidRequest(
                 f"LWT is not supported on CDC log tables: {self.table.keyspace}.{self.table.name}"
@@ -235,10 +242,7 @@ def _check_distinct(
 
 
 def _check_filtering(select: ast.Select, where: Where, scope: Scope) -> tuple[str, ...]:
-    """Reject queries that need ALLOW FILTERING, and return warnings.
-
-    A restriction of clustering columns without a partition key only causes a warning.
-    """
+    """Reject queries that need ALLOW FILTERING; warn if only clustering columns are restricted."""
     if select.allow_filtering:
         return ()
     if where.skipped and where.key_is_exact:
@@ -280,5 +284,6 @@ def _is_in(relation: ast.AnyRelation, table: Table) -> bool:
     return (
         isinstance(relation, ast.Relation)
         and relation.operator == "IN"
+        and not (isinstance(relation.value, TupleTerm) and len(relation.value.elements) == 1)
         and table.by_name[relation.column].kind is Kind.PARTITION_KEY
     )

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from attrs import evolve, frozen
 
 from cdc_reader.cql.types import CqlType, MapType, Native, SetType, freeze
+from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.codec.token import token_of
-from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax
 from cdc_reader.testing.embedded.grammar.ast import Selected
 from cdc_reader.testing.embedded.grammar.selectors import (
     CallSelector,
@@ -22,7 +23,13 @@ from cdc_reader.testing.embedded.grammar.selectors import (
 from cdc_reader.testing.embedded.grammar.terms import Constant, Term
 from cdc_reader.testing.embedded.query.aggregates import AGGREGATES, Aggregate
 from cdc_reader.testing.embedded.query.cast import cast
-from cdc_reader.testing.embedded.query.elements import RowView, field_value, map_element, user_field
+from cdc_reader.testing.embedded.query.elements import (
+    RowView,
+    field_value,
+    list_elements,
+    map_element,
+    user_field,
+)
 from cdc_reader.testing.embedded.query.functions import Function, overloads
 from cdc_reader.testing.embedded.query.json_output import json_writer, row_writer
 from cdc_reader.testing.embedded.query.model import Execution, Scope
@@ -138,6 +145,8 @@ def _field(source: Output, field: str) -> Output:
 
 
 def _element(column: Column, key: Term, scope: Scope) -> Output:
+    if not scope.catalog.profile.vectors:
+        raise InvalidSyntax("line 1:0 no viable alternative at input '['")
     match column.type:
         case MapType(key_type, of_type):
             pass
@@ -146,16 +155,18 @@ def _element(column: Column, key: Term, scope: Scope) -> Output:
         case _:
             raise InvalidRequest(f"Invalid element selection: {column.name} is not a map or set")
     spec = scope.spec(f"key({column.name})", freeze(key_type))
-    wanted = compile_term(key, spec, scope)
+    wanted, order = compile_term(key, spec, scope), sort_key(key_type)
 
     def compute(view: RowView, execution: Execution) -> bytes | None:
         value = view.value(column)
         if value is None:
             return None
         place = given(wanted, spec, execution)
-        if not isinstance(column.type, MapType) or place is None:
+        if place is None:
             return None
-        return map_element(column.type, value, place)
+        if isinstance(column.type, MapType):
+            return map_element(column.type, value, place)
+        return next((each for each in list_elements(value) if order(each) == order(place)), None)
 
     label = key.text if isinstance(key, Constant) else "?"
     return Output(f"{column.name}[{label}]", of_type, compute, columns=(column,))

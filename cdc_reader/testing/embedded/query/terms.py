@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
+from operator import ge, gt, le, lt
 from typing import Any
 
 from attrs import evolve
@@ -19,6 +19,7 @@ from cdc_reader.cql.types import (
     VectorType,
     children,
     freeze,
+    parts,
 )
 from cdc_reader.testing.embedded.codec import constant
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
@@ -47,7 +48,14 @@ from cdc_reader.testing.embedded.grammar.terms import (
     UserTypeTerm,
 )
 from cdc_reader.testing.embedded.query.functions import Function, overloads
-from cdc_reader.testing.embedded.query.model import Evaluate, Execution, Scope, Unset, Value
+from cdc_reader.testing.embedded.query.model import (
+    MAX_KEY,
+    Evaluate,
+    Execution,
+    Scope,
+    Unset,
+    Value,
+)
 from cdc_reader.testing.embedded.query.result import ColumnSpec
 
 
@@ -111,7 +119,7 @@ def _literal(
         case MapType(), MapTerm(entries):
             made = _map(receiver.type, entries, receiver, scope)
         case UserType(), UserTypeTerm(fields):
-            made = _user_type(receiver.type, dict(fields), receiver, scope)
+            made = _user_type(receiver.type, dict(reversed(fields)), receiver, scope)
         case UserType(), SetTerm(()):
             made = _user_type(receiver.type, {}, receiver, scope)
         case (UserType() | TupleType(), TupleTerm(terms)):
@@ -146,7 +154,8 @@ def _sequence(
         case ListType():
             return lambda execution: list_value([whole(part(execution)) for part in parts])
         case SetType():
-            return lambda execution: set_value([whole(part(execution)) for part in parts], order)
+            keys = [_key("Set value", "value", part) for part in parts]
+            return lambda execution: set_value([key(execution) for key in keys], order)
         case VectorType(_, dimension) if len(parts) == dimension:
             return lambda execution: vector_value(
                 [whole(part(execution)) for part in parts], element
@@ -157,13 +166,29 @@ def _sequence(
 def _map(
     of_type: MapType, entries: tuple[tuple[Term, Term], ...], receiver: ColumnSpec, scope: Scope
 ) -> Evaluate:
-    keys = _parts("key", freeze(of_type.key), [k for k, _ in entries], receiver, scope)
+    parts = _parts("key", freeze(of_type.key), [k for k, _ in entries], receiver, scope)
+    keys = [_key("Map key", "keys", part) for part in parts]
     values = _parts("value", freeze(of_type.value), [v for _, v in entries], receiver, scope)
     order = sort_key(of_type.key)
 
     def evaluate(execution: Execution) -> bytes:
         pairs = zip(keys, values, strict=True)
-        return map_value([(whole(k(execution)), whole(v(execution))) for k, v in pairs], order)
+        return map_value([(k(execution), whole(v(execution))) for k, v in pairs], order)
+
+    return evaluate
+
+
+def _key(what: str, unit: str, part: Evaluate) -> Callable[[Execution], bytes]:
+    """Limit the length of a map's key or set's element; `what` and `unit` are for the message."""
+
+    def evaluate(execution: Execution) -> bytes:
+        value = whole(part(execution))
+        if len(value) > MAX_KEY:
+            raise InvalidRequest(
+                f"{what} is too long. {what}s are limited to {MAX_KEY} bytes but {len(value)} "
+                f"bytes {unit} provided"
+            )
+        return value
 
     return evaluate
 
@@ -209,11 +234,7 @@ def _component(receiver: ColumnSpec, name: str, of_type: CqlType) -> ColumnSpec:
 
 
 def _parts(
-    label: str,
-    of_type: CqlType,
-    terms: Sequence[Term],
-    receiver: ColumnSpec,
-    scope: Scope,
+    label: str, of_type: CqlType, terms: Sequence[Term], receiver: ColumnSpec, scope: Scope
 ) -> list[Evaluate]:
     spec = evolve(receiver, name=f"{label}({receiver.name})", type=of_type)
     return [compile_term(term, spec, scope) for term in terms]
@@ -295,12 +316,20 @@ Candidates = Callable[[Execution], list[bytes]]
 """Returns the values that a column may have; none if it is compared with null."""
 
 
-ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
+ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+
+
+def check_ordered(relation: Relation, spec: ColumnSpec, scope: Scope, what: str) -> None:
+    """Reject a slice of durations, which have no order; `what` is restrictions or conditions."""
+    if relation.operator not in ORDERINGS or "duration" not in map(str, parts(spec.type)):
+        return
+    if scope.catalog.profile.new_words:
+        raise InvalidRequest(f"Duration type is unordered for {spec.name}")
+    kind = {UserType: "UDTs", TupleType: "tuples"}.get(type(spec.type), "collections")
+    where = f"{kind} containing durations"
+    if isinstance(spec.type, Native):
+        where = "durations" if what == "conditions" else "duration columns"
+    raise InvalidRequest(f"Slice {what} are not supported on {where}")
 
 
 def candidates(relations: Sequence[Relation], spec: ColumnSpec, scope: Scope) -> Candidates:

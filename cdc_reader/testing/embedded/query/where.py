@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
+from cdc_reader.cql.types import ListType, MapType
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import (
     AnyRelation,
@@ -24,7 +25,7 @@ from cdc_reader.testing.embedded.query.keys import (
     token_range,
 )
 from cdc_reader.testing.embedded.query.model import Scope
-from cdc_reader.testing.embedded.query.terms import candidates
+from cdc_reader.testing.embedded.query.terms import candidates, check_ordered
 from cdc_reader.testing.embedded.schema.table import Column, Kind
 
 _FITTING = ("=", "IN", *SLICES)
@@ -78,13 +79,17 @@ def _by_column(relations: Sequence[AnyRelation], scope: Scope) -> dict[str, list
     single: dict[str, list[Relation]] = {}
     for relation in relations:
         if isinstance(relation, Relation):
-            _check_operator(relation, scope.column(relation.column))
+            column = scope.column(relation.column)
+            check_ordered(relation, scope.column_spec(column), scope, "restrictions")
+            _check_operator(relation, column)
             single.setdefault(relation.column, []).append(relation)
     return single
 
 
 def _check_operator(relation: Relation, column: Column) -> None:
-    if column.is_multi_cell and relation.key is None and "CONTAINS" not in relation.operator:
+    if relation.key is not None:
+        _check_element(relation, column)
+    elif column.is_multi_cell and "CONTAINS" not in relation.operator:
         raise InvalidRequest(
             f"Non-frozen UDT column '{column.name}' ({column.type}) cannot be restricted by any "
             "relation"
@@ -106,6 +111,19 @@ def _check_operator(relation: Relation, column: Column) -> None:
             raise InvalidRequest(
                 f"LIKE is allowed only on string types, which {column.name} is not"
             )
+
+
+def _check_element(relation: Relation, column: Column) -> None:
+    words = {ListType: ("List element", "list"), MapType: ("Map-entry", "map")}
+    what, kind = words.get(type(column.type), ("", ""))
+    if not kind:
+        raise InvalidRequest(f"Column {column.name} cannot be subscripted")
+    if not column.is_multi_cell:
+        raise InvalidRequest(
+            f"{what} equality predicates on frozen {kind} column {column.name} are not supported"
+        )
+    if relation.operator != "=":
+        raise InvalidRequest("Only EQ relations are supported on map/list entries")
 
 
 def _keys(

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from attrs import define, field, frozen
 
 from cdc_reader.cql.types import UserType
-from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.errors import InvalidRequest, Unauthorized
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.table import Table
 
@@ -70,6 +70,12 @@ class Catalog:
             return self.keyspaces[name]
         except KeyError:
             raise InvalidRequest(f"Keyspace {name} does not exist") from None
+
+    def modifiable(self, name: str) -> Keyspace:
+        """Return the keyspace; Unauthorized if it is a system keyspace."""
+        if (found := self.keyspace(name)).system:
+            raise Unauthorized(f"{name} keyspace is not user-modifiable.")
+        return found
 
     def table(self, keyspace: str, name: str) -> Table:
         """Return the table; InvalidRequest with ScyllaDB's message if there is none."""

@@ -6,7 +6,7 @@ import re
 
 from cdc_reader.cql import types as cql_type
 from cdc_reader.cql.types import CqlType, MapType, Native, SetType, UserType, VectorType
-from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax
 from cdc_reader.testing.embedded.grammar.ast import TableName
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog
@@ -74,12 +74,14 @@ def resolve_type(catalog: Catalog, keyspace: str, text: str) -> CqlType:
     except ValueError as error:
         raise InvalidRequest(str(error)) from None
     for part in cql_type.parts(found):
-        _check_part(part)
+        _check_part(part, catalog.profile)
     return found
 
 
-def _check_part(part: CqlType) -> None:
+def _check_part(part: CqlType, profile: Profile) -> None:
     match part:
+        case VectorType() if not profile.vectors:
+            raise InvalidSyntax("line 1:0 no viable alternative at input '<'")
         case SetType(Native("duration")):
             raise InvalidRequest(f"Durations are not allowed inside sets: {part}")
         case MapType(Native("duration")):

@@ -8,10 +8,7 @@ from typing import Any
 from cdc_reader.cql.names import bare_or_quoted
 from cdc_reader.cql.types import UserType
 from cdc_reader.testing.embedded.cdc.log_schema import log_name
-from cdc_reader.testing.embedded.errors import (
-    InvalidRequest,
-    SyntaxError,  # noqa: A004 - the protocol's own word
-)
+from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax
 from cdc_reader.testing.embedded.grammar.ast import Describe
 from cdc_reader.testing.embedded.grammar.words import RESERVED
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace
@@ -35,33 +32,41 @@ Description = tuple[tuple[str, ...], tuple[Row, ...]]
 def describe(statement: Describe, current: str | None, catalog: Catalog) -> Description:
     """Execute DESCRIBE on a connection whose keyspace is `current`."""
     if not catalog.profile.describes:  # drivers then create descriptions themselves
-        raise SyntaxError("line 1:0 no viable alternative at input 'DESCRIBE'")
+        raise InvalidSyntax("line 1:0 no viable alternative at input 'DESCRIBE'")
     if statement.name is None and statement.what != "KEYSPACE":
-        return _all(statement.what, catalog)
+        return _all(statement.what, current, catalog)
     return _described(_named(statement, current, catalog))
 
 
-def _all(what: str, catalog: Catalog) -> Description:
-    """Describe all elements of a kind; only FULL SCHEMA includes system keyspaces."""
-    names = sorted(catalog.keyspaces)
-    keyspaces = [catalog.keyspaces[n] for n in names if not catalog.keyspaces[n].system]
+def _all(what: str, current: str | None, catalog: Catalog) -> Description:
+    """Describe all elements of a kind, in the current keyspace if there is one."""
+    everything = [catalog.keyspaces[name] for name in sorted(catalog.keyspaces)]
+    keyspaces = [catalog.keyspaces[current]] if current in catalog.keyspaces else everything
     match what:
         case "CLUSTER":
             snitch = "org.apache.cassandra.locator.SimpleSnitch"
             row = (catalog.cluster_name, MURMUR3, snitch)
             return ("cluster", "partitioner", "snitch"), (row,)
         case "KEYSPACES":
-            return _listed((k.name, "keyspace", quote(k.name)) for k in keyspaces)
+            listed = everything if catalog.profile.lists_all_keyspaces else keyspaces
+            return _listed((k.name, "keyspace", quote(k.name)) for k in listed)
         case "TABLES":
-            return _listed((k.name, "table", quote(n)) for k in keyspaces for n in sorted(k.tables))
+            shown = ((k.name, t) for k in keyspaces for t in _tables(k, catalog))
+            return _listed((keyspace, "table", quote(t.name)) for keyspace, t in shown)
         case "TYPES":
             return _listed((k.name, "type", quote(n)) for k in keyspaces for n in sorted(k.types))
         case "FUNCTIONS" | "AGGREGATES":
             return _listed(())
         case _:
-            if what.startswith("FULL"):
-                keyspaces = [catalog.keyspaces[name] for name in names]
-            return _described(row for k in keyspaces for row in _keyspace(k, False, catalog))
+            is_full = what.startswith("FULL")
+            wanted = (k for k in everything if is_full or not k.system)
+            return _described(row for k in wanted for row in _keyspace(k, False, catalog))
+
+
+def _tables(keyspace: Keyspace, catalog: Catalog) -> list[Table]:
+    """Return the tables of a keyspace by name, in newer versions without the logs."""
+    tables = (keyspace.tables[name] for name in sorted(keyspace.tables))
+    return [table for table in tables if not (table.is_cdc_log and catalog.profile.new_words)]
 
 
 def _named(statement: Describe, current: str | None, catalog: Catalog) -> Iterable[Row]:
@@ -109,9 +114,8 @@ def _keyspace(keyspace: Keyspace, only: bool, catalog: Catalog) -> Iterator[Row]
     if only:
         return
     yield from (_type(each) for each in keyspace.types.values())
-    for table in keyspace.tables.values():
-        if not (table.is_cdc_log and catalog.profile.new_words):
-            yield from _table(keyspace, table, catalog)
+    for table in _tables(keyspace, catalog):
+        yield from _table(keyspace, table, catalog)
 
 
 def _type(user_type: UserType) -> Row:

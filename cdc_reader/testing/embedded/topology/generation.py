@@ -30,10 +30,7 @@ class StreamRange:
 
 @frozen(slots=False)
 class Generation:
-    """The streams that are current from `timestamp` (ms) on; `ranges` are in order of their ends.
-
-    Clients do not see `id`.
-    """
+    """The streams from `timestamp` (ms) on; `ranges` are in order of their ends, `id` is hidden."""
 
     timestamp: int
     id: UUID

@@ -32,10 +32,7 @@ class StreamSet:
 
     @classmethod
     def of(cls, tablets: int, timestamp: int, source: random.Random) -> StreamSet:
-        """Create streams for a number of tablets that is a power of two.
-
-        The token of each stream is the last token of its tablet.
-        """
+        """Create a stream for each of 2^n tablets; its token is the last one of its tablet."""
         streams = (
             bytes(StreamId.from_parts(token, source.getrandbits(_RANDOM_BITS), index=0))
             for token in last_tokens(tablets)
@@ -64,10 +61,7 @@ class StreamSet:
 
 @frozen
 class StreamHistory:
-    """All stream sets of one log table, oldest first; chooses the streams of its writes.
-
-    `table` is the name of the base table, and `log_id` the id of its log.
-    """
+    """All stream sets of the log `log_id` of base table `table`, oldest first; chooses streams."""
 
     keyspace: str
     table: str

@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdc_reader.testing import EmbeddedScylla
-from cdc_reader.testing.embedded.errors import CqlError, SyntaxError  # noqa: A004
+from cdc_reader.testing.embedded.errors import CqlError, InvalidSyntax
 from cdc_reader.testing.embedded.grammar.parser import parse
 from cdc_reader.testing.embedded.protocol.compression import compressions
 from cdc_reader.testing.embedded.protocol.frame import HEADER, Flag, Opcode
@@ -284,7 +284,7 @@ def refusal(cql: str) -> str | None:
     """
     try:
         parse(cql)
-    except SyntaxError as error:
+    except InvalidSyntax as error:
         return error.message
     except CqlError:
         return None

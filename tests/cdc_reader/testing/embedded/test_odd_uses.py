@@ -5,10 +5,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from cassandra import ConsistencyLevel, InvalidRequest
+from cassandra import ConsistencyLevel, InvalidRequest, Unauthorized
 from cassandra.cluster import Session
-from cassandra.protocol import ConfigurationException
+from cassandra.protocol import ConfigurationException, SyntaxException
 from cassandra.query import SimpleStatement
+from cassandra.util import Duration
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
@@ -223,7 +224,7 @@ def test_decimal_keys_are_equal_by_value(numbers: Session) -> None:
                     "{2, 1.0, 1.00}, {10: 'b', 9.5: 'c', 9.50: 'd'})")  # fmt: skip
     numbers.execute("UPDATE ks.n SET m[1.00] = 'c', s = s + {2.0} WHERE pk = 3 AND ck = 1")
     found = numbers.execute(f"SELECT toJson(m), toJson(s), toJson(fm), m[1] FROM {row}").one()
-    assert found == ('{"1": "c", "10": "b"}', "[1, 2]", '{"9.5": "d", "10": "b"}', "c")
+    assert found == ('{"1": "c", "10": "b"}', "[1, 2]", '{"9.5": "c", "10": "b"}', "c")
     numbers.execute(f"DELETE m[1.000] FROM {row}")
     assert numbers.execute(f"SELECT toJson(m) FROM {row}").one()[0] == '{"10": "b"}'
 
@@ -261,6 +262,15 @@ ORDER_OF_THE_LAST = (
     "CREATE TABLE ks.x (a int, b int, c int, PRIMARY KEY (a, b, c)) "
     "WITH CLUSTERING ORDER BY (c DESC)"
 )
+COUNT = "UPDATE ks.c SET n = n + 1 WHERE pk = 1; APPLY BATCH"
+ELEMENTS = (
+    "CREATE TABLE ks.e (pk int PRIMARY KEY, v int, m map<text, int>, s set<int>, "
+    "fm frozen<map<text, int>>, d duration, td frozen<tuple<int, duration>>)"
+)
+FILTER = "SELECT pk FROM ks.e WHERE {} ALLOW FILTERING"
+NEW_TABLE = "CREATE TABLE ks.x (a int PRIMARY KEY) WITH "
+NEW_KEYSPACE = f"CREATE KEYSPACE x {REPLICATION} AND tablets = "
+COMPACTION = "compaction = {{'class': 'SizeTieredCompactionStrategy', '{}_threshold': 0}}"
 ALTER_TB = "ALTER KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrategy', "
 
 
@@ -290,6 +300,28 @@ ALTER_TB = "ALTER KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrat
         ("SELECT * FROM ks.two WHERE l = [1] ALLOW FILTERING", "cannot be restricted by a '='"),
         ("UPDATE ks.t SET v = 'y' WHERE pk IN () AND ck = 1 IF v = 'x'", "Unrestricted partition"),
         (ORDER_OF_THE_LAST, "Missing CLUSTERING ORDER for column b"),
+        ("BEGIN COUNTER BATCH USING TIMESTAMP 5 " + COUNT, "timestamp for counter BATCH"),
+        ("BEGIN UNLOGGED BATCH USING TIMESTAMP 5 " + COUNT, "BATCH containing counters"),
+        (FILTER.format("m['k'] > 0"), "Only EQ relations are supported on map/list entries"),
+        (FILTER.format("fm['k'] = 1"), "predicates on frozen map column fm are not supported"),
+        (FILTER.format("s[1] = 1"), "Column s cannot be subscripted"),
+        (FILTER.format("d > 1h"), "Duration type is unordered for d"),
+        (FILTER.format("td <= (1, 1h)"), "Duration type is unordered for td"),
+        ("UPDATE ks.e SET v = 1 WHERE pk = 1 IF d > 1h", "Duration type is unordered for d"),
+        (FILTER.format("v NOT IN (1)"), "NOT IN is not supported by this server"),
+        ("INSERT INTO ks.e (pk, v) VALUES (1, fromJson('1'))", "fromJson is not supported"),
+        (NEW_TABLE + "caching = {'nosuch': 'ALL'}", "Invalid caching option: nosuch"),
+        (NEW_TABLE + "caching = {'keys': 'SOME'}", "Invalid key value: SOME"),
+        (
+            NEW_TABLE + "compression = {'chunk_length_in_kb': '4'}",
+            "Missing sub-option 'sstable_",
+        ),
+        (NEW_TABLE + "paxos_grace_seconds = -1", "paxos_grace_seconds cannot be smaller than 0"),
+        (NEW_TABLE + COMPACTION.format("min"), "Disabling compaction by setting compaction thresh"),
+        (NEW_TABLE + COMPACTION.format("max"), "Disabling compaction by setting compaction thresh"),
+        (NEW_KEYSPACE + "{'enabled': 'maybe'}", "must be true or false; found: maybe"),
+        (NEW_KEYSPACE + "{'initial': 'x'}", "Initial tablets value should be numeric; found x"),
+        ("TRUNCATE ks.t USING TIMEOUT 1d", "cannot be expressed in days/months"),
     ],
 )
 def test_what_a_real_server_refuses(session: Session, cql: str, message: str) -> None:
@@ -297,8 +329,125 @@ def test_what_a_real_server_refuses(session: Session, cql: str, message: str) ->
     session.execute(
         "CREATE TABLE ks.two (a int, b int, c int, l list<int>, PRIMARY KEY ((a, b), c))"
     )
+    session.execute(ELEMENTS)
+    session.execute("CREATE TABLE ks.c (pk int PRIMARY KEY, n counter)")
     with pytest.raises((InvalidRequest, ConfigurationException), match=message):
         session.execute(cql)
+
+
+@pytest.mark.parametrize(
+    ("cql", "message"),
+    [
+        (FILTER.format("d > 1h"), "Slice restrictions are not supported on duration columns"),
+        (FILTER.format("td > (1, 1h)"), "Slice restrictions .* on tuples containing durations"),
+        ("UPDATE ks.e SET v = 1 WHERE pk = 1 IF d > 1h", "Slice conditions .* on durations"),
+        ("SELECT m['k'] FROM ks.e", "no viable alternative at input '\\['"),
+        (NEW_TABLE.replace("a int", "b vector<int, 2>, a int"), "no viable alternative"),
+        ("TRUNCATE ks.e USING TIMEOUT 5s", "no viable alternative at input 'USING'"),
+    ],
+)
+def test_what_a_real_5_2_refuses(cql: str, message: str) -> None:
+    """Version 5.2 has other messages, and does not know newer syntax."""
+    with EmbeddedScylla(version="5.2") as old:
+        session = open_session(old.host, old.port)
+        try:
+            session.execute(f"CREATE KEYSPACE ks {REPLICATION}")
+            session.execute(ELEMENTS)
+            with pytest.raises((InvalidRequest, SyntaxException), match=message):
+                session.execute(cql)
+        finally:
+            session.cluster.shutdown()
+
+
+@pytest.mark.parametrize(
+    "cql",
+    [
+        FILTER.format("m['k'] IN (1)"),
+        FILTER.format("u.a = 1"),
+        "UPDATE ks.e SET v = 1 WHERE pk = 1 IF u.a = 1",
+        "CREATE KEYSPACE x WITH replication = 'x'",
+        NEW_KEYSPACE + "'x'",
+    ],
+)
+def test_what_is_no_syntax(session: Session, cql: str) -> None:
+    """Forms that the grammar of ScyllaDB does not have are syntax errors."""
+    session.execute(ELEMENTS)
+    with pytest.raises(SyntaxException):
+        session.execute(cql)
+
+
+@pytest.mark.parametrize(
+    "cql", ["ALTER KEYSPACE system WITH durable_writes = true", "CREATE TYPE system.x (a int)"]
+)
+def test_system_keyspaces_stay(session: Session, cql: str) -> None:
+    """Statements that would change a system keyspace are not authorized."""
+    with pytest.raises(Unauthorized, match="system keyspace is not user-modifiable"):
+        session.execute(cql)
+
+
+def test_the_first_of_equal_keys_counts(session: Session) -> None:
+    """Of equal keys of a map literal, or fields of a UDT literal, the first is written."""
+    session.execute("CREATE TYPE ks.ty (a int, b int)")
+    session.execute(
+        "CREATE TABLE ks.f (pk int PRIMARY KEY, m map<int, int>, f frozen<map<int, int>>, u ty) "
+        "WITH cdc = {'enabled': true}"
+    )
+    session.execute(
+        "INSERT INTO ks.f (pk, m, f, u) VALUES (1, {1: 1, 1: 2}, {1: 1, 1: 2}, {a: 1, a: 2, b: 3})"
+    )
+    for table in ("f", "f_scylla_cdc_log"):
+        row = session.execute(f"SELECT m, f, u FROM ks.{table}").one()
+        assert (dict(row.m), dict(row.f), tuple(row.u)) == ({1: 1}, {1: 1}, (1, 3))
+
+
+def test_elements_of_sets_are_selected(session: Session) -> None:
+    """An element of a set is returned if the set contains it."""
+    session.execute(ELEMENTS)
+    session.execute("INSERT INTO ks.e (pk, s, m) VALUES (1, {1, 2}, {'k': 5})")
+    row = session.execute("SELECT s[2], s[3], m['k'], m['x'] FROM ks.e").one()
+    assert tuple(row) == (2, None, 5, None)
+
+
+def test_one_partition_key_in_a_list_can_be_paged_in_order(session: Session) -> None:
+    """IN with a single value is an equality, so ORDER BY works with paging."""
+    statement = SimpleStatement(
+        "SELECT ck FROM ks.t WHERE pk IN (1) ORDER BY ck DESC", fetch_size=3
+    )
+    assert [row.ck for row in session.execute(statement)] == list(range(9, -1, -1))
+
+
+@pytest.mark.parametrize("level", ["ANY", "EACH_QUORUM"])
+def test_some_consistencies_are_for_writes(session: Session, level: str) -> None:
+    """A read at a consistency level that only writes may have is rejected."""
+    statement = SimpleStatement(
+        "SELECT ck FROM ks.t", consistency_level=getattr(ConsistencyLevel, level)
+    )
+    with pytest.raises(InvalidRequest, match=f"{level} ConsistencyLevel is only supported for wri"):
+        session.execute(statement)
+
+
+def test_listings_have_all_keyspaces_until_one_is_used(session: Session) -> None:
+    """DESCRIBE lists system keyspaces too; after USE, the tables of that keyspace alone."""
+    session.execute("CREATE TABLE ks.a (pk int PRIMARY KEY)")
+    keyspaces = [row.name for row in session.execute("DESC KEYSPACES")]
+    assert keyspaces == sorted(keyspaces)
+    assert {"ks", "tb", "system", "system_schema"} <= set(keyspaces)
+    tables = {(row.keyspace_name, row.name) for row in session.execute("DESC TABLES")}
+    assert {("ks", "t"), ("tb", "t"), ("system", "local")} <= tables
+    assert ("ks", "t_scylla_cdc_log") not in tables
+    session.execute("USE ks")
+    assert [row.name for row in session.execute("DESC TABLES")] == ["a", "t"]
+    assert [row.name for row in session.execute("DESC KEYSPACES")] == keyspaces
+    described = [row.name for row in session.execute("DESC KEYSPACE ks") if row.type == "table"]
+    assert described == ["a", "t", "t_scylla_cdc_log"]
+
+
+def test_truncating_may_have_a_timeout(session: Session) -> None:
+    """TRUNCATE accepts USING TIMEOUT, also with a bind variable."""
+    session.execute("TRUNCATE ks.t USING TIMEOUT 5s")
+    assert not session.execute("SELECT ck FROM ks.t").all()
+    prepared = session.prepare("TRUNCATE TABLE ks.t USING TIMEOUT ?")
+    session.execute(prepared, [Duration(0, 0, 5_000_000)])
 
 
 def test_a_table_may_bring_its_id(session: Session) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.testing.embedded.errors import SyntaxError as CqlSyntaxError
+from cdc_reader.testing.embedded.errors import InvalidSyntax as CqlSyntaxError
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.parser import build_parser, parse
 from cdc_reader.testing.embedded.grammar.selectors import ColumnSelector
@@ -187,7 +187,7 @@ def test_unsupported_statements_are_named(text: str, what: str) -> None:
 
 @given(st.text(alphabet="SELECTFROMtwhere*'\"(){}[]=<>,.:;?$-/ 0123456789x\n", max_size=60))
 def test_any_text_is_a_statement_or_a_syntax_error(text: str) -> None:
-    """The parser raises no error other than SyntaxError."""
+    """The parser raises no error other than InvalidSyntax."""
     with contextlib.suppress(CqlSyntaxError):
         parse(text)
 

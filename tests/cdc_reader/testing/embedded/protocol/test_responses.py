@@ -42,7 +42,7 @@ ERRORS = {
         errors.ConfigurationError,
         errors.InvalidRequest,
         errors.ProtocolError,
-        errors.SyntaxError,
+        errors.InvalidSyntax,
         errors.Unauthorized,
     )
 }

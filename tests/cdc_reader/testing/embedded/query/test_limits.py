@@ -59,6 +59,43 @@ def test_a_batch_of_several_partitions_has_at_most_a_mebibyte(table: Any) -> Non
     assert table.refusal(two, value, value) == (INVALID, "Batch too large")
 
 
+def test_literals_count_for_the_size_of_a_batch(table: Any) -> None:
+    """The size of a batch is that of its mutations, not only of its bound values."""
+    inserts = [
+        f"INSERT INTO t (pk, ck, v) VALUES ('{n}', 'c', '{'v' * 200_000}'); " for n in "1234567"
+    ]
+    table.run(f"BEGIN BATCH {''.join(inserts[:5])} APPLY BATCH")
+    refused = f"BEGIN BATCH {''.join(inserts)} APPLY BATCH"
+    assert table.refusal(refused) == (INVALID, "Batch too large")
+
+
+@pytest.mark.parametrize(
+    ("value", "message", "unit"),
+    [
+        (
+            "{?: 'v'}",
+            "Map key is too long. Map keys are limited to 65535 bytes",
+            "keys",
+        ),
+        (
+            "{?}",
+            "Set value is too long. Set values are limited to 65535 bytes",
+            "value",
+        ),
+    ],
+)
+def test_keys_of_collections_have_at_most_65535_bytes(
+    table: Any, value: str, message: str, unit: str
+) -> None:
+    """Longer keys of maps and elements of sets are rejected in literals."""
+    table.run("CREATE TABLE k (pk int PRIMARY KEY, m map<text, text>, s set<text>)")
+    column = "m" if ":" in value else "s"
+    insert = f"INSERT INTO k (pk, {column}) VALUES (1, {value})"
+    table.run(insert, LONG[1:])
+    refused = f"{message} but 65536 bytes {unit} provided"
+    assert table.refusal(insert, LONG) == (INVALID, refused)
+
+
 @pytest.mark.parametrize(
     "cql",
     [
