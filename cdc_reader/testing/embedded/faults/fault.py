@@ -114,10 +114,7 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``KIND[,match=TEXT][,times=N][,after=N][,seconds=S]``; N may be `inf`.
-
-        Raises ConfigurationError for any other text.
-        """
+        """Parse ``KIND[,match=TEXT][,times=N][,after=N][,seconds=S]``; else ConfigurationError."""
         kind, *settings = text.split(",")
         given = dict(setting.partition("=")[::2] for setting in settings)
         try:

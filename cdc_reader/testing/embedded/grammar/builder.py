@@ -31,7 +31,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     # SELECT
 
     json = distinct = allow_filtering = group_by = SchemaBuilder.present
-    selected_list = order_by = where = SchemaBuilder.several
+    all_columns = selected_list = order_by = where = SchemaBuilder.several
     selected = ast.Selected
     column_selector = ColumnSelector
     field_selector = FieldSelector
@@ -41,9 +41,6 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         if group_by:
             return ast.Unsupported("SELECT ... GROUP BY")
         return ast.Select(table, selected, where or (), distinct, json, order or (), *rest)
-
-    def all_columns(self) -> tuple[ast.Selected, ...]:
-        return ()
 
     def element_selector(self, selector: Selector, key: Term) -> ElementSelector:
         if not isinstance(selector, ColumnSelector):

@@ -52,10 +52,7 @@ _parsed: TextCache[ast.Statement | CqlError] = TextCache(_CACHED_CHARACTERS)
 
 
 def parse(cql: str) -> ast.Statement:
-    """Parse `cql`; InvalidSyntax, with line and column, if it is not a statement.
-
-    Statements of more than 200,000 tokens are rejected, because parsing them would take too long.
-    """
+    """Parse `cql`; InvalidSyntax if it is not a statement, or has more than 200,000 tokens."""
     outcome = _parsed.get(cql)
     if outcome is None:
         outcome = _outcome(cql)
@@ -122,11 +119,7 @@ def _unquoted(name: str) -> str:
 
 @functools.cache
 def build_parser() -> Lark:
-    """Return the parser, which is built once per process.
-
-    Building takes a second or more, so the parse tables are cached in the user's cache directory if
-    that is writable.
-    """
+    """Return the parser; its tables are kept on disk, because building them takes a second."""
     grammar = _grammar()
     known = hashlib.sha256(f"{grammar}{lark.__version__}{sys.version}".encode()).hexdigest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "scylla-cdc"

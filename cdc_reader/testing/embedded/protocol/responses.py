@@ -64,11 +64,7 @@ class ResultFormat:
 
 @frozen
 class Answer:
-    """A response, without its version and stream.
-
-    `rows` is the rest of the body. It is separate so that `frame` copies the rows of a replayed
-    page, which may be large, only once.
-    """
+    """A response without its version and stream; `rows`, the body's rest, is not copied."""
 
     opcode: Opcode
     body: bytes = b""
@@ -192,10 +188,7 @@ def _prepared(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
 
 
 def _bind_metadata(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
-    """Encode the bind variables; the name of their table appears once if all share it.
-
-    From version 4 on, the indexes of the partition key's variables are included.
-    """
+    """Encode the bind variables, and from version 4 on the indexes of the partition key's."""
     columns = prepared.bind_columns
     is_global = len({(column.keyspace, column.table) for column in columns}) == 1
     flags = MetadataFlag.GLOBAL_TABLE if is_global else MetadataFlag(0)

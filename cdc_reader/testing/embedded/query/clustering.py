@@ -147,10 +147,7 @@ def _range(
 
 
 def single_columns(relations: dict[str, list[Relation]], scope: Scope) -> ClusteringRestriction:
-    """Return the restriction for relations on single columns, which are given by column name.
-
-    They must follow the clustering order: ``=`` and IN first, then slices on one column.
-    """
+    """Return the restriction for relations by column, which follow the clustering order."""
     prefix: list[Candidates] = []
     slices: list[Slice] = []
     for column in scope.table.clustering[: len(relations)]:

@@ -48,11 +48,7 @@ def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
 
 
 def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tuple[Column, ...]:
-    """Return the columns of the result.
-
-    They are the columns that conditions name, or all columns for IF [NOT] EXISTS. For a batch, the
-    key columns are added.
-    """
+    """Return the columns that conditions name, all for IF [NOT] EXISTS; in a batch, keys too."""
     named = {
         column
         for modification in modifications

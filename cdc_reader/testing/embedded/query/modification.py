@@ -63,10 +63,7 @@ class Modification:
         default_timestamp: int,
         before: Mapping[tuple[UUID, PartitionKey], Partition],
     ) -> list[Partition]:
-        """Return one mutation per partition key, which extends the one in `before`, if any.
-
-        `default_timestamp` (µs) applies if there is no USING TIMESTAMP.
-        """
+        """Return one mutation per partition key; each extends the one in `before`, if any."""
         if self.timeout is not None:
             self.timeout(execution)
         timestamp = self._timestamp(execution, default_timestamp)

@@ -78,10 +78,7 @@ class PlainReader:
     def _read(
         self, row: Row, floor: int | None, now: int, cells: list[bytes | None]
     ) -> Cells | None:
-        """Return the row as read at `now` (seconds); None if it is dead.
-
-        `floor` is the timestamp of the deletion that covers the row, if any.
-        """
+        """Return the row at `now` (seconds), under the deletion `floor` if any; None if dead."""
         if row.deletion is not None and (floor is None or row.deletion > floor):
             floor = row.deletion
         stored, is_live = row.cells, False

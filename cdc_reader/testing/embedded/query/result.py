@@ -44,10 +44,7 @@ class Rows:
 
 @frozen
 class EncodedPage:
-    """An encoded page of rows: the parts of its RESULT's body.
-
-    `flags` are the flags of `metadata`, and `columns` is the number of columns it describes.
-    """
+    """An encoded page: `flags` are those of `metadata`, which describes `columns` columns."""
 
     flags: int
     columns: int

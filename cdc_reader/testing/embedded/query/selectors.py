@@ -99,11 +99,7 @@ def _named(name: str, scope: Scope) -> Column:
 
 def _column(column: Column) -> Output:
     return Output(
-        column.name,
-        column.type,
-        lambda view, _: view.value(column),
-        column=column,
-        columns=(column,),
+        column.name, column.type, lambda view, _: view.value(column), column, columns=(column,)
     )
 
 

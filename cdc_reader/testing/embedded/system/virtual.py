@@ -48,10 +48,7 @@ class VirtualSource(ABC):
 
 @frozen
 class VirtualTable(VirtualSource):
-    """A virtual table whose rows are Python values by column name, None for null.
-
-    `rows` creates the rows; if its argument is a partition key, only that partition is needed.
-    """
+    """A virtual table; `rows` returns values by column name, for all partitions or a given key."""
 
     rows: Callable[[PartitionKey | None], Iterable[Values]]
 

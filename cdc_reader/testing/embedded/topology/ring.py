@@ -17,10 +17,7 @@ IGNORE_MSB = 12
 
 @frozen
 class Node:
-    """A node. `tokens` are the ends of the token ranges it owns, which are split among its shards.
-
-    `address` is None for a node on the ring that clients cannot reach.
-    """
+    """A node that owns the ranges ending at `tokens`; without an address, it is unreachable."""
 
     host_id: UUID
     tokens: tuple[int, ...]
