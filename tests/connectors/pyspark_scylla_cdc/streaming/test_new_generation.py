@@ -211,7 +211,7 @@ def test_a_late_generation_older_than_the_query(
     found = [1] if "snapshot" in given else []
     assert followed.delivered == found
     followed.write(2)
-    followed.run(60)
+    followed.run(100)
     cluster.complete_publication()
     followed.run(200)
     assert followed.delivered == [*found, 2]
@@ -241,7 +241,7 @@ def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late:
     written(followed, 0)
     unannounced(cluster, followed.clock)
     written(followed, *range(1, 20))
-    followed.run(40)
+    followed.run(100)
     cluster.complete_publication()
     followed.write(20)
     followed.clock.advance(60 * SECOND)
@@ -260,7 +260,7 @@ def test_starting_offsets_from_before_an_announcement(cluster: EmbeddedScylla, l
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
-    followed.run(40)
+    followed.run(100)
     cluster.complete_publication()
     again = late(startingOffsets=followed.offsets[-1])
     assert again.run(20) == [1, 2]
@@ -274,12 +274,12 @@ def test_rows_of_a_late_generation_that_expired(
     followed = late(onDataLoss="continue" if lenient else "fail")
     unannounced(cluster, followed.clock)
     followed.write(1)
-    followed.run(40)
+    followed.run(100)
     for _ in range(25):
         followed.clock.advance(3_600 * SECOND)
         followed.step()
     followed.write(2)
-    followed.run(40)
+    followed.run(100)
     cluster.complete_publication()
     followed.clock.advance(10 * SECOND)
     if lenient:
@@ -289,12 +289,32 @@ def test_rows_of_a_late_generation_that_expired(
             followed.step()
 
 
+def test_a_new_snapshot_replaces_the_rows_of_a_late_generation(
+    cluster: EmbeddedScylla, late: Make
+) -> None:
+    """It does so if they have expired, and nothing is missed since it began."""
+    followed = late(onDataLoss="resnapshot")
+    unannounced(cluster, followed.clock)
+    at = followed.clock.now()
+    followed.write(1)
+    for _ in range(25):
+        followed.clock.advance(3_600 * SECOND)
+        followed.step()
+    before = json.loads(followed.offsets[-1])
+    assert before["snapshot"] == "none"
+    cluster.complete_publication()
+    followed.clock.advance(10 * SECOND)
+    end = followed.reader.latestOffset(before, ReadMaxFiles(1))
+    assert end["lost"][0] <= at < end["lost"][1] < before["position"] < end["position"]
+    assert "generations" not in end
+
+
 def test_one_partition_of_a_late_generation(cluster: EmbeddedScylla, late: Make) -> None:
     """Rows of other partitions are left out."""
     followed = late(partitionKey='{"pk": 3}')
     unannounced(cluster, followed.clock)
     written(followed, 1, 2, 3, 4)
-    followed.run(40)
+    followed.run(100)
     cluster.complete_publication()
     assert followed.run(20) == [3]
 
@@ -303,13 +323,13 @@ def test_an_offset_that_records_no_generations(cluster: EmbeddedScylla, late: Ma
     """Nothing is caught up at an offset of an earlier release, but the next one records them."""
     followed = late()
     written(followed, 0)
-    followed.run(40)
+    followed.run(100)
     old = json.loads(followed.offsets[-1])
     del old["generations"]
     followed.offsets.append(json.dumps(old))
     unannounced(cluster, followed.clock)
     written(followed, 1)
-    followed.run(40)
+    followed.run(100)
     cluster.complete_publication()
     assert followed.run(20) == [1]
 
