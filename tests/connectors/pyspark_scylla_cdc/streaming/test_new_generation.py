@@ -14,7 +14,7 @@ from cdc_reader.errors import DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import connection_of
-from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
+from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles, WithoutStart
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.cdc_reader.announcing import Announcing
 from tests.connectors.pyspark_scylla_cdc.followed_log import FollowedLog
@@ -253,6 +253,28 @@ def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late:
     followed.offsets.pop()
     everything = followed.reader.latestOffset(json.loads(followed.offsets[-1]), ReadAllAvailable())
     assert followed.read(followed.offsets[-1], json.dumps(everything)) == list(range(1, 21))
+
+
+def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
+    cluster: EmbeddedScylla, late: Make
+) -> None:
+    """One micro-batch has the rows behind the position, and those of its window."""
+    followed = late()
+    unannounced(cluster, followed.clock)
+    written(followed, 1, 2)
+    followed.run(100)
+    cluster.complete_publication()
+    followed.write(3)
+    followed.clock.advance(60 * SECOND)
+    start = json.loads(followed.offsets[-1])
+    followed.start()
+    adapted = WithoutStart(followed.reader)
+    assert adapted.partitions(start, start) == []
+    end = adapted.latestOffset()
+    parts = adapted.partitions(start, end)
+    batches = [batch for part in parts for batch in adapted.read(part)]
+    assert sorted(row["pk"] for batch in batches for row in batch.to_pylist()) == [1, 2, 3]
+    assert adapted.latestOffset() == end
 
 
 def test_starting_offsets_from_before_an_announcement(cluster: EmbeddedScylla, late: Make) -> None:
