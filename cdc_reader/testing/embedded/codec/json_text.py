@@ -31,10 +31,7 @@ class JsonError(ValueError):
 
 
 def read_json(text: str) -> Any:
-    """Parse a JSON text; if an object has a name twice, the first member is kept.
-
-    Integers beyond 64 bits become floats, as in ScyllaDB. Raises JsonError.
-    """
+    """Parse a JSON text or raise JsonError; the first of equal names counts, as in ScyllaDB."""
     _check_extent(text)
     try:
         value = json.loads(

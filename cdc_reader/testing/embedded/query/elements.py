@@ -48,6 +48,12 @@ def list_elements(value: bytes) -> list[bytes]:
     return read_collection(value, 1)
 
 
+def list_element(value: bytes, place: bytes) -> bytes | None:
+    """Return the element of a serialised list at an index, which is an int; None if absent."""
+    elements, index = list_elements(value), int.from_bytes(place, "big", signed=True)
+    return elements[index] if 0 <= index < len(elements) else None
+
+
 def map_entries(value: bytes) -> list[tuple[bytes, bytes]]:
     """Return the (key, value) pairs of a serialised map."""
     cells = read_collection(value, 2)

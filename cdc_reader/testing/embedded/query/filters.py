@@ -13,6 +13,7 @@ from cdc_reader.testing.embedded.grammar.ast import Relation
 from cdc_reader.testing.embedded.grammar.terms import Term
 from cdc_reader.testing.embedded.query.elements import (
     RowView,
+    list_element,
     list_elements,
     map_element,
     map_entries,
@@ -123,10 +124,9 @@ def _element(
             raise InvalidRequest(f"Invalid null value for {column.type} element access")
         if isinstance(column.type, MapType):
             return map_element(column.type, value, place)
-        elements, index = list_elements(value), int.from_bytes(place, "big", signed=True)
-        if index < 0 and not new_words:
+        if (index := int.from_bytes(place, "big", signed=True)) < 0 and not new_words:
             raise InvalidRequest(f"Invalid negative list index {index}")
-        return elements[index] if 0 <= index < len(elements) else None
+        return list_element(value, place)
 
     return read, scope.spec(f"value({column.name})", freeze(types[1]))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from cdc_reader.cql.types import CqlType, MapType, Native, SetType, freeze
+from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, freeze
 from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.codec.token import token_of
 from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax
@@ -26,6 +26,7 @@ from cdc_reader.testing.embedded.query.cast import cast
 from cdc_reader.testing.embedded.query.elements import (
     RowView,
     field_value,
+    list_element,
     list_elements,
     map_element,
     user_field,
@@ -148,8 +149,10 @@ def _element(column: Column, key: Term, scope: Scope) -> Output:
             pass
         case SetType(key_type):
             of_type = key_type
+        case ListType(of_type):
+            key_type = Native("int")
         case _:
-            raise InvalidRequest(f"Invalid element selection: {column.name} is not a map or set")
+            raise InvalidRequest(f"Invalid element selection: {column.name} is no collection")
     spec = scope.spec(f"key({column.name})", freeze(key_type))
     wanted, order = compile_term(key, spec, scope), sort_key(key_type)
 
@@ -162,6 +165,8 @@ def _element(column: Column, key: Term, scope: Scope) -> Output:
             return None
         if isinstance(column.type, MapType):
             return map_element(column.type, value, place)
+        if isinstance(column.type, ListType):
+            return list_element(value, place)
         return next((each for each in list_elements(value) if order(each) == order(place)), None)
 
     label = key.text if isinstance(key, Constant) else "?"

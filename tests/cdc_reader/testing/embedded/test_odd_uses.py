@@ -265,7 +265,7 @@ ORDER_OF_THE_LAST = (
 COUNT = "UPDATE ks.c SET n = n + 1 WHERE pk = 1; APPLY BATCH"
 ELEMENTS = (
     "CREATE TABLE ks.e (pk int PRIMARY KEY, v int, m map<text, int>, s set<int>, "
-    "fm frozen<map<text, int>>, d duration, td frozen<tuple<int, duration>>)"
+    "l list<int>, fm frozen<map<text, int>>, d duration, td frozen<tuple<int, duration>>)"
 )
 FILTER = "SELECT pk FROM ks.e WHERE {} ALLOW FILTERING"
 NEW_TABLE = "CREATE TABLE ks.x (a int PRIMARY KEY) WITH "
@@ -400,12 +400,12 @@ def test_the_first_of_equal_keys_counts(session: Session) -> None:
         assert (dict(row.m), dict(row.f), tuple(row.u)) == ({1: 1}, {1: 1}, (1, 3))
 
 
-def test_elements_of_sets_are_selected(session: Session) -> None:
-    """An element of a set is returned if the set contains it."""
+def test_elements_of_collections_are_selected(session: Session) -> None:
+    """An element of a set, map or list is returned if the collection contains it."""
     session.execute(ELEMENTS)
-    session.execute("INSERT INTO ks.e (pk, s, m) VALUES (1, {1, 2}, {'k': 5})")
-    row = session.execute("SELECT s[2], s[3], m['k'], m['x'] FROM ks.e").one()
-    assert tuple(row) == (2, None, 5, None)
+    session.execute("INSERT INTO ks.e (pk, s, m, l) VALUES (1, {1, 2}, {'k': 5}, [7, 8])")
+    row = session.execute("SELECT s[2], s[3], m['k'], m['x'], l[1], l[2], l[-1] FROM ks.e").one()
+    assert tuple(row) == (2, None, 5, None, 8, None, None)
 
 
 def test_one_partition_key_in_a_list_can_be_paged_in_order(session: Session) -> None:
