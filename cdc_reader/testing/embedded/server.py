@@ -191,6 +191,9 @@ class Server:
     ) -> None:
         """Register the connection at once, so that `stop` closes all accepted connections."""
         session = made(peer=writer.get_extra_info("peername")[:2])
+        if all(session.host is not host for host in self._hosts.values()):
+            writer.transport.abort()  # accepted just before the host was closed
+            return
         self._writers[session] = writer
         task = asyncio.create_task(self._attend(session, reader, writer))
         self._conversations.add(task)
@@ -204,10 +207,10 @@ class Server:
         except (ConnectionError, ssl.SSLError) as error:
             log.debug("connection_lost", peer=session.peer, error=str(error))
         finally:
-            del self._writers[session]
             writer.close()
             with contextlib.suppress(OSError):
-                await writer.wait_closed()
+                await writer.wait_closed()  # until then, `stop` may have to abort the connection
+            del self._writers[session]
 
     @staticmethod
     async def _converse(
