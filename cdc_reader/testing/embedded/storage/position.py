@@ -30,10 +30,7 @@ def position(sort_keys: Sequence[SortKey], values: Sequence[bytes], place: int =
 
 @frozen
 class Bound:
-    """The gap BEFORE or AFTER all rows that have a clustering prefix.
-
-    As the start of a range, BEFORE is inclusive; as the end of a range, AFTER is inclusive.
-    """
+    """The gap BEFORE (inclusive as a start) or AFTER (inclusive as an end) a prefix's rows."""
 
     prefix: tuple[bytes, ...]
     place: int

@@ -44,11 +44,7 @@ class TabletStreams:
         self._collected_us = self.clock()
 
     def follow(self, _change: SchemaChange) -> None:
-        """Create streams for new logs, and drop those of dropped logs; called by the catalog.
-
-        If a table should now have a different number of tablets, they are split or merged until it
-        has that number.
-        """
+        """Create, split, merge or drop streams as the schema's logs need; the catalog calls it."""
         logs = {log.id: (keyspace, log) for keyspace, log in self._logs()}
         for log_id in self._histories.keys() - logs.keys():
             del self._histories[log_id], self._wanted[log_id]
