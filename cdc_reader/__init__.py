@@ -1,7 +1,7 @@
 """Follow ScyllaDB's change data capture log from Python.
 
 `CdcReader` reads the logs of tables as Arrow batches and as changes; `CdcConsumer` calls a
-handler for each change and keeps checkpoints. Each name is imported on first use, so values
+handler for each change and keeps checkpoints. Each name is imported on first use, so value types
 and errors need neither Arrow nor the driver.
 
 The names in `__all__` are public, here and in `checkpoints`, `errors`, `metrics` and `testing`;

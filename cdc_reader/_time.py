@@ -275,7 +275,8 @@ def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
 
     Accepts ``now``, a time relative to it (``-10m``), an ISO-8601 time (UTC if it has no zone), or
     a number of milliseconds since 1970. Raises ConfigurationError for anything else; the error
-    names `option`, and lists `words` as further valid values. Zero is valid as in `moment_micros`.
+    names `option`, and lists `words` as further valid values. Zero is valid on the same condition
+    as in `moment_micros`.
     """
     stripped = text.strip()
     if stripped.lower() == NOW:

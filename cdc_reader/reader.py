@@ -126,7 +126,7 @@ class CdcReader:
     ) -> Iterator[Change]:
         """Like `follow`, but yield changes.
 
-        A window's changes follow when all its rows have been read.
+        A window's changes are yielded when all its rows have been read.
         """
         return self._changes(self.follow(start, end))
 

@@ -128,8 +128,8 @@ class TableReader:
         rows may be incomplete: only rows older than the confidence window are settled. If rows
         written since `start` have expired, or expire before they are read, warns or raises
         DataLossError, depending on `data_loss`. Waits up to `publication_wait` for a generation
-        that has streams but is not announced yet. Raises ConfigurationError for other moments, and
-        if start is after end.
+        that has streams but is not announced yet. Raises ConfigurationError for any other value,
+        and if start is after end.
         """
         window = self._window(start, end)
         return each_stopped_by(self._stop, self._bounded(window))

@@ -120,7 +120,7 @@ class TableSnapshot:
 
     @property
     def share(self) -> SnapshotShare:
-        """How much of the snapshot the method called last has read."""
+        """How much of the snapshot the latest method call has read."""
         if self._reader is None:
             return SnapshotShare(0, 0.0, None)
         return self._reader.share

@@ -67,7 +67,8 @@ def _module(name: str, homes: dict[str, str]) -> Iterator[str]:
     yield f"## {name}"
     yield _text(module)
     if again := [public for public in module.__all__ if public in homes]:
-        yield f"Also, from `{homes[again[0]]}`: {', '.join(f'`{public}`' for public in again)}."
+        names = ", ".join(f"`{public}`" for public in again)
+        yield f"Also here, described under `{homes[again[0]]}`: {names}."
     for public in module.__all__:
         if public not in homes:
             homes[public] = name

@@ -1,4 +1,4 @@
-"""Converts rows of a snapshot to changes: each row of the table becomes a row like the log's."""
+"""Converts rows of a snapshot to changes: each table row becomes a row in the log's format."""
 
 from __future__ import annotations
 

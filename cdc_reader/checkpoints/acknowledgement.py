@@ -105,7 +105,7 @@ class _Completion:
     window: Window | None = None
 
     def joined(self, later: _Completion) -> _Completion:
-        """Merge both completions."""
+        """Return `later`, with a window that also spans this one's."""
         if self.window is None:
             return later
         end = later.window.end if later.window else self.window.end

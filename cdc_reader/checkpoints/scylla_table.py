@@ -195,7 +195,7 @@ class CheckpointTable:
     def mark(
         self, name: CheckpointName, base: Micros, stream: StreamId, mark: Mark, at: int | None
     ) -> Write:
-        """Write a mark of the checkpoint whose position is `base`."""
+        """Return the statement that writes a stream's mark in the checkpoint at position `base`."""
         said = (base, bytes(stream), *pack_mark(mark))
         return self._insert(_MARK, (*key_of(name), *said, self._ttl), at)
 

@@ -58,10 +58,10 @@ class CdcConsumer:
             ``-10m``, or µs since 1970.
         snapshot: what to begin with if there is no checkpoint; a `SnapshotMode`, or its value.
             With ``initial``, each existing row of the table is handled as a change whose operation
-            is ``snapshot``; then the log is followed from before the first row was read. If a run
-            ends before the snapshot is complete, the next run continues with the remaining rows.
-            All shards must use one store. With ``data_loss="resnapshot"`` the same happens when
-            rows expired before they were read.
+            is ``snapshot``; then the log is followed from a position before the first row was read.
+            If a run ends before the snapshot is complete, the next run continues with the remaining
+            rows. All shards must use one store. With ``data_loss="resnapshot"`` the same happens
+            when rows expired before they were read.
         end: the write time to stop at, given like `start`; without it the consumer runs until
             stopped.
         checkpoints: the store, which is not closed; in memory by default.
@@ -137,7 +137,7 @@ class CdcConsumer:
                 pass
 
     def stop(self) -> None:
-        """Make `run` return when the running handlers have; callable in any thread or handler.
+        """Make `run` return when the running handlers have; callable from any thread or handler.
 
         Changes that wait for a handler are left to the next run. Reading ends immediately, even
         during a retry or a request. A store call or a handler that is being retried gets one

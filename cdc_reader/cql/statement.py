@@ -25,7 +25,7 @@ class Statement:
     """CQL with a ``?`` for each value, the values, and their types.
 
     Values are Python objects, as in a `Change`, or `UNSET`. A table needs only a few distinct
-    texts, so preparing them is worthwhile.
+    statements, so preparing them is worthwhile.
     """
 
     cql: str

@@ -48,7 +48,7 @@ def _changes(given: Iterable[Sequence[int]]) -> tuple[Change, ...]:
 
 @frozen
 class TtlHistory:
-    """The changes of a log's TTL, earliest first.
+    """The changes to a log's TTL, earliest first.
 
     The TTL in force when a row was written determines when it expires. Rows older than the first
     known change use that change's TTL. With no changes, no row expires.

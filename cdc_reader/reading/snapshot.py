@@ -45,7 +45,7 @@ def _table(schema: LogSchema) -> str:
 class SnapshotRows:
     """A batch of rows of a range, in the server's order; `schema.base` has its columns.
 
-    The extra columns of `SnapshotTable.rows` may follow. The rows are as they were when they were
+    Columns with TTLs and write times may follow. The rows are as they were when they were
     read, and count as written at `position` (µs). `reading` is the number of the reading: a range
     may be read more than once.
     """

@@ -54,13 +54,13 @@ class Expiry(Enum):
 
 
 class Replicator:
-    """Applies changes of any number of tables to tables with the same columns.
+    """Applies changes from any number of tables to tables with the same columns.
 
     Every cell gets its original timestamp, so the order of changes does not matter, and applying a
-    change again has no effect. Rows of a snapshot may come first; then the copy begins with the
-    table's rows: see the how-to "Replicate a table". `targets` maps source tables to target tables;
-    the default is the table of the same name. Turn CDC off for a target: with CDC, it rejects
-    timestamps from before its current generation of streams.
+    change again has no effect. If rows of a snapshot come first, the copy starts with the table's
+    existing rows: see the how-to "Replicate a table". `targets` maps source tables to target
+    tables; the default is the table of the same name. Turn CDC off for a target: with CDC, it
+    rejects timestamps from before its current generation of streams.
 
     `apply` is a handler for a consumer; several threads may call it.
     """

@@ -21,7 +21,7 @@ class Machine:
     jvm_directory: Path
 
     def command(self, path: str, *lines: str) -> Path:
-        """Create a shell script at `path`; a relative path is in the directory of commands."""
+        """Create a shell script at `path`; a relative path is resolved against `commands`."""
         command = self.commands / path
         command.parent.mkdir(parents=True, exist_ok=True)
         command.write_text("\n".join(["#!/bin/sh", *lines, ""]))

@@ -77,7 +77,7 @@ class TableRows:
         self._before: pa.RecordBatch | None = None
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield batches of rows or of static rows, and which they are; other columns are null."""
+        """Yield (batch, is_static) pairs; the columns of the other kind of rows are null."""
         if not (self._statics and self._key):
             yield batch, False
             return

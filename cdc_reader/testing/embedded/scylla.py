@@ -77,15 +77,15 @@ class EmbeddedScylla:
         seed: the seed of random tokens and ids, including those of streams and log rows; None for a
             random seed.
         ring_delay_ms: the time in which nodes learn of each other, in ms. Every generation but the
-            first begins to operate twice this time plus 5 s after its creation. With 0 it operates
+            first takes effect 5 s plus twice this time after its creation. With 0 it operates
             at once, as in ScyllaDB: then rows that were written before its creation, with a
             timestamp after its start, are in streams of the previous generation.
         most_partitions: the setting `max_partition_key_restrictions_per_query`.
         api_port: the port of the REST API of all nodes; 0 for any free port, None for none.
         tablets: whether keyspaces use tablets by default.
 
-    Use the attribute `faults` to make statements fail, and `misplacing` to write log rows to wrong
-    streams. Raises ConfigurationError for invalid values.
+    Use the attribute `faults` to make statements fail, and `misplacing` to write log rows to the
+    wrong streams. Raises ConfigurationError for invalid values.
     """
 
     def __init__(
@@ -229,8 +229,8 @@ class EmbeddedScylla:
     def leave(self, node: Node) -> None:
         """Remove a node from the ring: other nodes take over its ranges; the streams do not change.
 
-        Closes the node's connections, and notifies clients of other nodes. Raises ValueError if the
-        node is not on the ring, or is the last one.
+        Closes the node's connections, and notifies the clients that registered for events. Raises
+        ValueError if the node is not on the ring, or is the last one.
         """
         if node not in self.cluster.nodes:
             raise ValueError(f"node {node.address}: expected one that is on the ring")
@@ -242,7 +242,7 @@ class EmbeddedScylla:
             self._announce_node("TOPOLOGY_CHANGE", "REMOVED_NODE", node.address)
 
     def take_down(self, node: Node) -> None:
-        """Make a node fail: close its connections, accept no new ones, and notify other clients.
+        """Make a node fail: close its connections, accept no new ones, and send an event.
 
         Its data remains available, because the nodes share one store. Raises ValueError if the node
         is not up.
@@ -281,7 +281,7 @@ class EmbeddedScylla:
         return self._server.call(lambda: self.cluster.check_and_repair(self.clock.now()))
 
     def add_empty_generation(self) -> Generation:
-        """Create a generation without streams, which starts like any other created now."""
+        """Create a generation without streams; it takes effect as late as any other."""
         return self._server.call(lambda: self.cluster.add_empty_generation(self.clock.now()))
 
     def hold_publication(self, rows: int | None = None) -> None:

@@ -125,7 +125,7 @@ class Mirror:
         return True
 
     def stop(self) -> None:
-        """Stop the queries; a later call of `mirror` continues where they stopped."""
+        """Stop the queries; a later call to `mirror` continues where they stopped."""
         for query in self.queries:
             query.stop()
 
@@ -145,7 +145,7 @@ def mirror(
     checkpoint: str | None = None,
     trigger: Mapping[str, Any] | None = None,
 ) -> Mirror:
-    """Start to maintain copies of one or several tables; return the running `Mirror`.
+    """Start maintaining copies of one or several tables; return the running `Mirror`.
 
         mirror(spark, options, target="/data/orders").awaitTermination()
 

@@ -334,7 +334,7 @@ def test_the_row_of_a_table_without_clustering_is_its_partition() -> None:
 
 
 def test_empty_batches_and_extra_columns_are_ignored() -> None:
-    """Extra columns, such as the remaining TTL, are ignored."""
+    """An empty batch yields no changes; an extra column, such as the remaining TTL, is ignored."""
     rows = log_batch(SMALL, {"time": 1, "op": 1, "ck": 1, "end": True})
     more = rows.append_column("ttl(cdc$operation)", pa.array([7], pa.int32()))
     grouping = Grouping(SMALL)

@@ -340,7 +340,7 @@ def test_a_moment_at_which_rows_begin_to_expire(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     late: int,
 ) -> None:
-    """Rows since a start older than the TTL may have expired, even if only by a second."""
+    """If the start is at least one TTL ago, rows written since then may have expired."""
     start = datetime.fromtimestamp(clock.now() / SECOND, UTC)
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR + late * SECOND)

@@ -48,7 +48,7 @@ def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
 
 
 def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tuple[Column, ...]:
-    """Return the columns that conditions name, all for IF [NOT] EXISTS; in a batch, keys too."""
+    """Return the columns named in conditions: all for IF [NOT] EXISTS, and keys too in a batch."""
     named = {
         column
         for modification in modifications

@@ -81,7 +81,7 @@ def test_long_values_are_written(session: Session, value: str) -> None:
     ids=["open", "nested", "list"],
 )
 def test_too_many_words_are_refused(session: Session, value: str) -> None:
-    """A text with too many tokens, which would take minutes to parse, is rejected."""
+    """A statement with too many tokens, which would take minutes to parse, is rejected."""
     with pytest.raises(SyntaxException, match=r"line 1:2000\d\d the statement is too long"):
         session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, {value})")
 

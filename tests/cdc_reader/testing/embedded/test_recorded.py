@@ -96,7 +96,7 @@ def test_a_recorded_scenario_repeats(
 def test_a_recorded_history_repeats(
     session: Session, timestamps: Timestamps, history: dict[str, Any]
 ) -> None:
-    """1,200 random statements produce the same log, base table and write times."""
+    """1,200 random statements produce the recorded log, base table and write times."""
     outcome = replay_history(session, timestamps, history, NOW)
     found = list(recorded_history(history).differences(outcome))
     assert not found, "\n".join(found)

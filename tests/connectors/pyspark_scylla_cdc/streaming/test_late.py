@@ -329,7 +329,7 @@ def test_more_strays_than_an_offset_may_name(
 def test_strays_are_reported(
     follow: Make, cluster: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each stray is counted once, in time or late; twins are not counted."""
+    """Each stray is counted once, on time or late; of two twins, at most the late one counts."""
     followed = follow()
     followed.run(100)
     followed.around_switch(cluster, twice=False)

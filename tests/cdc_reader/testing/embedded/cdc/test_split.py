@@ -50,7 +50,7 @@ def cells(timestamp: int, ttl: int) -> st.SearchStrategy[Cell]:
 
 @st.composite
 def batches(draw: st.DrawFn) -> Partition:
-    """Draw a mutation that several statements of one batch make to one partition."""
+    """Draw the mutation that a batch of up to five statements applies to one partition."""
     mutation = Partition(TABLE, (value(0),))
     for _ in range(draw(st.integers(0, 5))):
         timestamp, ttl = draw(st.integers(10, 12)), draw(st.sampled_from([0, 5, 6]))

@@ -95,7 +95,7 @@ def test_an_empty_generation() -> None:
 
 
 def legacy(server: EmbeddedScylla) -> Iterator[tuple[int, list[bytes | None]]]:
-    """Yield (timestamp, streams) from the table of 4.3."""
+    """Yield each generation's (timestamp, streams) from the table that ScyllaDB 4.3 uses."""
     for time, streams, expired in rows(server, LEGACY):
         assert streams is not None
         assert expired is None
