@@ -244,8 +244,7 @@ class EmbeddedScylla:
     def take_down(self, node: Node) -> None:
         """Make a node fail: close its connections, accept no new ones, and send an event.
 
-        Its data remains available, because the nodes share one store. Raises ValueError if the node
-        is not up.
+        Its data remains available: the nodes share one store. Raises ValueError if it is not up.
         """
         if node.address not in self._listen_addresses or node.address in self._down:
             raise ValueError(f"node {node.address}: expected one that clients can reach")
@@ -345,8 +344,7 @@ class EmbeddedScylla:
     def pages(self, cql: str, page_size: int = 5000, parameters: Parameters = ()) -> list[bytes]:
         """Return the pages of a SELECT, as bodies of RESULTs with metadata.
 
-        Pass them to `replay`, or decode them without a connection. `parameters` and errors are as
-        for `execute`.
+        Pass them to `replay`, or decode them without a connection. For `parameters`, see `execute`.
         """
         return self._server.call(lambda: self._pages(cql, page_size, parameters))
 

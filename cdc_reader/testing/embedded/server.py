@@ -13,7 +13,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
@@ -150,8 +150,7 @@ class Server:
             await self._open(address, host, listener)
         started.set_result(None)
         await self._stopping.wait()
-        for server in itertools.chain(*self._listening.values()):
-            server.close()
+        await self._stop_listening([*itertools.chain(*self._listening.values())])
         await self._hang_up()
 
     async def _open(self, address: str, host: Host, listener: socket.socket) -> None:
@@ -167,6 +166,14 @@ class Server:
             self.rest_port = listener.getsockname()[1]
             served = await asyncio.start_server(self._rest(host).serve, sock=listener)
             self._listening[address] += (served,)
+
+    async def _stop_listening(self, servers: Sequence[asyncio.Server]) -> None:
+        for listener in itertools.chain(*(server.sockets for server in servers)):
+            self._loop.remove_reader(listener.fileno())
+        for _ in range(5):  # asyncio loses a connection that it is accepting when a server closes
+            await asyncio.sleep(0)
+        for server in servers:
+            server.close()
 
     async def _accepting(
         self, listener: socket.socket, session: Callable[..., Session]
@@ -191,8 +198,8 @@ class Server:
     ) -> None:
         """Register the connection at once, so that `stop` closes all accepted connections."""
         session = made(peer=writer.get_extra_info("peername")[:2])
-        if all(session.host is not host for host in self._hosts.values()):
-            writer.transport.abort()  # accepted just before the host was closed
+        if self._stopping.is_set() or session.host not in self._hosts.values():
+            writer.transport.abort()
             return
         self._writers[session] = writer
         task = asyncio.create_task(self._attend(session, reader, writer))

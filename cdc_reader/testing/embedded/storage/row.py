@@ -14,8 +14,7 @@ class Row:
     """One clustering row, or a partition's static row.
 
     `key` holds the serialised clustering values (empty for static rows and tables without
-    clustering columns). `marker` is written by INSERT. `deletion` is the timestamp of the row
-    tombstone.
+    clustering columns). `marker` is written by INSERT. `deletion` is the row tombstone's time.
     """
 
     key: tuple[bytes, ...] = ()

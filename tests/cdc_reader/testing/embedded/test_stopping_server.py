@@ -1,0 +1,52 @@
+"""A server that stops closes the connections that it is accepting."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from cdc_reader.testing import EmbeddedScylla
+
+_ENOUGH = 50
+"""Connections after which the server stops, in the middle of more."""
+
+
+@contextmanager
+def connecting(contact_point: str) -> Iterator[None]:
+    """Connect over and over, from before the block begins until it ends."""
+    host, port = contact_point.split(":")
+    stop, enough, opened = threading.Event(), threading.Event(), []
+
+    def connect() -> None:
+        while not stop.is_set():
+            try:
+                opened.append(socket.create_connection((host, int(port)), 1))
+            except OSError:
+                return
+            if len(opened) >= _ENOUGH:
+                enough.set()
+
+    thread = threading.Thread(target=connect)
+    thread.start()
+    try:
+        assert enough.wait(10)
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        for connection in opened:
+            connection.close()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_server_that_stops() -> None:
+    """No socket is left open, which Python would report when it is collected."""
+    for _ in range(5):
+        with EmbeddedScylla() as server, connecting(server.contact_point):
+            server.stop()
+        gc.collect()
