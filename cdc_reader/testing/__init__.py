@@ -1,10 +1,10 @@
-"""Test kit: embedded ScyllaDB, ScyllaDB in containers, pytest plugin, manual clock.
+"""A test kit: an embedded ScyllaDB, ScyllaDB in containers, a pytest plugin and a manual clock.
 
 Names are imported lazily, because the plugin loads this package in every pytest run, and each
 server needs a different extra.
 
-May import all packages; only tests, the demo and `scylla-cdc serve` may import it. Begin with
-`target`, which selects the server for a test run, or with `embedded`.
+For maintainers: may import all packages; only tests, the demo and `scylla-cdc serve` may import it.
+Begin with `target`, which selects the server for a test run, or with `embedded`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import threading
 
 
 class ManualClock:
-    """A `cdc_reader._time.Clock` for tests: only `advance` and `sleep` move its time.
+    """A `Clock` for tests: only `advance` and `sleep` move its time.
 
     Sleeping advances the clock at once, so nothing under test ever waits. Thread-safe.
     """
@@ -20,7 +20,7 @@ class ManualClock:
         return self._now
 
     def advance(self, micros: int) -> int:
-        """Advance by `micros` and return the new time; ValueError if negative."""
+        """Advance by `micros` and return the new time; raise ValueError if negative."""
         if micros < 0:
             raise ValueError(
                 f"advance by {micros} µs: expected 0 or more; time does not run backwards"

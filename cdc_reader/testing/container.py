@@ -80,7 +80,7 @@ class ScyllaContainer:
             addresses of containers, such as Linux; `join` requires at least two.
         tablets: whether keyspaces use tablets by default; None for the server's default. Only
             versions that have tablets accept other values.
-        login: require clients to log in with `credentials`, those of the default superuser.
+        login: require clients to log in with `credentials`, which are the default superuser's.
         timeout: how long a node may take to start, in seconds.
         options: further server options, such as ``["--ring-delay-ms", "3000"]``.
 

@@ -22,7 +22,7 @@ _STATE_MARK = b"replayed page "
 
 
 def ready(body: bytes) -> EncodedPage:
-    """Return the page in a RESULT's body; ValueError if the body is not rows with metadata."""
+    """Return the page in a RESULT's body; raise ValueError unless it has rows and metadata."""
     try:
         metadata = parse_metadata(body)
     except DecodeError as error:
@@ -62,7 +62,7 @@ class PageReplays:
     _series: dict[tuple[str, str], Series] = field(factory=dict, init=False)
 
     def begin(self, keyspace: str, table: str, bodies: Sequence[bytes], times: int) -> None:
-        """Serve these RESULT bodies for a table; ValueError if they are not pages of rows."""
+        """Serve these RESULT bodies for a table; raise ValueError if they are not pages of rows."""
         if not bodies or times < 1:
             raise ValueError("a replay: expected at least one page, at least once")
         # Equal pages are stored once, so a benchmark with many pages needs little memory.

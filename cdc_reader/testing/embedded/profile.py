@@ -14,7 +14,7 @@ NEWEST = "2026.3"
 
 
 def _since(*first: tuple[int, ...]) -> Any:
-    """Return a field that is True from these releases of their branches, and from the last, on."""
+    """Return a field: True from each release on in its branch, and from the last release on."""
 
     def has(made: Profile) -> bool:
         number = _number(made.version)
@@ -32,7 +32,7 @@ class Profile:
     # the log has `cdc$end_of_batch`.
     end_of_batch: bool = _since((4, 3))
     # `cdc_streams_descriptions_v2` has a row per token range of a generation, and the first
-    # generation operates at once. Before, `cdc_streams_descriptions` had one row per generation.
+    # generation begins at once. Before, `cdc_streams_descriptions` had one row per generation.
     generation_ranges: bool = _since((4, 4))
     # preimages mark nulls as deleted, to distinguish them from columns that are not logged.
     marks_nulls: bool = _since((4, 6))

@@ -66,7 +66,7 @@ class EmbeddedScylla:
         nodes: the number of nodes, which clients can connect to. They share one store.
         vnodes: the number of token ranges per node.
         shards: the number of shards per node, which is the number of streams per token range.
-        version: the ScyllaDB version to emulate, such as "5.2"; see `Profile`.
+        version: the ScyllaDB version to emulate, such as "5.2".
         clock: the server's clock.
         credentials: the (user, password) that clients must log in with; None for no login.
         certificate: the file with the certificate chain for TLS; None for plain connections.
@@ -77,9 +77,9 @@ class EmbeddedScylla:
         seed: the seed of random tokens and ids, including those of streams and log rows; None for a
             random seed.
         ring_delay_ms: the time in which nodes learn of each other, in ms. Every generation but the
-            first takes effect 5 s plus twice this time after its creation. With 0 it operates
-            at once, as in ScyllaDB: then rows that were written before its creation, with a
-            timestamp after its start, are in streams of the previous generation.
+            first takes effect 5 s plus twice this time after its creation. With 0 it takes effect
+            at once, as in ScyllaDB: rows written before its creation, with a timestamp after its
+            start, are then in streams of the previous generation.
         most_partitions: the setting `max_partition_key_restrictions_per_query`.
         api_port: the port of the REST API of all nodes; 0 for any free port, None for none.
         tablets: whether keyspaces use tablets by default.
@@ -187,7 +187,7 @@ class EmbeddedScylla:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def start(self) -> Self:
-        """Listen for clients; OSError if an address or the port is not available."""
+        """Listen for clients; raise OSError if an address or the port is not available."""
         self._server.start()
         return self
 
@@ -210,10 +210,10 @@ class EmbeddedScylla:
     ) -> Generation:
         """Add a node that listens on the next address; return the resulting generation.
 
-        With `listen_address`, it listens there instead. With `address`, it is advertised to clients
-        at that address, where a relay must listen. Notifies clients that registered for events.
-        Raises ConfigurationError if the next address is not an IPv4 address of this machine, and
-        OSError if it is not available.
+        With `listen_address`, the node listens there instead. With `address`, it is advertised to
+        clients at that address, where a relay must listen. Notifies clients that registered for
+        events. Raises ConfigurationError if the next address is not an IPv4 address of this
+        machine, and OSError if it is not available.
         """
         _positive(vnodes=vnodes, shards=shards)
         listen_address = listen_address or self._addresses.next()
@@ -280,19 +280,19 @@ class EmbeddedScylla:
         return self._server.call(lambda: self.cluster.check_and_repair(self.clock.now()))
 
     def add_empty_generation(self) -> Generation:
-        """Create a generation without streams; it takes effect as late as any other."""
+        """Create a generation without streams; it takes effect after the usual delay."""
         return self._server.call(lambda: self.cluster.add_empty_generation(self.clock.now()))
 
     def hold_publication(self, rows: int | None = None) -> None:
         """Publish further generations only partially, until `complete_publication` is called.
 
-        Writes `rows` rows of each description (None: all), but no timestamp. The server logs writes
-        in the streams of such a generation nevertheless.
+        Writes `rows` rows of each description (None: all), but no timestamp. The server
+        nevertheless logs writes in the streams of such a generation.
         """
         self._server.call(lambda: self._publication.hold(rows))
 
     def resume_publication(self) -> None:
-        """Publish further generations, but none of those that were held back."""
+        """Publish further generations, but not the ones that were held back."""
         self._server.call(self._publication.resume)
 
     def complete_publication(self) -> tuple[Generation, ...]:
@@ -336,8 +336,8 @@ class EmbeddedScylla:
         """Execute a statement on the first node without a connection, even before `start`.
 
         `parameters` are serialised bind values, in order of the markers or by name. Returns all
-        rows, with serialised cells. Faults do not affect it. Raises the errors of
-        `cdc_reader.testing.embedded.errors`, and ValueError if the table is under replay.
+        rows, with serialised cells. Faults do not affect it. Raises an error with the server's
+        message if the statement is invalid, and ValueError if the table is under replay.
         """
         return self._server.call(lambda: self._execute(cql, parameters))
 

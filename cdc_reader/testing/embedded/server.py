@@ -77,7 +77,7 @@ class Server:
         return tuple(self._writers)
 
     def start(self) -> None:
-        """Start listening; OSError if an address or the port is not available."""
+        """Start listening; raise OSError if an address or the port is not available."""
         listeners = _listen(tuple(self._hosts), self._port)
         self._port = listeners[0].getsockname()[1]
         started: Future[None] = Future()
@@ -111,7 +111,7 @@ class Server:
             self._loop.call_soon_threadsafe(self._send, kind, event)
 
     def open_host(self, address: str, host: Host) -> None:
-        """Listen on one more address; OSError if it is not available."""
+        """Listen on one more address; raise OSError if it is not available."""
         if self._thread is None:
             self._hosts[address] = host
             return

@@ -174,7 +174,7 @@ def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | N
 
 
 def _regulars_touched(mutation: Partition) -> set[str]:
-    """Return the columns to read for ``preimage: true``: as in ScyllaDB, those of the first row."""
+    """Return the columns to read for ``preimage: true``: the first row's, as in ScyllaDB."""
     rows = mutation.rows.values()
     if any(row.deletion is not None for row in rows):
         return {column.name for column in mutation.table.regulars}

@@ -44,7 +44,7 @@ def accepts(constant: Constant, cql_type: CqlType) -> bool:
 
 
 def encode(constant: Constant, cql_type: Native) -> bytes:
-    """Serialise an accepted constant; MarshalError if its text is not a valid value."""
+    """Serialise an accepted constant; raise MarshalError if its text is not a valid value."""
     if not constant.text and cql_type.name in _MAY_BE_EMPTY:
         return b""
     if constant.kind is ConstantKind.INTEGER and cql_type.name in _FROM_NUMBER:
@@ -53,7 +53,7 @@ def encode(constant: Constant, cql_type: Native) -> bytes:
 
 
 def from_text(text: str, cql_type: Native) -> bytes:
-    """Serialise a text that the grammar has not checked, as in JSON; MarshalError if invalid."""
+    """Serialise text that the grammar has not checked, as in JSON; raise MarshalError if bad."""
     pattern = _WRITTEN.get(cql_type.name)
     if pattern is not None and not re.fullmatch(pattern, text):
         raise _no_value(text, cql_type)

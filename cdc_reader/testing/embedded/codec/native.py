@@ -35,7 +35,7 @@ def decode(cql_type: Native, value: bytes) -> Any:
 
 
 def encode(cql_type: Native, value: Any) -> bytes:
-    """Serialise a Python value as this type; OverflowError if it does not fit."""
+    """Serialise a Python value as this type; raise OverflowError if it does not fit."""
     if cql_type.name != "decimal":
         return bytes(_codec(cql_type).serialize(value, _PROTOCOL))
     places = scale(value)

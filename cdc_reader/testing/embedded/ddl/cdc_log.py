@@ -50,7 +50,7 @@ def check_cdc(table: Table, catalog: Catalog) -> None:
 
 
 def check_view(base: Table, with_cdc: bool) -> None:
-    """Reject a materialized view of a log, and one with CDC."""
+    """Reject a materialized view of a log, and a materialized view with CDC."""
     if base.is_cdc_log:
         raise InvalidRequest("Materialized views cannot be created on CDC Log tables")
     if with_cdc:

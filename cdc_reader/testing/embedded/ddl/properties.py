@@ -59,7 +59,7 @@ _RETRY = re.compile(r"(?i)always|none|\d+(\.\d+)?(percentile|ms)")
 
 
 def table_options(properties: ast.Properties, catalog: Catalog, keyspace: str) -> dict[str, Any]:
-    """Return the properties other than `cdc`; CqlError for an unknown name or invalid value."""
+    """Return all properties but `cdc`; raise CqlError for an unknown name or invalid value."""
     profile = catalog.profile
     options: dict[str, Any] = {n: value for n, value in properties.values.items() if n != "cdc"}
     for name, value in options.items():

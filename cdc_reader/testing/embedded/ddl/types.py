@@ -69,7 +69,7 @@ def _alter(
 
 
 def _drop(statement: ast.DropType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
-    """Execute DROP TYPE; InvalidRequest if a table or type uses it."""
+    """Execute DROP TYPE; raise InvalidRequest if a table or type uses it."""
     space, name = catalog.modifiable(keyspace), statement.type.name
     if name not in space.types:
         if statement.if_exists:

@@ -52,7 +52,7 @@ _parsed: TextCache[ast.Statement | CqlError] = TextCache(_CACHED_CHARACTERS)
 
 
 def parse(cql: str) -> ast.Statement:
-    """Parse `cql`; InvalidSyntax if it is not a statement, or has more than 200,000 tokens."""
+    """Parse `cql`; raise InvalidSyntax if it is no statement, or has more than 200,000 tokens."""
     outcome = _parsed.get(cql)
     if outcome is None:
         outcome = _outcome(cql)

@@ -74,7 +74,7 @@ def compressions() -> Mapping[str, Compression]:
 
 
 def chosen(name: str | None) -> Compression | None:
-    """Return the algorithm that STARTUP requests; ProtocolError if it is unknown."""
+    """Return the algorithm that STARTUP requests; raise ProtocolError if it is unknown."""
     if name is None:
         return None
     try:

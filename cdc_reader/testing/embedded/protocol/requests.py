@@ -97,7 +97,7 @@ Request = Options | Startup | AuthResponse | Register | Query | Prepare | Execut
 
 
 def decode(frame: Frame) -> Request:
-    """Decode the request in a frame; ProtocolError if it is malformed or unknown."""
+    """Decode the request in a frame; raise ProtocolError if it is malformed or unknown."""
     if frame.opcode not in _DECODERS:
         raise ProtocolError(f"Unknown opcode {frame.opcode}")
     if frame.flags & Flag.COMPRESSION:

@@ -24,7 +24,7 @@ _MAX_BATCH = 1 << 20
 
 @frozen
 class WritePlan:
-    """A plan for one modification, or for those of a BATCH statement."""
+    """A plan for one modification, or for the modifications of a BATCH statement."""
 
     modifications: tuple[Modification, ...]
     sink: MutationSink
@@ -39,7 +39,7 @@ class WritePlan:
 
     @property
     def partition_key_indexes(self) -> tuple[int, ...]:
-        """The indexes of the last statement, as ScyllaDB returns for a batch."""
+        """The indexes of the last statement, as ScyllaDB returns them for a batch."""
         return self.modifications[-1].partition_key_indexes if self.modifications else ()
 
     @property
@@ -63,7 +63,7 @@ class WritePlan:
 def apply(
     steps: Sequence[Step], sink: MutationSink, is_batch: bool, timestamp: int | None = None
 ) -> Void | Rows:
-    """Apply modifications together, each with its execution; `timestamp` (µs) is of BATCH USING."""
+    """Apply modifications together, each with its execution; `timestamp` (µs) is BATCH USING's."""
     if not steps:
         return Void()
     execution = steps[0][1]

@@ -24,7 +24,7 @@ _SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "counter": 8}
 
 
 def cast(source: CqlType, target: CqlType) -> Callable[[bytes], bytes]:
-    """Return the conversion between two types; InvalidRequest if there is none."""
+    """Return the conversion between two types; raise InvalidRequest if there is none."""
     if isinstance(source, Native) and isinstance(target, Native):
         if source == target or (source.name, target.name) == ("ascii", "text"):
             return lambda value: value

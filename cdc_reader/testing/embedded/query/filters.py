@@ -171,7 +171,7 @@ def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
 
 @frozen
 class Conditions:
-    """The conditions of IF: `exists`, or `tests` of columns; `columns` are those of the result."""
+    """The conditions of IF: `exists`, or `tests` of columns; `columns` are the result's columns."""
 
     columns: tuple[Column, ...]
     exists: bool | None = None

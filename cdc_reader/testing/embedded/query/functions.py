@@ -41,7 +41,7 @@ class Function:
 
 
 def overloads(name: str) -> list[Function]:
-    """Return the functions with this name; InvalidRequest if there is none."""
+    """Return the functions with this name; raise InvalidRequest if there is none."""
     try:
         return _functions()[name]
     except KeyError:

@@ -28,7 +28,7 @@ class ExactKeys:
     parts: tuple[Candidates, ...]
 
     def keys(self, execution: Execution) -> list[PartitionKey]:
-        """Return the keys, sorted by their parts' types; ServerError if there are too many."""
+        """Return the keys, in the order of their types; raise ServerError if there are too many."""
         columns = [part(execution) for part in self.parts]
         check_product(columns, execution.most_partitions)
         return [key for key in itertools.product(*columns) if self._exists(key)]

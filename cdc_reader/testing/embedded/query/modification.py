@@ -74,7 +74,7 @@ class Modification:
         ]
 
     def partition_keys(self, execution: Execution) -> list[PartitionKey]:
-        """Return the partition keys; InvalidRequest if one is empty or too long."""
+        """Return the partition keys; raise InvalidRequest if one is empty or too long."""
         keys = self.keys.keys(execution)
         for key in keys:
             if len(key) == 1 and not key[0]:

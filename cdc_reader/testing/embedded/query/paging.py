@@ -40,7 +40,7 @@ class PagingState:
 
 
 def decode(state: bytes, table: Table) -> PagingState:
-    """Decode a state from a client; ProtocolError if it is not valid for this table."""
+    """Decode a state from a client; raise ProtocolError if it is not valid for this table."""
     body = state[4:]
     if len(body) < _HEADER.size or zlib.crc32(body).to_bytes(4, "big") != state[:4]:
         raise _invalid()

@@ -39,7 +39,7 @@ class MutationSink(Protocol):
     """Applies the mutations of statements; the CDC write path implements this."""
 
     def write(self, mutations: list[Partition], now_us: int) -> None:
-        """Apply mutations, one per (table, partition key); CqlError if a timestamp is rejected."""
+        """Apply mutations, one per partition; raise CqlError if a timestamp is rejected."""
         ...
 
 

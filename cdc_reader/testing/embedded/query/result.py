@@ -44,7 +44,7 @@ class Rows:
 
 @frozen
 class EncodedPage:
-    """An encoded page: `flags` are those of `metadata`, which describes `columns` columns."""
+    """An encoded page: `metadata` describes `columns` columns; `flags` are its flags."""
 
     flags: int
     columns: int

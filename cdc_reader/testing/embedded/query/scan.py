@@ -69,7 +69,7 @@ class Scan:
                 yield partition
 
     def _all(self, execution: Execution, after: PagingState | None) -> Iterator[Partition]:
-        """Yield the partitions, starting with that of `after`."""
+        """Yield the partitions, starting with the partition of `after`."""
         if isinstance(self.where.keys, ExactKeys):
             yield from self._exact(self.where.keys, execution, after)
             return

@@ -260,7 +260,7 @@ def _check_filtering(select: ast.Select, where: Where, scope: Scope) -> tuple[st
 
 
 def _check_order(select: ast.Select, where: Where, table: Table) -> bool:
-    """Return True if rows are read in reverse order."""
+    """Return True if rows are read in reverse order; reject an invalid ORDER BY."""
     if not select.order:
         return False
     if not where.key_is_exact:

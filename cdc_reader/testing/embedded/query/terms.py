@@ -60,7 +60,7 @@ from cdc_reader.testing.embedded.query.result import ColumnSpec
 
 
 def compile_term(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
-    """Return a function that evaluates the term; InvalidRequest if it does not fit `receiver`."""
+    """Return a function that evaluates the term; raise InvalidRequest if unfit for `receiver`."""
     match term:
         case Null():
             return lambda _: None
@@ -241,7 +241,7 @@ def _parts(
 
 
 def whole(value: Value) -> bytes:
-    """Return an element of a collection; InvalidRequest if it is null or unset."""
+    """Return an element of a collection; raise InvalidRequest if it is null or unset."""
     if value is None:
         raise InvalidRequest("null is not supported inside collections")
     if isinstance(value, Unset):
@@ -386,7 +386,7 @@ def bound_value(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Executi
 
 
 def given(evaluate: Evaluate, spec: ColumnSpec, execution: Execution) -> bytes | None:
-    """Evaluate a term; InvalidRequest if its value is unset."""
+    """Evaluate a term; raise InvalidRequest if its value is unset."""
     value = evaluate(execution)
     if isinstance(value, Unset):
         raise InvalidRequest(f"Invalid unset value for column {spec.name}")

@@ -49,7 +49,7 @@ class Where:
 
 
 def analyse(relations: Sequence[AnyRelation], scope: Scope) -> Where:
-    """Analyse a WHERE clause; InvalidRequest for invalid columns and operators."""
+    """Analyse a WHERE clause; raise InvalidRequest for invalid columns and operators."""
     single = _by_column(relations, scope)
     keys, key_filters = _keys(relations, single, scope)
     rows, row_filters, skipped = _rows(relations, single, scope)

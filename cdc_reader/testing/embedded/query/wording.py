@@ -1,4 +1,4 @@
-"""Error messages of older versions; the code raises those of the newest version."""
+"""Error messages of older versions; the code raises the newest version's messages."""
 
 from __future__ import annotations
 

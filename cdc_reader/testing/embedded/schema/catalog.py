@@ -19,7 +19,7 @@ class Keyspace:
     """A keyspace: its replication map, and its tables and user types by name.
 
     Clients cannot alter or drop a `system` keyspace. `tablets` is the initial number of tablets (0:
-    the server's choice), or None for vnodes. `consistency` is the option of that name, or None for
+    the server's choice), or None for vnodes. `consistency` is the keyspace's option, or None for
     ``eventual``.
     """
 
@@ -72,7 +72,7 @@ class Catalog:
             raise InvalidRequest(f"Keyspace {name} does not exist") from None
 
     def modifiable(self, name: str) -> Keyspace:
-        """Return the keyspace; Unauthorized if it is a system keyspace."""
+        """Return the keyspace; raise Unauthorized if it is a system keyspace."""
         if (found := self.keyspace(name)).system:
             raise Unauthorized(f"{name} keyspace is not user-modifiable.")
         return found

@@ -29,7 +29,7 @@ class CdcOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], profile: Profile) -> CdcOptions:
-        """Parse the options of ``WITH cdc = {...}``; ConfigurationError if one is invalid."""
+        """Parse the options of ``WITH cdc = {...}``; raise ConfigurationError if one is invalid."""
         spelt = {key.lower(): value for key, value in options.items()}
         if not profile.alter_names_enabled and "preimage" in spelt:
             spelt["preimage"] = _OLD_SPELLING.get(spelt["preimage"].lower(), spelt["preimage"])

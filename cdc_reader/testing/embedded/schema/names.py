@@ -55,7 +55,7 @@ def qualified(name: TableName, keyspace: str | None) -> tuple[str, str]:
 
 
 def resolve_type(catalog: Catalog, keyspace: str, text: str) -> CqlType:
-    """Return the type that `text` names in a keyspace; InvalidRequest if there is none."""
+    """Return the type that `text` names in a keyspace; raise InvalidRequest if there is none."""
 
     def user_type(name: str) -> UserType:
         place, _, bare = name.rpartition(".")

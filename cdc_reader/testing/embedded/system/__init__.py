@@ -1,6 +1,6 @@
 """System keyspaces: definitions and virtual tables.
 
-The tables of `system`, `system_schema` and `system_traces` are virtual; those of the other
+The tables of `system`, `system_schema` and `system_traces` are virtual; the tables of other
 keyspaces are stored like any table.
 
 May import `topology` and the packages below it. Begin with `definitions`; `virtual` creates the

@@ -37,7 +37,7 @@ class Publication:
         self._holding, self._rows = True, rows
 
     def resume(self) -> None:
-        """Publish further generations; those that were held stay so."""
+        """Publish further generations; generations that were held stay held."""
         self._holding = False
 
     def complete(self) -> tuple[Generation, ...]:

@@ -45,7 +45,7 @@ _NUMBERS: Mapping[str, Callable[[Any], Any]] = {
 
 @frozen
 class _SchemaTable(VirtualSource):
-    """The rows of a schema table, by keyspace; those of system keyspaces are created once."""
+    """The rows of a schema table, by keyspace; the rows of system keyspaces are created once."""
 
     of: Callable[[Keyspace], Iterable[Values]]
     catalog: Catalog

@@ -30,7 +30,7 @@ class StreamRange:
 
 @frozen(slots=False)
 class Generation:
-    """The streams from `timestamp` (ms) on; `ranges` are in order of their ends, `id` is hidden."""
+    """The streams in use from `timestamp` (ms) on; the `ranges` are in order of their ends."""
 
     timestamp: int
     id: UUID
@@ -61,7 +61,7 @@ class Generation:
         return self.ranges[index % len(self.ranges)].stream_for(token)
 
     def is_optimal_for(self, ring: Ring) -> bool:
-        """Return True if the token ranges are those of the ring, so each stream is on one node."""
+        """Return True if the token ranges equal the ring's, so each stream is on one node."""
         return self.range_ends == ring.tokens
 
 

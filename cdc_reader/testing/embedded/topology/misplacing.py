@@ -27,7 +27,7 @@ class MisplacingChooser:
     misplacing: Misplacing
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> tuple[bytes, ...]:
-        """Return the streams that log a write; CqlError if ScyllaDB would reject its timestamp."""
+        """Return the streams that log a write; raise CqlError if its timestamp is rejected."""
         stream = self.chooser.stream_id(key, write_us, now_us)
         by = self.misplacing.by
         if not by or (other := self.chooser.neighbour(key, write_us, by)) is None:

@@ -29,7 +29,7 @@ class Streams:
     )
 
     def add(self, generation: Generation) -> None:
-        """Add a generation; ValueError unless it begins after the known ones."""
+        """Add a generation; raise ValueError unless it begins after the known ones."""
         if self.generations and generation.timestamp <= self.generations[-1].timestamp:
             raise ValueError(
                 f"generation at {generation.timestamp} ms: expected a timestamp after "
@@ -38,7 +38,7 @@ class Streams:
         self.generations.append(generation)
 
     def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
-        """Return the stream for a key and a write timestamp; CqlError if the latter is rejected."""
+        """Return the stream for a key and a timestamp; raise CqlError for a rejected timestamp."""
         return self.generation_for(write_us, now_us).stream_for(token_of(MURMUR3, key))
 
     def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
@@ -49,7 +49,7 @@ class Streams:
         return self.generations[at].stream_for(token_of(MURMUR3, key))
 
     def generation_for(self, write_us: int, now_us: int) -> Generation:
-        """Return the generation that logs a write; CqlError if there is none, or it is empty."""
+        """Return the generation that logs a write; raise CqlError if it is empty or missing."""
         self._refusals.check_future(write_us, now_us)
         if self.profile.writes_to_previous_generation:
             self._refuse_past(write_us, now_us)

@@ -46,7 +46,7 @@ class StreamSet:
 
     @cached_property
     def last_tokens(self) -> tuple[int, ...]:
-        """The last token of each tablet; that of the last tablet is the largest token."""
+        """The last token of each tablet; the last tablet ends at the largest token."""
         return tuple(map(cdc_token, self.streams))
 
     def stream_for(self, token: int) -> bytes:
@@ -75,7 +75,7 @@ class StreamHistory:
         return self.sets[-1]
 
     def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
-        """Return the stream for a key and a write timestamp; CqlError if the latter is rejected."""
+        """Return the stream for a key and a timestamp; raise CqlError for a rejected timestamp."""
         self.refusals.check_future(write_us, now_us)
         index = self._operating_at(write_us)
         if index is None:
@@ -110,7 +110,7 @@ class StreamHistory:
 
 
 def last_tokens(tablets: int) -> Iterator[int]:
-    """Yield the last token of each tablet; ValueError unless `tablets` is a power of two."""
+    """Yield the last token of each tablet; raise ValueError unless `tablets` is a power of two."""
     if tablets < 1 or tablets & tablets - 1:
         raise ValueError(f"{tablets} tablets: expected a power of two")
     for index in range(tablets):
