@@ -17,10 +17,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Container, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 
+from cdc_reader._html import html_table
 from cdc_reader._time import Micros
 from cdc_reader.changes.columns import LogPage, layout_of
 from cdc_reader.changes.delta import Delta
@@ -41,6 +42,7 @@ from cdc_reader.cql.schema import (
     Operation,
 )
 from cdc_reader.cql.values import FrozenDict
+from cdc_reader.decoding import entry
 from cdc_reader.streams.stream import StreamId
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,7 +79,6 @@ class RowRange:
         return f"from {self.start or '?'} to {self.end or '?'}"
 
 
-@frozen(eq=False, repr=False)
 class Change:
     """What one write did to one row, range or partition of the base table.
 
@@ -85,8 +86,16 @@ class Change:
     computed on first use from the page of rows, which the change keeps in memory.
     """
 
+    __slots__ = (
+        *("__weakref__", "_number", "_page"),
+        *("_after", "_before", "_deltas", "_key", "_operation", "_partition_key"),
+    )
     _page: ChangePage
     _number: int
+
+    def __init__(self, page: ChangePage, number: int) -> None:
+        self._page = page
+        self._number = number
 
     @property
     def table(self) -> TableName:
@@ -115,8 +124,9 @@ class Change:
 
     @property
     def time(self) -> uuid.UUID:
-        """`cdc$time`, shared by all changes of the record, or of the snapshot."""
-        return uuid.UUID(self._first(TIME))
+        """The `cdc$time` that all changes of the record, or of the snapshot, share."""
+        found: uuid.UUID = self._first(TIME)
+        return found
 
     @property
     def timestamp(self) -> Micros:
@@ -139,33 +149,31 @@ class Change:
 
     @property
     def seqs(self) -> tuple[int, ...]:
-        """`cdc$batch_seq_no` of the log rows, ascending; rows of other changes may be between."""
+        """The `cdc$batch_seq_no` of the log rows, ascending, with gaps for other changes."""
         numbers = self._page.log[BATCH_SEQ_NO]
         return tuple([numbers[row] for row in self._rows])
 
-    @property
-    def operation(self) -> ChangeOperation:
-        """The operation: a delete if any part is one, else an insert if any part is one.
+    operation: Final[ChangeOperation] = entry(
+        "operations",
+        """A delete if any part is a delete; else an insert if any part is one; else an update.
 
-        The operation of a row of a snapshot is `SNAPSHOT`.
-        """
-        return self._page.operations[self._number]
+        For a row of a snapshot it is `SNAPSHOT`.
+        """,
+    )
 
-    @property
-    def key(self) -> FrozenDict[str, Any]:
-        """The partition key and, for a change of one row, its clustering columns."""
-        return self._page.keys[self._number]
+    key: Final[FrozenDict[str, Any]] = entry(
+        "keys", "The partition key and, for a change of one row, its clustering columns."
+    )
 
-    @property
-    def partition_key(self) -> FrozenDict[str, Any]:
-        """The partition key by column. Changes of one partition are ordered."""
-        return self._page.partition_keys[self._number]
+    partition_key: Final[FrozenDict[str, Any]] = entry(
+        "partition_keys", "The partition key by column. Changes of one partition are ordered."
+    )
 
     @property
     def is_static(self) -> bool:
-        """Whether the change is to a partition's static row."""
+        """Whether the change is to the static columns of a partition."""
         row = self._page.first_rows[self._number]
-        return self._page.log.are_static[row] and not self.operation.is_delete
+        return bool(self._page.log.are_static[row]) and not self.operation.is_delete
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -176,14 +184,14 @@ class Change:
         longest.
         """
         if self.operation is ChangeOperation.SNAPSHOT:
-            return snapshot_parts(self._page.log, self._page.first_rows[self._number])
+            row = self._page.first_rows[self._number]
+            return snapshot_parts(self._page.log, row, self.deltas)
         operations = self._page.log.operations
         return tuple(self._part(row) for row in self._rows if operations[row] not in IMAGES)
 
-    @property
-    def deltas(self) -> Mapping[str, Delta]:
-        """The deltas by column name, with all parts merged; empty for deletes."""
-        return self._page.deltas[self._number]
+    deltas: Final[Mapping[str, Delta]] = entry(
+        "deltas", "The deltas by column name, with all parts merged; empty for deletes."
+    )
 
     @property
     def deltas_shown(self) -> bool:
@@ -205,23 +213,23 @@ class Change:
             return None
         return RowRange(self._bound(RANGE_STARTS), self._bound(RANGE_ENDS))
 
-    @property
-    def before(self) -> Mapping[str, Any] | None:
+    before: Final[Mapping[str, Any] | None] = entry(
+        "befores",
         """The row's columns before the change, without keys; None if the log has no preimage.
 
         With ``preimage: true`` it has only the columns that the change touched. Empty collections
         are None; a non-frozen list is a dict of its elements by timeuuid, in order.
-        """
-        return self._page.befores[self._number]
+        """,
+    )
 
-    @property
-    def after(self) -> Mapping[str, Any] | None:
+    after: Final[Mapping[str, Any] | None] = entry(
+        "afters",
         """All columns of the row after the change, without keys; None if there is no postimage.
 
         It is also None if the row was deleted. Values are as in `before`. In a snapshot, it is the
         row as it was when it was read.
-        """
-        return self._page.afters[self._number]
+        """,
+    )
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the change to values that `json.dumps` accepts.
@@ -261,6 +269,25 @@ class Change:
     def __hash__(self) -> int:
         return hash((self.stream, self.time, self.seqs))
 
+    def _repr_html_(self) -> str:
+        """Return the columns as a table, for notebooks: what changed, and the images."""
+        images = {"before": self.before, "after": self.after}
+        shown = {name: image for name, image in images.items() if image is not None}
+        columns = [column.name for column in self.schema.base.columns]
+        rows: list[tuple[object, ...]] = [
+            (name, repr(value), *("" for _ in shown)) for name, value in self.key.items()
+        ]
+        rows += [
+            (name, self.deltas.get(name), *(_cell(image, name) for image in shown.values()))
+            for name in columns
+            if name in self.deltas or any(name in image for image in shown.values())
+        ]
+        moment = self.written_at.isoformat().replace("+00:00", "Z")
+        words = [str(self.operation), str(self.table)]
+        words += [str(bounds)] if (bounds := self.range) is not None else []
+        words += [f"at {moment}", *(["late"] if self.late else [])]
+        return html_table(" ".join(words), ("column", "change", *shown), rows)
+
     def __repr__(self) -> str:
         moment = self.written_at.isoformat().replace("+00:00", "Z")
         words = [str(self.operation), str(self.table), repr(dict(self.key))]
@@ -281,7 +308,7 @@ class Change:
         )
 
     @property
-    def _rows(self) -> tuple[int, ...]:
+    def _rows(self) -> list[int]:
         return self._page.rows(self._number)
 
     def _first(self, name: str) -> Any:
@@ -290,7 +317,8 @@ class Change:
 
     def _part(self, row: int) -> Part:
         log = self._page.log
-        return Part(log.operations[row], log[BATCH_SEQ_NO][row], log[TTL][row], log.deltas[row])
+        deltas = self._page.deltas_of_rows[row]
+        return Part(log.operations[row], log[BATCH_SEQ_NO][row], log[TTL][row], deltas)
 
     def _bound(self, kinds: Container[Operation]) -> Bound | None:
         log = self._page.log
@@ -300,6 +328,13 @@ class Change:
         cells = {name: log[name][row] for name in log.layout.clustering}
         prefix = {name: value for name, value in cells.items() if value is not None}
         return Bound(FrozenDict(prefix), log.operations[row] in _INCLUSIVE)
+
+
+def _cell(image: Mapping[str, Any], name: str) -> str:
+    """Return a column of an image as text; empty if the image lacks it."""
+    if name not in image:
+        return ""
+    return "null" if image[name] is None else repr(image[name])
 
 
 def _shown(bound: Bound | None) -> dict[str, Any] | None:
@@ -322,4 +357,4 @@ def change_of_rows(
     """
     log = LogPage.of_values(layout_of(schema), columns, late=late)
     rows = ChangeRows.of_one(columns[OPERATION], is_last=is_last, is_complete=complete)
-    return Change(ChangePage(log, rows, 0, 1), 0)
+    return Change(ChangePage(log, rows), 0)

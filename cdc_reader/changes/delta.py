@@ -35,10 +35,10 @@ class Deleted:
 class CollectionDelta:
     """The changes to the elements of a non-frozen collection or user-defined type.
 
-    `added` holds the elements that were set, whether new or not. For a map it is a mapping by key,
-    for a user-defined type by field name, for a list by the element's timeuuid, in the order of the
-    list; for a set it has the elements. `removed` has keys, field names, timeuuids or elements. If
-    `overwritten`, all former elements were removed.
+    `added` holds the elements that were set, whether new or not. It maps a map's keys, a
+    user-defined type's field names, or the timeuuids of a list's elements (in the order of the
+    list) to their values; for a set, it is a set of elements. `removed` holds keys, field names,
+    timeuuids or elements. If `overwritten`, all former elements were removed.
     """
 
     overwritten: bool

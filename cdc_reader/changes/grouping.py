@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, pairwise, repeat
+from itertools import chain
 
 import pyarrow as pa
 
 from cdc_reader import decoding
 from cdc_reader.changes.change import Change
-from cdc_reader.changes.columns import LogPage, PageSlice, layout_of
+from cdc_reader.changes.columns import LogPage, layout_of
 from cdc_reader.changes.page import ChangePage
 from cdc_reader.changes.records import ChangeRows, RecordBuffer, Records
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
-
-_RECORDS = 128
-"""Records converted at a time; few enough to be freed before a garbage collection scans them."""
 
 
 class Grouping:
@@ -34,14 +31,14 @@ class Grouping:
 
     def feed(self, batch: pa.RecordBatch) -> list[Change]:
         """Return the changes of all records that this batch completes, in order."""
-        return list(self.each(batch, records=max(1, batch.num_rows)))  # all stay in memory anyway
+        return list(self.each(batch))
 
-    def each(self, batch: pa.RecordBatch, *, records: int = _RECORDS) -> Iterator[Change]:
-        """Like `feed`, but convert lazily, `records` records at a time, to keep memory use low.
+    def each(self, batch: pa.RecordBatch) -> Iterator[Change]:
+        """Like `feed`, but make each change when it is asked for.
 
         The batch is taken in by the call itself, before the first `next`.
         """
-        return self._changes(self._records.feed(batch), records)
+        return self._changes(self._records.feed(batch))
 
     def finish(self) -> list[Change]:
         """Return the changes of the record held; then the grouping can be used again.
@@ -49,19 +46,14 @@ class Grouping:
         They are not `complete`, because the read ended before their record did. Before ScyllaDB
         4.3, logs do not mark the end of a record; their changes count as complete.
         """
-        return list(self._changes(self._records.finish(), 1))
+        return list(self._changes(self._records.finish()))
 
-    def _changes(self, records: Records | None, at_a_time: int) -> Iterator[Change]:
+    def _changes(self, records: Records | None) -> Iterator[Change]:
         if records is None:
-            return
-        page = LogPage(self._layout, records.batch, late=self._late)
+            return iter(())
+        log = LogPage(self._layout, records.batch, late=self._late)
         changes = ChangeRows.of(records, self._layout.schema.base)
-        # Each record begins at a row, and with a change.
-        rows = [*records.starts[::at_a_time].tolist(), page.count]
-        numbers = [*changes.first_of_records[::at_a_time].tolist(), changes.count]
-        for (row, next_row), (first, end) in zip(pairwise(rows), pairwise(numbers), strict=True):
-            part = ChangePage(PageSlice(page, row, next_row), changes, first, end, offset=row)
-            yield from decoding.instances(Change, end - first, repeat(part), range(end - first))
+        return decoding.entries(Change, ChangePage(log, changes), changes.count)
 
 
 class TableChanges:

@@ -2,125 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import Any, Protocol, TypeVar
 
-from cdc_reader.changes.arrays import Indices
+import numpy as np
+
+from cdc_reader import decoding as kernel
+from cdc_reader.changes.arrays import NONE, Indices, Mask
 from cdc_reader.changes.columns import Deltas, Image, LogPage
 from cdc_reader.changes.delta import Delta, merge
 from cdc_reader.changes.operation import MEANINGS, ChangeOperation
-from cdc_reader.changes.records import ChangeRows
+from cdc_reader.changes.records import IMAGES, RANGE_BOUNDS, ChangeRows
+from cdc_reader.cql.schema import Operation
 from cdc_reader.cql.values import FrozenDict
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_IMAGE = 2
+"""Beside 0 and 1 for rows that are static or not, a kind of rows: those without deltas."""
+
+
+class Items(Protocol[T_co]):
+    """An item for each change of a page, or for each of its log rows."""
+
+    def __getitem__(self, index: int, /) -> T_co: ...
 
 
 class ChangePage:
-    """The changes `start` to `end` of `changes`, renumbered from 0.
+    """The changes of a page. Each property has an item for each change.
 
-    Each property has an entry for each change, and is computed for all of them on first use. `log`
-    has only the rows of these changes; its first row is row `offset` in `changes`.
+    Mappings are made when they are read, and belong to the change that reads them.
     """
 
-    def __init__(
-        self, log: LogPage, changes: ChangeRows, start: int, end: int, offset: int = 0
-    ) -> None:
+    def __init__(self, log: LogPage, changes: ChangeRows) -> None:
         self.log = log
         self._changes = changes
-        self._part = slice(start, end)
-        self._offset = offset
-        self._are_single = log.count == end - start
 
     @cached_property
     def first_rows(self) -> list[int]:
         """The first log row of each change."""
-        return self._rows(self._changes.first)
+        return _list(self._changes.first)
 
     @cached_property
     def are_last(self) -> list[bool]:
         """Whether each change is the last of its record."""
-        found: list[bool] = self._changes.are_last[self._part].tolist()
-        return found
+        return _list(self._changes.are_last)
 
     @cached_property
     def are_complete(self) -> list[bool]:
         """Whether the record of each change was read to its end."""
-        found: list[bool] = self._changes.are_complete[self._part].tolist()
-        return found
+        return _list(self._changes.are_complete)
 
     @cached_property
     def operations(self) -> list[ChangeOperation]:
         """The operation of each change."""
-        return [MEANINGS[it] for it in self._at(self._changes.main, self.log.operations)]
+        codes = _list(self._changes.operations[self._changes.main])
+        named = {code: MEANINGS[Operation(code)] for code in set(codes)}
+        return [named[code] for code in codes]
 
     @cached_property
-    def partition_keys(self) -> list[FrozenDict[str, Any]]:
+    def partition_keys(self) -> Items[FrozenDict[str, Any]]:
         """The partition key of each change, by column."""
-        return self._at(self._changes.first, self.log.partition_keys)
+        fields = self.log.key_fields(clustering=False)
+        return kernel.Mappings(bytes(self.log.count), [fields]).picked(self.first_rows)
 
     @cached_property
-    def keys(self) -> list[FrozenDict[str, Any]]:
+    def keys(self) -> Items[FrozenDict[str, Any]]:
         """The key of each change, by column; see `Change.key`."""
-        return self._at(self._changes.first, self.log.keys_of_rows)
+        are_rows = ~(self.log.are_static | self._changes.having(RANGE_BOUNDS))
+        fields = [self.log.key_fields(clustering=has_clustering) for has_clustering in _BOTH]
+        return kernel.Mappings(are_rows.tobytes(), fields).picked(self.first_rows)
 
     @cached_property
-    def deltas(self) -> list[Deltas]:
+    def deltas(self) -> Items[Deltas]:
         """The deltas of each change, by column, merged from its rows."""
-        deltas = self._at(self._changes.main, self.log.deltas)
-        if not self._are_single:
-            for number in self._changes.are_split[self._part].nonzero()[0].tolist():
-                deltas[number] = _merged([self.log.deltas[row] for row in self.rows(number)])
-        return deltas
+        if self._changes.are_single:
+            return self.deltas_of_rows
+        main = np.where(self._changes.are_split, NONE, self._changes.main)
+        merged = partial(_merged, self.deltas_of_rows, *self._places)
+        return self.deltas_of_rows.picked(_list(main), merged)
 
     @cached_property
-    def befores(self) -> list[Image | None]:
-        """The preimage of each change; None if the log has none."""
-        if not self.log.has_preimages:
-            return self._none
-        return self._images(self._changes.preimage, self.log.befores)
+    def deltas_of_rows(self) -> kernel.Mappings:
+        """The deltas of each log row, by column; empty for images."""
+        kinds = np.where(self._changes.having(IMAGES), _IMAGE, self.log.are_static)
+        fields = [self.log.delta_fields(static=static) for static in _BOTH]
+        return kernel.Mappings(kinds.astype(np.uint8).tobytes(), [*fields, []])
 
     @cached_property
-    def afters(self) -> list[Image | None]:
-        """The postimage of each change; None if the log has none."""
-        if not self.log.has_postimages:
-            return self._none
-        return self._images(self._changes.postimage, self.log.afters)
+    def befores(self) -> Items[Image | None]:
+        """The preimage of each change; None if it has none."""
+        return self._images(self._changes.preimage, whole=False)
 
-    def rows(self, number: int) -> tuple[int, ...]:
+    @cached_property
+    def afters(self) -> Items[Image | None]:
+        """The postimage of each change; None if it has none."""
+        return self._images(self._changes.postimage, whole=True)
+
+    def rows(self, number: int) -> list[int]:
         """Return the log rows of a change, in order."""
-        if self._are_single:
-            return (number,)
-        order, bounds = self._places
-        return tuple(order[bounds[number] : bounds[number + 1]])
+        return [number] if self._changes.are_single else _rows(*self._places, number)
 
     @cached_property
     def _places(self) -> tuple[list[int], list[int]]:
         """Return the log rows, grouped by change, and the index where each group begins."""
-        bounds = self._changes.bounds[self._part.start : self._part.stop + 1]
-        order = self._changes.order[bounds[0] : bounds[-1]]
-        return (order - self._offset).tolist(), (bounds - bounds[0]).tolist()
+        return _list(self._changes.order), _list(self._changes.bounds)
 
-    @property
-    def _none(self) -> list[Any]:
-        return [None] * (self._part.stop - self._part.start)
-
-    def _at(self, rows: Indices, cells: list[T]) -> list[T]:
-        """Return the cell of each change of this page; `rows` has the row of every change."""
-        return cells if self._are_single else [cells[row] for row in self._rows(rows)]
-
-    def _images(self, rows: Indices, images: list[Image | None]) -> list[Image | None]:
-        return [None if row < 0 else images[row] for row in self._rows(rows)]
-
-    def _rows(self, rows: Indices) -> list[int]:
-        """Return the row in `log` of each change of this page; negative if it has none."""
-        found: list[int] = (rows[self._part] - self._offset).tolist()
-        return found
+    def _images(self, rows: Indices, *, whole: bool) -> Items[Image | None]:
+        if (rows == NONE).all():
+            return [None] * len(rows)
+        fields = [self.log.image_fields(static=static, whole=whole) for static in _BOTH]
+        return kernel.Mappings(self.log.are_static.tobytes(), fields).picked(_list(rows))
 
 
-def _merged(parts: Sequence[Mapping[str, Delta]]) -> Deltas:
+def _merged(deltas: Items[Deltas], order: list[int], bounds: list[int], number: int) -> Deltas:
+    """Return the deltas of a change, merged from those of its rows."""
     merged: dict[str, Delta] = {}
-    for part in parts:
-        for name, delta in part.items():
+    for row in _rows(order, bounds, number):
+        for name, delta in deltas[row].items():
             merged[name] = merge(merged.get(name), delta)
     return FrozenDict(merged)
+
+
+def _rows(order: list[int], bounds: list[int], number: int) -> list[int]:
+    return order[bounds[number] : bounds[number + 1]]
+
+
+def _list(array: Indices | Mask) -> list[Any]:
+    found: list[Any] = array.tolist()
+    return found
+
+
+_BOTH = (False, True)

@@ -20,8 +20,8 @@ from cdc_reader.reading.ports import ttl_of, written_of
 class Part:
     """One delta row of the log.
 
-    A write has several if its cells have different TTLs, or if it both inserts a row and adds to
-    the row's collections. `seq` is the row's `cdc$batch_seq_no`. `ttl`, in seconds, applies to
+    A write has several parts if its cells have different TTLs, or if it both inserts a row and adds
+    to the row's collections. `seq` is the row's `cdc$batch_seq_no`. `ttl`, in seconds, applies to
     all live cells of the part and to its row marker; None if they do not expire. `timestamp`, in
     µs, is the write time of the cells of a snapshot, if it is known; rows of the log have
     `Change.timestamp`.
@@ -47,14 +47,14 @@ _Written = tuple[int | None, Micros | None]
 """The TTL and the write time of cells; None if there is none, or if it is unknown."""
 
 
-def snapshot_parts(page: LogPage, row: int) -> tuple[Part, ...]:
+def snapshot_parts(page: LogPage, row: int, deltas: Mapping[str, Delta]) -> tuple[Part, ...]:
     """Return the parts of a snapshot's row: first an insert of the cells that last longest.
 
     The server returns the TTL and write time of neither the row marker nor elements of collections.
-    The row marker gets those of the first part, and collections have none.
+    The row marker gets the values of the first part; elements of collections have none.
     """
     alike: defaultdict[_Written, dict[str, Delta]] = defaultdict(dict)
-    for name, delta in page.deltas[row].items():
+    for name, delta in deltas.items():
         alike[page[ttl_of(name)][row], page[written_of(name)][row]][name] = delta
     lasting = sorted(alike, key=_lasting, reverse=True) or [(None, None)]
     return tuple(

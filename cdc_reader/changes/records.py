@@ -234,13 +234,10 @@ class ChangeRows:
         return any_of_each(self.changes, wanted, self.count)
 
     @cached_property
-    def first_of_records(self) -> Indices:
-        """The first change of each record."""
-        return np.concatenate([[0], np.flatnonzero(self.are_last[:-1]) + 1])
-
-    @cached_property
     def first(self) -> Indices:
         """The first row of each change."""
+        if self.are_single:
+            return np.arange(self.count)
         return first_of_each(self.changes, np.ones(len(self.changes), bool), self.count)
 
     @cached_property
@@ -287,7 +284,7 @@ class ChangeRows:
 
     @cached_property
     def bounds(self) -> Indices:
-        """The index in `order` at which each change's rows begin; then the end of the last ones."""
+        """The index in `order` at which each change's rows begin; then the length of `order`."""
         return np.concatenate([[0], np.cumsum(np.bincount(self.changes, minlength=self.count))])
 
 

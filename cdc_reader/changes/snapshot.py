@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise, repeat
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 from cdc_reader import decoding
 from cdc_reader._time import Micros
 from cdc_reader.changes.change import Change
-from cdc_reader.changes.columns import LogPage, PageSlice, layout_of
+from cdc_reader.changes.columns import LogPage, layout_of
 from cdc_reader.changes.frames.table_rows import TableRows
 from cdc_reader.changes.page import ChangePage
 from cdc_reader.changes.records import ChangeRows
@@ -30,8 +29,6 @@ from cdc_reader.cql.types import ListType, is_multi_cell
 from cdc_reader.decoding import arrow_type
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotDelivery
 
-_ROWS = 128
-"""Rows converted at a time; few enough to be freed before a garbage collection scans them."""
 _NO_STREAM = bytes(16)
 
 
@@ -60,9 +57,7 @@ def snapshot_changes(schema: LogSchema, rows: pa.RecordBatch, position: Micros) 
     """Yield a change for each of these rows, written at `position` (µs)."""
     page = LogPage(layout_of(schema), _logged(schema, rows, position))
     changes = ChangeRows.of_snapshot(page.count)
-    for first, end in pairwise([*range(0, page.count, _ROWS), page.count]):
-        part = ChangePage(PageSlice(page, first, end), changes, first, end, offset=first)
-        yield from decoding.instances(Change, end - first, repeat(part), range(end - first))
+    yield from decoding.entries(Change, ChangePage(page, changes), changes.count)
 
 
 def _logged(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> pa.RecordBatch:

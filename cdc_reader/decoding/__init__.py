@@ -1,9 +1,10 @@
-"""Decodes the bytes of a ROWS result to Arrow, and creates Python objects from it in bulk.
+"""Decodes the bytes of a ROWS result to Arrow, and makes Python objects from it.
 
-Decoding creates no Python object for each cell. The interface is `decode`, `instances`, `micros_of`
-and `put_all`. There are two equivalent implementations: the compiled `_native`, and the slower
-`python`. `NAME` is the one in use, ``"cython"`` or ``"python"``: the compiled one if it was built,
-unless the environment variable ``CDC_READER_KERNEL`` names the other.
+Decoding creates no Python object for each cell, and objects are made only when they are read. The
+interface is `decode`, `micros_of` and the names of `objects`. There are two equivalent
+implementations: the compiled `_native`, and the slower `python`. `NAME` is the one in use,
+``"cython"`` or ``"python"``: the compiled one if it was built, unless the environment variable
+``CDC_READER_KERNEL`` names the other.
 
 May import `cql` and the packages below. Begin with `python`, which is easier to read than
 `_native`; `metadata` and `arrow_type` decide the types of the columns.
@@ -12,41 +13,51 @@ May import `cql` and the packages below. Begin with `python`, which is easier to
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from cdc_reader.decoding.arrow_type import arrow_schema, arrow_type
-from cdc_reader.decoding.choice import VARIABLE, choose
+from cdc_reader.decoding.choice import VARIABLE, choose, warn_if_not_compiled
 from cdc_reader.decoding.metadata import ResultMetadata, parse_metadata
 from cdc_reader.decoding.page import Page
-from cdc_reader.decoding.python import T
 
 __all__ = [
     "NAME",
+    "Field",
+    "GivenField",
+    "Mappings",
     "Page",
     "ResultMetadata",
     "arrow_schema",
     "arrow_type",
     "decode",
-    "instances",
+    "entries",
+    "entry",
     "micros_of",
     "parse_metadata",
-    "put_all",
+    "uuids",
+    "values",
+    "warn_if_slow",
 ]
-
-
-class _Instances(Protocol):
-    def __call__(self, cls: type[T], count: int, *columns: Iterable[Any]) -> list[T]: ...
-
 
 NAME, _kernel = choose(os.environ.get(VARIABLE))
 decode: Callable[[Page], pa.RecordBatch] = _kernel.decode
 """Decode the rows of a page; see `cdc_reader.decoding.python.decode`."""
-instances: _Instances = _kernel.instances
-"""Create instances of a slotted class in bulk; see `cdc_reader.decoding.python.instances`."""
 micros_of: Callable[[pa.Array], pa.Array] = _kernel.micros_of
 """Return the times in a column of time UUIDs; see `cdc_reader.decoding.python.micros_of`."""
-put_all: Callable[[Iterable[dict[str, Any]], str, Iterable[Any]], None] = _kernel.put_all
-"""Put a value into each of several new mappings; see `cdc_reader.decoding.python.put_all`."""
+
+entry: Callable[[str, str], Any] = _kernel.entry
+"""Declare an attribute that is made when it is read; see `cdc_reader.decoding.objects.entry`."""
+
+if TYPE_CHECKING:
+    from cdc_reader.decoding.objects import Field, GivenField, Mappings, entries, uuids, values
+else:
+    Field, GivenField, Mappings = _kernel.Field, _kernel.GivenField, _kernel.Mappings
+    entries, uuids, values = _kernel.entries, _kernel.uuids, _kernel.values
+
+
+def warn_if_slow() -> None:
+    """Warn, once per process, if no compiled kernel was built; called when rows are read."""
+    warn_if_not_compiled(NAME, os.environ.get(VARIABLE))

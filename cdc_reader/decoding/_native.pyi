@@ -1,12 +1,13 @@
-from collections.abc import Iterable
-from typing import Any
-
 import pyarrow as pa
 
+from cdc_reader.decoding.objects import Field as Field
+from cdc_reader.decoding.objects import GivenField as GivenField
+from cdc_reader.decoding.objects import Mappings as Mappings
+from cdc_reader.decoding.objects import entries as entries
+from cdc_reader.decoding.objects import entry as entry
+from cdc_reader.decoding.objects import uuids as uuids
+from cdc_reader.decoding.objects import values as values
 from cdc_reader.decoding.page import Page
-from cdc_reader.decoding.python import T
 
 def decode(page: Page) -> pa.RecordBatch: ...
-def instances(cls: type[T], count: int, *columns: Iterable[Any]) -> list[T]: ...
 def micros_of(times: pa.Array) -> pa.Array: ...
-def put_all(mappings: Iterable[dict[str, Any]], name: str, values: Iterable[Any]) -> None: ...

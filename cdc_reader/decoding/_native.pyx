@@ -39,6 +39,7 @@ include "native/forms.pxi"
 include "native/numerals.pxi"
 include "native/nested.pxi"
 include "native/page.pxi"
+include "native/values.pxi"
 include "native/objects.pxi"
 include "native/times.pxi"
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 
+from cdc_reader._log import get_logger
 from cdc_reader.errors import ConfigurationError
+
+log = get_logger(__name__)
 
 VARIABLE = "CDC_READER_KERNEL"
 MODULES = {"cython": "cdc_reader.decoding._native", "python": "cdc_reader.decoding.python"}
+SLOWER = 25, 40
+"""How many times longer the Python kernel takes, for rows of many types and of few."""
 
 
 def choose(
@@ -35,3 +41,16 @@ def choose(
             f"this kernel cannot be loaded ({error}): install a C compiler and Python's headers, "
             "and reinstall this package from source; or set the variable to python",
         ) from error
+
+
+@functools.cache
+def warn_if_not_compiled(name: str, wanted: str | None) -> None:
+    """Warn, once per process, if the kernel in use is the Python one and nobody asked for it."""
+    if name == "python" and not wanted:
+        least, most = SLOWER
+        log.warning(
+            "kernel_not_compiled",
+            cost=f"decoding takes {least} to {most} times as long",
+            remedy="install a wheel for this platform; or install a C compiler and Python's "
+            f"headers, and reinstall this package; or set {VARIABLE}=python to accept it",
+        )

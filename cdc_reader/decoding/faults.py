@@ -33,7 +33,7 @@ class Fault:
 def failing(
     count: int, convert: Callable[[int, int], object], error: type[Exception]
 ) -> Iterator[int]:
-    """Yield the indices of those of `count` cells that cannot be converted, in order.
+    """Yield, in order, the indices below `count` of the cells that cannot be converted.
 
     `convert` takes the index of the first cell to convert and the index after the last, and raises
     `error` if a cell cannot be converted. It is called about 2 log(count) times for each bad cell.
@@ -52,7 +52,7 @@ def failing(
 
 
 def with_faults(batch: pa.RecordBatch, found: Mapping[int, list[Fault]]) -> pa.RecordBatch:
-    """Return the batch with these faults, by row, added to those that it has."""
+    """Return the batch with these faults, by row, in addition to its own."""
     if FAULTS not in batch.schema.names:
         batch = batch.append_column(FAULTS, pa.nulls(batch.num_rows, FAULTS_TYPE))
     if not found:

@@ -106,7 +106,7 @@ def check_same(found: tuple[Column, ...], expected: tuple[Column, ...]) -> None:
 
 def _altered(found: str, expected: str) -> DecodeError:
     return DecodeError(
-        f"the result has {found}, expected {expected}: the table was altered; open a new reader"
+        f"the result has {found}, expected {expected}: the table was altered; begin the read again"
     )
 
 

@@ -5,32 +5,36 @@ takes one join and one byte swap. Text and blobs are passed to Arrow unchanged. 
 flattened into offsets, nulls and its parts' cells, and the parts are built as columns. A cell is
 its value's bytes, or None for null.
 
-`instances` and `put_all` create or fill many Python objects without calling a Python function for
-each: a page has thousands of rows, each row becomes several small objects, and a reader that uses
-all of them spends most of its time here. The loops are `map` over built-in functions.
+`objects` has the rest of the kernel: Python objects made from the columns.
 """
 
 from __future__ import annotations
 
 import struct
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterable
-from itertools import repeat
-from typing import Any, TypeVar
 
-import attrs
 import pyarrow as pa
 
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding.arrow_type import arrow_schema
 from cdc_reader.decoding.cells import build
+from cdc_reader.decoding.objects import Field, GivenField, Mappings, entries, entry, uuids, values
 from cdc_reader.decoding.page import Page
 from cdc_reader.decoding.scalars import Cells
 from cdc_reader.errors import ColumnDecodeError, DecodeError
 
-T = TypeVar("T", bound=attrs.AttrsInstance)
+__all__ = [
+    "Field",
+    "GivenField",
+    "Mappings",
+    "decode",
+    "entries",
+    "entry",
+    "micros_of",
+    "uuids",
+    "values",
+]
 
 _LENGTH = struct.Struct(">i").unpack_from
 
@@ -92,28 +96,5 @@ def micros_of(times: pa.Array) -> pa.Array:
     """
     if times.type != pa.string() or times.null_count:
         raise ValueError(f"expected texts, found {times.null_count} nulls among {times.type}")
-    values = (timeuuid.micros(uuid.UUID(text).bytes) for text in times.to_pylist())
-    return pa.array(values, pa.int64())
-
-
-def instances(cls: type[T], count: int, *columns: Iterable[Any]) -> list[T]:
-    """Like ``list(map(cls, *columns))``, for slotted classes without validators or converters.
-
-    Pass one column of `count` values for each attribute; an endless `repeat` is allowed too.
-    """
-    made = list(map(object.__new__, repeat(cls, count)))
-    for attribute, column in zip(attrs.fields(cls), columns, strict=True):
-        _run(getattr(cls, attribute.name).__set__, made, column)
-    return made
-
-
-def put_all(mappings: Iterable[dict[str, Any]], name: str, values: Iterable[Any]) -> None:
-    """Put a value under `name` into each of several mappings, none of which has the name yet.
-
-    Bypasses the class's ``__setitem__``, so that read-only mappings can be filled.
-    """
-    _run(dict.setdefault, mappings, repeat(name), values)
-
-
-def _run(act: Callable[..., object], *arguments: Iterable[Any]) -> None:
-    deque(map(act, *arguments), maxlen=0)
+    micros = (timeuuid.micros(uuid.UUID(text).bytes) for text in times.to_pylist())
+    return pa.array(micros, pa.int64())

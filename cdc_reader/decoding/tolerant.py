@@ -21,7 +21,7 @@ def decode_tolerantly(page: Page) -> pa.RecordBatch:
     """Decode the rows of a page, with their `FAULTS`.
 
     Raises DecodeError for a page that cannot be cut into rows, and for bad values in the log's
-    metadata columns, without which a row has no place.
+    metadata columns, without which a row cannot be identified.
     """
     try:
         return with_faults(decoding.decode(page), {})

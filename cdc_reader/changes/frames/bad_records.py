@@ -45,7 +45,7 @@ _MOST_LOGGED = 100
 class Origins:
     """The rows of the log, or of the table, from which output rows are made.
 
-    `at` has, for each output row, the row of `batch` that represents it, and `are_bad` whether it
+    For each output row, `at` is the row of `batch` that represents it, and `are_bad` is True if it
     is bad. `changes` has the number of the change of each row of `batch`.
     """
 
@@ -105,7 +105,7 @@ class Origins:
         }
 
     def _rows(self, number: int) -> list[int]:
-        """Return the rows with faults of an output row's change, or if none, its main row."""
+        """Return the rows with faults in an output row's change, or else its main row."""
         at = int(self.at[number])
         change = self.changes[at]
         return [row for row in self._faults if self.changes[row] == change] or [at]
@@ -120,7 +120,7 @@ class Origins:
 
 
 Part: TypeAlias = tuple[Origins, Callable[[str], pa.Array]]
-"""Some output rows: where they come from, and a function that makes a column by its name."""
+"""Output rows: their origins, and a function that makes a column from its name."""
 
 
 def snapshot_parts(

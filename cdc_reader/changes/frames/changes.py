@@ -274,7 +274,7 @@ def _schema(base: TableSchema, options: FormatOptions) -> pa.Schema:
 
 def _check_images(base: TableSchema, options: FormatOptions, values: Sequence[Column]) -> None:
     if options.preimages is Preimages.REQUIRE:
-        images.require_full_preimages(base)
+        images.require_full_preimages(base, "preimages is 'require', but")
     if not options.include_delta:
         images.require_postimages(
             base,

@@ -6,7 +6,7 @@ is not shown; if ``value`` is null, the column is null.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -35,7 +35,6 @@ from cdc_reader.cql.schema import (
     ColumnKind,
     ImageMode,
     LogSchema,
-    TableSchema,
 )
 from cdc_reader.cql.timeuuid import bound
 
@@ -67,7 +66,7 @@ class EnvelopeFormat:
         self._options = options
         self.is_tolerant = options.is_tolerant
         self._values = schema.base.values
-        _check(schema.base, options, self._values)
+        self._check()
         row = pa.struct([_field(column, options.types) for column in schema.base.columns])
         self.schema = pa.schema(
             [
@@ -81,7 +80,7 @@ class EnvelopeFormat:
         )
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
-        """Return all log columns if `before` or `after` is wanted, else only those for the time."""
+        """Return all log columns if `before` or `after` is wanted; else the time's columns."""
         rows = "before" in wanted or "after" in wanted
         values = [column.name for column in self._values] if rows else []
         return log_columns(self._log, values, deltas=rows)
@@ -105,6 +104,13 @@ class EnvelopeFormat:
         """Convert rows of the base table, read at `position` (µs), with `schema`'s columns."""
         parts = snapshot_parts(rows, partial(self._of_snapshot, position=position))
         return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts)
+
+    def _check(self) -> None:
+        """Raise UnsupportedTableError if the log lacks what the options need."""
+        if self._options.preimages is Preimages.REQUIRE:
+            images.require_full_preimages(self._base, "preimages is 'require', but")
+        if not self._base.cdc.postimage:
+            images.require_readable_deltas(self._base, self._values)
 
     def _of_snapshot(
         self, name: str, rows: pa.RecordBatch, position: Micros, *, is_static: bool
@@ -219,17 +225,10 @@ def _cells(values: pa.Array, shown: Mask) -> pa.Array:
 
 
 def _in_image(column: Column, net: NetChanges) -> Mask:
-    """Return where images have the column: only static rows have the static columns."""
+    """Return which images have the column: only static rows have the static columns."""
     return net.is_static if column.kind is ColumnKind.STATIC else ~net.is_static
 
 
 def _field(column: Column, types: ValueTypes) -> pa.Field:
     kind = types.of(column.type)
     return pa.field(column.name, kind if column.is_key else pa.struct([("value", kind)]))
-
-
-def _check(base: TableSchema, options: FormatOptions, values: Sequence[Column]) -> None:
-    if options.preimages is Preimages.REQUIRE:
-        images.require_full_preimages(base)
-    if not base.cdc.postimage:
-        images.require_readable_deltas(base, values)

@@ -19,10 +19,10 @@ def gives_preimages(cdc: CdcOptions, wanted: Preimages, *, partial: bool) -> boo
     return cdc.preimage is ImageMode.FULL or partial
 
 
-def require_full_preimages(base: TableSchema) -> None:
-    """Raise UnsupportedTableError unless the log has full preimages."""
+def require_full_preimages(base: TableSchema, reason: str) -> None:
+    """Raise UnsupportedTableError unless the log has full preimages; `reason` ends in "but"."""
     wanted = evolve(base.cdc, preimage=ImageMode.FULL)
-    _require(base, wanted, "preimages is 'require', but the log has no full preimages", "")
+    _require(base, wanted, f"{reason} the log has no full preimages", "")
 
 
 def require_postimages(base: TableSchema, reason: str, remedy: str = "") -> None:

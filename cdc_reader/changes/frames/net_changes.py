@@ -90,17 +90,17 @@ class NetChanges:
         return evolve(self, **{name: getattr(self, name)[order] for name in names})
 
     def values_before(self, column: Column) -> pa.Array:
-        """Return the column before the change; null without a preimage."""
+        """Return the column's values before the changes; null without a preimage."""
         return base_values(pick(self.batch.column(column.name), self.before), column)
 
     def values_after(self, column: Column, *, postimages: bool) -> pa.Array:
-        """Return the column after the change or, without `postimages`, the value that was set."""
+        """Return the values after the changes or, without `postimages`, the values set."""
         logged = self.batch.column(column.name)
         rows = self.after if postimages else self._last_delta(column)
         return base_values(pick(logged, rows), column)
 
     def faults_after(self, columns: Iterable[Column], *, postimages: bool) -> Mask:
-        """Return where a value after the change, or part of its key, could not be converted."""
+        """Return which changes have a new value, or part of a key, that could not be converted."""
         found = at_rows(faulty(self.batch), self.at)
         for column in () if postimages else columns:
             if (faults := faulty(self.batch, column.name)).any():
@@ -108,17 +108,17 @@ class NetChanges:
         return found | self.lacks_postimage
 
     def shown_before(self, column: Column) -> Mask:
-        """Return where the preimage shows the column, even as null."""
+        """Return which changes have a preimage that shows the column, even as null."""
         shown = pick(_is_touched(self.batch, column), self.before)
         return booleans(shown)
 
     def modified(self, column: Column) -> Mask:
-        """Return where an insert or update touched the column."""
+        """Return which changes are inserts or updates that touched the column."""
         touched = booleans(_is_touched(self.batch, column))
         return self._any_delta(touched)
 
     def set_to_null(self, column: Column) -> Mask:
-        """Return where the change set the column to null and added no elements."""
+        """Return which changes set the column to null and added no elements."""
         deleted = booleans(self.batch.column(DELETED_PREFIX + column.name))
         logged = self.batch.column(column.name)
         given = valid(logged)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from attrs import field, frozen
 
-from cdc_reader._settings import FLAG, member
+from cdc_reader._settings import FLAG, expect, member
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.errors import ConfigurationError
 
@@ -50,6 +51,53 @@ class BadRecord(StrEnum):
     QUARANTINE = "quarantine"
 
 
+class IncludedImage(StrEnum):
+    """Whether an advanced envelope includes the row before, or after, a change."""
+
+    NONE = "none"
+    FULL = "full"
+
+
+class KeyPlacement(StrEnum):
+    """Where an advanced envelope has the columns of the primary key."""
+
+    PAYLOAD_BEFORE = "payload-before"
+    PAYLOAD_AFTER = "payload-after"
+    PAYLOAD_KEY = "payload-key"
+
+
+def _before(value: str) -> IncludedImage:
+    return member("before", value, IncludedImage)
+
+
+def _after(value: str) -> IncludedImage:
+    return member("after", value, IncludedImage)
+
+
+def _placement(places: str | Iterable[str]) -> tuple[KeyPlacement, ...]:
+    given = [places] if isinstance(places, str) else places
+    return tuple(member("key_placement", place, KeyPlacement) for place in given)
+
+
+@frozen
+class AdvancedEnvelope:
+    """The connector's advanced output (``cdc.output.format=advanced``) for format `envelope`.
+
+    `before` and `after` are ``none`` or ``full``, like ``cdc.include.before`` and
+    ``cdc.include.after``. `key_placement` names the places of the primary key, like
+    ``cdc.include.primary-key.placement``: ``payload-before`` and ``payload-after`` are the rows
+    before and after the change, and ``payload-key`` is the column `key`. By default, the key is in
+    all of them, so that each message names its row; the connector's default has Kafka's key in
+    place of `key`. Raises ConfigurationError for other values.
+    """
+
+    before: IncludedImage = field(default=IncludedImage.NONE, converter=_before)
+    after: IncludedImage = field(default=IncludedImage.NONE, converter=_after)
+    key_placement: tuple[KeyPlacement, ...] = field(
+        default=tuple(KeyPlacement), converter=_placement
+    )
+
+
 @frozen
 class FormatOptions:
     """The format of a query's rows, and what the rows show.
@@ -63,6 +111,7 @@ class FormatOptions:
     preimages: Preimages = Preimages.AUTO
     on_bad_record: BadRecord = BadRecord.FAIL
     types: ValueTypes = ValueTypes()
+    envelope: AdvancedEnvelope | None = None
 
     @classmethod
     def of(
@@ -74,6 +123,7 @@ class FormatOptions:
         preimages: str,
         decimal_type: str,
         on_bad_record: str,
+        envelope: AdvancedEnvelope | None = None,
     ) -> FormatOptions:
         """Parse options given as strings; raise ConfigurationError for an unknown value."""
         return cls(
@@ -83,6 +133,7 @@ class FormatOptions:
             preimages=member("preimages", preimages, Preimages),
             on_bad_record=member("on_bad_record", on_bad_record, BadRecord),
             types=ValueTypes.parse(decimal_type, "decimal_type"),
+            envelope=None if envelope is None else expect("envelope", envelope, AdvancedEnvelope),
         )
 
     @property
@@ -99,6 +150,16 @@ class FormatOptions:
                 "format 'changes'"
             )
             raise ConfigurationError("range_deletes", self.range_deletes.value, remedy)
+        if self.envelope is not None:
+            self._check_envelope()
+
+    def _check_envelope(self) -> None:
+        if self.format is not FormatName.ENVELOPE:
+            remedy = "an advanced envelope needs format 'envelope': give that, or leave it out"
+            raise ConfigurationError("envelope", "advanced", remedy)
+        if self.preimages is not Preimages.AUTO:
+            remedy = "an advanced envelope has its own setting, 'before': leave it out"
+            raise ConfigurationError("preimages", self.preimages.value, remedy)
 
 
 _NO_DELTA = {

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_reader.changes.arrays import Mask, is_given, key_cells, repeats
+from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import ListType, UserType, is_multi_cell
 from cdc_reader.decoding.faults import without_faults
+from cdc_reader.reading.snapshot import SnapshotRows
 
 
 def base_values(logged: pa.Array, column: Column) -> pa.Array:
@@ -30,7 +32,7 @@ def base_values(logged: pa.Array, column: Column) -> pa.Array:
 
 
 def is_empty(logged: pa.Array, column: Column) -> pa.Array:
-    """Return where a cell of a non-frozen collection or UDT has no elements."""
+    """Return which cells of a non-frozen collection or UDT have no elements."""
     if isinstance(column.type, UserType):
         return _all_null(logged)
     return pc.equal(_lengths(logged), 0)
@@ -88,6 +90,29 @@ class TableRows:
         yield from _some(_without(shown, [*self._regulars, *_names(self._key)]), is_static=True)
         rows = batch.filter(pa.array(is_given(batch, self._key[0].name)))
         yield from _some(_without(rows, self._statics), is_static=False)
+
+
+class SplitRows:
+    """Splits the rows of a snapshot, whose ranges are interleaved; converts them to `types`."""
+
+    def __init__(self, types: ValueTypes) -> None:
+        self._types = types
+        self._ranges: dict[int, TableRows] = {}
+
+    def feed(
+        self, delivery: SnapshotRows, base: TableSchema
+    ) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        """Yield batches, each with whether it is static; see `TableRows`.
+
+        `base` has all columns of the delivery's table, or some of them.
+        """
+        rows = self._ranges.setdefault(delivery.reading, TableRows(base))
+        for batch in self._types.convert([delivery.batch], delivery.schema.base.columns):
+            yield from rows.feed(batch)
+
+    def end(self, reading: int) -> None:
+        """Forget a range that has been read."""
+        self._ranges.pop(reading, None)
 
 
 def _some(rows: pa.RecordBatch, *, is_static: bool) -> Iterator[tuple[pa.RecordBatch, bool]]:

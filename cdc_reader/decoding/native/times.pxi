@@ -34,15 +34,25 @@ cdef int fill_micros(
 
 cdef inline uint64_t ticks_of(const uint8_t *text, uint64_t *wrong) noexcept nogil:
     """Return the 60-bit time; the text has its low digits first, and the version in between."""
-    cdef int64_t low = 0
-    cdef int32_t middle = 0
-    cdef int32_t high = 0
-    cdef uint64_t upper
-    load(text, &low)
-    load(text + 9, &middle)
-    load(text + 14, &high)
-    upper = hexadecimal(<uint64_t><uint32_t>middle << 32 | <uint32_t>high, wrong)
-    return (upper & <uint64_t>0xFFF) << 48 | upper >> 16 << 32 | hexadecimal(<uint64_t>low, wrong)
+    cdef uint64_t upper = two_fours(text + 9, text + 14, wrong)
+    return (upper & <uint64_t>0xFFF) << 48 | upper >> 16 << 32 | eight_digits(text, wrong)
+
+
+cdef inline uint64_t eight_digits(const uint8_t *text, uint64_t *wrong) noexcept nogil:
+    cdef int64_t digits = 0
+    load(text, &digits)
+    return hexadecimal(<uint64_t>digits, wrong)
+
+
+cdef inline uint64_t two_fours(
+    const uint8_t *text, const uint8_t *more, uint64_t *wrong
+) noexcept nogil:
+    """Return the number of four digits, followed by four more elsewhere."""
+    cdef int32_t upper = 0
+    cdef int32_t lower = 0
+    load(text, &upper)
+    load(more, &lower)
+    return hexadecimal(<uint64_t><uint32_t>upper << 32 | <uint32_t>lower, wrong)
 
 
 cdef extern from *:

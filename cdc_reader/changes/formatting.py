@@ -1,0 +1,89 @@
+"""Converts the batches of a followed log or of a snapshot to a format.
+
+The ends of windows and of ranges still come after the rows that their checkpoints cover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from cdc_reader.changes.frames import FormatOptions, format_of, project, snapshot_format_of
+from cdc_reader.changes.frames.table_rows import SplitRows
+from cdc_reader.cql.schema import LogSchema
+from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
+from cdc_reader.reading.snapshot import RangeComplete, SnapshotDelivery
+
+
+@frozen
+class Formatting:
+    """Converts deliveries to the format of `options`, with the table's key and `columns`."""
+
+    _options: FormatOptions
+    _columns: Sequence[str] | None = None
+
+    def check(self, schema: LogSchema, *, snapshot: bool) -> None:
+        """Raise the error that converting rows of the log (and of a snapshot) would raise."""
+        make = snapshot_format_of if snapshot else format_of
+        make(self._options, self._part(schema))
+
+    def log(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+        """Convert rows of the log; late rows come after the other rows of their window."""
+        for are_ends, part in groupby(deliveries, lambda each: isinstance(each, WindowComplete)):
+            if are_ends:
+                yield from part
+                continue
+            late: list[RowsRead] = []  # few: see `LateRows`
+            yield from self._converted(_on_time(part, late))
+            yield from self._converted(late)
+
+    def snapshot(self, deliveries: Iterable[SnapshotDelivery]) -> Iterator[SnapshotDelivery]:
+        """Convert rows of the base table to inserts."""
+        split = SplitRows(self._options.types)
+        for delivery in deliveries:
+            if isinstance(delivery, RangeComplete):
+                split.end(delivery.reading)
+                yield delivery
+                continue
+            schema = self._part(delivery.schema)
+            shape = snapshot_format_of(self._options, schema)
+            rows = split.feed(delivery, schema.base)
+            for batch in shape.snapshot(rows, shape.schema, delivery.position):
+                yield evolve(delivery, batch=batch)
+
+    def _converted(self, reads: Iterable[RowsRead]) -> Iterator[RowsRead]:
+        for _, group in groupby(reads, lambda read: id(read.schema)):
+            yield from self._of_one_schema(group)
+
+    def _of_one_schema(self, reads: Iterator[RowsRead]) -> Iterator[RowsRead]:
+        first = last = next(reads)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal last
+            for last in chain([first], reads):
+                yield last.batch
+
+        shape = format_of(self._options, self._part(first.schema))
+        logged = self._options.types.convert(batches(), first.schema.columns)
+        for batch in shape.convert(logged, shape.schema):
+            yield evolve(last, batch=batch)
+
+    def _part(self, schema: LogSchema) -> LogSchema:
+        return project(schema, self._columns)
+
+
+def _on_time(reads: Iterable[Delivery], late: list[RowsRead]) -> Iterator[RowsRead]:
+    """Yield the rows that are not late, and add the others to `late`.
+
+    Late rows may come between two pages of a record, whose rows must follow each other.
+    """
+    for read in reads:
+        if isinstance(read, WindowComplete):
+            continue
+        if read.late:
+            late.append(read)
+        else:
+            yield read

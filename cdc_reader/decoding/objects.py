@@ -1,0 +1,149 @@
+"""Makes Python objects from the rows of Arrow columns, each when it is read; in pure Python.
+
+`values` is a column, `Mappings` has a mapping for each row, and `entries` are slotted objects whose
+attributes, each declared as an `entry`, are items of such sequences. So an item that is not read
+costs nothing, and an item that was read lives only as long as its object.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from cdc_reader.cql.values import FrozenDict
+
+V = TypeVar("V")
+Other = Callable[[int], Mapping[str, Any] | None]
+
+
+def values(array: pa.Array) -> Sequence[Any]:
+    """Return the values of an Arrow column, as `to_pylist` does.
+
+    The compiled kernel makes numbers, booleans, text and blobs only when they are read.
+    """
+    found: list[Any] = array.to_pylist()
+    return found
+
+
+def uuids(array: pa.Array) -> Sequence[Any]:
+    """Like `values`, for a column of UUIDs as text."""
+    return [None if text is None else uuid.UUID(text) for text in array.to_pylist()]
+
+
+class Field:
+    """A column that puts its value, or None, into the mapping of each row.
+
+    `values` is None if the column is null in all rows.
+    """
+
+    def __init__(self, name: str, values: Sequence[Any] | None) -> None:
+        self._name = name
+        self._values = values
+
+    def put(self, mapping: dict[str, Any], row: int) -> None:
+        """Put the column's value of this row into the row's mapping."""
+        _set(mapping, self._name, self._value(row))
+
+    def _value(self, row: int) -> Any:
+        return None if self._values is None else self._values[row]
+
+
+class GivenField(Field):
+    """A column that the mappings of some rows lack.
+
+    A value is put as ``kind(value)`` if `kind` is given, a slotted class with one attribute. If the
+    value is null, `null` is put where `nulls` is true. Otherwise the mapping lacks the column.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        values: Sequence[Any] | None,
+        nulls: Sequence[Any] | None,
+        null: Any = None,
+        kind: type | None = None,
+    ) -> None:
+        super().__init__(name, values)
+        self._nulls = nulls
+        self._null = null
+        self._kind = kind
+
+    def put(self, mapping: dict[str, Any], row: int) -> None:
+        """Put this row's value into the row's mapping, unless the row lacks one."""
+        if (value := self._value(row)) is not None:
+            _set(mapping, self._name, value if self._kind is None else self._kind(value))
+        elif self._nulls is not None and self._nulls[row]:
+            _set(mapping, self._name, self._null)
+
+
+class Mappings:
+    """A `FrozenDict` for each row, made from its fields when it is read.
+
+    `kinds` has a byte for each row: the index in `fields` of the row's own fields, which are any
+    objects with a method `put` like that of `Field`.
+    """
+
+    def __init__(self, kinds: bytes, fields: Sequence[Sequence[Any]]) -> None:
+        self._kinds = kinds
+        self._fields = fields
+        self._rows: list[int] | None = None
+        self._other: Other | None = None
+
+    def picked(self, rows: list[int], other: Other | None = None) -> Mappings:
+        """Return the mappings of these rows.
+
+        If a row is negative, the item is ``other(index)``, by default None.
+        """
+        made = Mappings(self._kinds, self._fields)
+        made._rows, made._other = rows, other
+        return made
+
+    def __getitem__(self, index: int) -> Any:
+        row = index if self._rows is None else self._rows[index]
+        if row < 0:
+            return None if self._other is None else self._other(index)
+        made: FrozenDict[str, Any] = FrozenDict()
+        for field in self._fields[self._kinds[row]]:
+            field.put(made, row)
+        return made
+
+
+class entry:  # noqa: N801 - used like `property`
+    """An attribute of the objects of `entries`: the object's own item of a sequence of its page.
+
+    The sequence is the page's attribute `name`, and the item's index is the object's number. The
+    item is kept in the object's slot that has the attribute's name after an underscore.
+    """
+
+    def __init__(self, name: str, doc: str) -> None:
+        self._sequence = name
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._slot = vars(owner)[f"_{name}"]
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        try:
+            return self._slot.__get__(instance)
+        except AttributeError:
+            found = getattr(instance._page, self._sequence)[instance._number]  # noqa: SLF001
+            self._slot.__set__(instance, found)
+            return found
+
+
+def entries(kind: type[V], page: object, count: int) -> Iterator[V]:
+    """Yield the `count` objects of a page, numbered from 0, each made when it is requested.
+
+    Their class is slotted, with `_page` and `_number` among its slots; it has no base, and its
+    constructor does nothing but fill these two.
+    """
+    return map(kind, repeat(page), range(count))
+
+
+_set = dict.__setitem__  # mappings are read-only for others
