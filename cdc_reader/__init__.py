@@ -5,10 +5,11 @@ handler for each change and keeps checkpoints. Each name is imported on first us
 and errors need neither Arrow nor the driver.
 
 The names in `__all__` are public, here and in `checkpoints`, `errors`, `metrics` and `testing`;
-docs/reference/api.md describes them. All others are private.
+all others are private.
 
-For maintainers: begin with `reader` and `table_reader`. docs/explanation/design.md has a diagram
-of the packages, and the import contracts in pyproject.toml say what each package may import.
+For maintainers: begin with `reader` and `table_reader`. docs/reference/api.md describes the public
+names, docs/explanation/design.md has a diagram of the packages, and the import contracts in
+pyproject.toml say what each package may import.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cdc_reader._time import Clock, Micros, Moment
     from cdc_reader.changes.change import Bound, Change, RowRange
     from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
+    from cdc_reader.changes.frames.options import AdvancedEnvelope, IncludedImage, KeyPlacement
     from cdc_reader.changes.operation import ChangeOperation
     from cdc_reader.changes.part import Part
     from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNSET",
+    "AdvancedEnvelope",
     "AsyncCdcConsumer",
     "AsyncChanges",
     "AsyncHandler",
@@ -110,6 +113,8 @@ __all__ = [
     "FrozenDict",
     "Handler",
     "ImageMode",
+    "IncludedImage",
+    "KeyPlacement",
     "LateRowsMode",
     "LogSchema",
     "MemoryCheckpoints",
@@ -156,6 +161,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdvancedEnvelope": "cdc_reader.changes.frames.options",
     "AsyncCdcConsumer": "cdc_reader.consumer.aio",
     "AsyncChanges": "cdc_reader.consumer.aio",
     "AsyncHandler": "cdc_reader.consumer.aio",
@@ -187,6 +193,8 @@ _HOMES = {
     "FrozenDict": "cdc_reader.cql.values",
     "Handler": "cdc_reader.consumer.handling",
     "ImageMode": "cdc_reader.cql.schema",
+    "IncludedImage": "cdc_reader.changes.frames.options",
+    "KeyPlacement": "cdc_reader.changes.frames.options",
     "LateRowsMode": "cdc_reader.config",
     "LogSchema": "cdc_reader.cql.schema",
     "MemoryCheckpoints": "cdc_reader.checkpoints",

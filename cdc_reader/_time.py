@@ -18,12 +18,10 @@ from cdc_reader.errors import ConfigurationError
 
 T = TypeVar("T")
 
+# Not a `NewType`: the sum of a time and a duration would be a plain int, which has to be wrapped
+# again, and two times could still be added. Besides, users may pass a plain int as a `Moment`.
 Micros: TypeAlias = int
-"""A point in time: microseconds since 1970 (UTC).
-
-An alias for human readers, not a distinct type. With a `NewType`, the sum of a time and a duration
-would be a plain int and have to be wrapped again, and two times could still be added. Besides,
-users may pass a plain int wherever a `Moment` is expected."""
+"""A point in time: microseconds since 1970 (UTC)."""
 
 BEGINNING: Micros = -(1 << 62)
 """Earlier than every write time."""
@@ -33,7 +31,7 @@ FOREVER: Micros = 1 << 62
 EARLIEST, NOW = "earliest", "now"
 
 Moment: TypeAlias = Micros | datetime | str
-"""A datetime with a time zone, text as `parse_moment` reads it, or µs since 1970."""
+"""A datetime with a time zone, text, or µs since 1970; see `TableReader.batches` for the text."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -200,7 +200,7 @@ class LateRowsMode(StrEnum):
 
 
 class DataLossMode(StrEnum):
-    """What to do when rows expired before they were read.
+    """What to do when rows expired, or their log was dropped, before they were read.
 
     `continue`: log a warning. `fail`: raise DataLossError.
     `resnapshot`: a consumer takes a new snapshot of the table, and follows the log from there;
@@ -253,7 +253,7 @@ class ReadConfig:
     over time; the tables of a `CdcReader` or consumer share one connection. With or without a
     limit, a reader slows down while nodes report that they are overloaded, and recovers within 30
     seconds afterwards. `retry_deadline` limits how long one page is retried. `strategy` is how
-    windows are read; see `cdc_reader.streams.strategy`.
+    windows are read; `ranges` may be faster if there are many streams and nearly all are empty.
 
     With `delivery` ordered, a window's rows are collected, sorted by write time, and then
     delivered. Windows whose rows take more than `sort_bytes` are made smaller. Rows written in the
@@ -263,7 +263,7 @@ class ReadConfig:
     `late_rows` is what to do with rows that arrive behind the position, and with strays: rows in
     streams of a generation that was not in force at their write time. To find rows that arrive
     behind the position, the last `late_horizon` is read again every `late_interval`. If late rows
-    are delivered, a restart repeats late rows of the last `late_interval`; with a
+    are delivered, a restart repeats the late rows of the last `late_interval`; with a
     `confidence_window` below 15 seconds it repeats all rows of that time, because a row's arrival
     is known only to within 14 seconds. `data_loss` is what to do when rows expired before they were
     read. `publication_wait` is how long the position waits for a generation that has streams but is

@@ -8,7 +8,7 @@
     │   ├── TableNotFoundError
     │   ├── CdcNotEnabledError
     │   └── UnsupportedTableError     a view, a log table itself, a kind this version cannot read
-    ├── DataLossError                 rows were gone before they were read
+    ├── DataLossError                 rows expired before they were read
     ├── SourceError                   a request to the cluster failed
     │   ├── ConnectionFailedError
     │   ├── AuthenticationFailedError
@@ -22,8 +22,8 @@
     │   └── ColumnDecodeError         in one column only: a read without that column works
     ├── CheckpointError               a checkpoint cannot be read or saved
     │   ├── LeaseUnsupportedError     the store cannot give one consumer exclusive access
-    │   ├── LeaseHeldError            another consumer of the same name is running
-    │   └── LeaseLostError            another consumer of the same name took over
+    │   ├── LeaseHeldError            another consumer with the same name is running
+    │   └── LeaseLostError            another consumer with the same name took over
     ├── StoppedError                  `stop` was called while a read was in progress
     └── HandlerError                  the handler of a change failed; its own error is the cause
 
@@ -123,9 +123,9 @@ class UnsupportedTableError(SchemaError):
 
 
 class DataLossError(CdcError):
-    """Rows expired before they were read: those written from `start` to `end`, exclusive.
+    """Rows written from `start` to `end` (exclusive) were lost before they were read.
 
-    Both are in µs since 1970.
+    They had expired, or their log was dropped. Both times are in µs since 1970.
     """
 
     def __init__(self, message: str, start: int, end: int) -> None:
@@ -166,7 +166,7 @@ class OverloadedError(TransientError):
 
 
 class RequestTimeoutError(TransientError):
-    """No response within the request timeout."""
+    """No response arrived within the request timeout."""
 
 
 class RetriesExhaustedError(SourceError):
@@ -190,11 +190,11 @@ class LeaseUnsupportedError(CheckpointError):
 
 
 class LeaseHeldError(CheckpointError):
-    """Another consumer of the same application, table and shard is running."""
+    """Another consumer with the same application, table and shard is running."""
 
 
 class LeaseLostError(CheckpointError):
-    """Another consumer of the same application, table and shard took over; stop saving."""
+    """Another consumer with the same application, table and shard took over; stop saving."""
 
 
 class StoppedError(CdcError):

@@ -1,8 +1,8 @@
 """Metrics, and the recorders that receive them.
 
-A `Recorder` has two methods. `PrometheusMetrics` exports to Prometheus (needs the extra
-`metrics`), and `MemoryMetrics` keeps the values in memory. Importing this module registers
-nothing.
+Any object with the two methods of `Recorder` can receive metrics. `PrometheusMetrics` exports to
+Prometheus (needs the extra `metrics`), and `MemoryMetrics` keeps the values in memory. Importing
+this module registers nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ROWS = Metric("rows", "Log rows read.")
 
 LATE_ROWS = Metric(
     "late_rows",
-    "Log rows that arrived late, or in a stream of a generation other than the one at their "
+    "Log rows that arrived late, or in a stream of a generation that was not in force at their "
     "write time (strays).",
 )
 """Counts the rows of `ROWS` that arrived late, or in a stream of another generation."""

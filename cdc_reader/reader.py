@@ -14,17 +14,21 @@ from typing import Literal, Self
 
 import pyarrow as pa
 
+from cdc_reader._html import html_table
 from cdc_reader._merging import Merging
 from cdc_reader._settings import expect_or
 from cdc_reader._time import Clock, Moment
 from cdc_reader.changes.change import Change
+from cdc_reader.changes.frames import AdvancedEnvelope
 from cdc_reader.changes.grouping import TableChanges
 from cdc_reader.cluster import Connection
-from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName, table_names
 from cdc_reader.errors import ConfigurationError, StoppedError
 from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_until
+from cdc_reader.reading.snapshot import SnapshotDelivery
 from cdc_reader.streams.shard import Shard
 from cdc_reader.table_reader import TableReader
 from cdc_reader.table_snapshot import TableSnapshot
@@ -89,6 +93,7 @@ class CdcReader:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
+        envelope: AdvancedEnvelope | None = None,
         on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
     ) -> pa.RecordBatchReader:
         """Return the changes of the only table as Arrow; see `TableReader.change_batches`.
@@ -104,6 +109,7 @@ class CdcReader:
             range_deletes=range_deletes,
             preimages=preimages,
             decimal_type=decimal_type,
+            envelope=envelope,
             on_bad_record=on_bad_record,
         )
 
@@ -130,6 +136,37 @@ class CdcReader:
         """
         return self._changes(self.follow(start, end))
 
+    def follow_change_batches(
+        self,
+        start: Moment | Checkpoint | None = None,
+        end: Moment | None = None,
+        *,
+        snapshot: SnapshotMode | str = SnapshotMode.NONE,
+        format: Literal["log", "changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
+        columns: Sequence[str] | None = None,
+        include_delta: bool = False,
+        range_deletes: Literal["fail", "emit", "skip"] = "fail",
+        preimages: Literal["auto", "none", "require"] = "auto",
+        decimal_type: str = "string",
+        envelope: AdvancedEnvelope | None = None,
+    ) -> Iterator[Delivery | SnapshotDelivery]:
+        """Follow the only table as Arrow; see `TableReader.follow_change_batches`.
+
+        Raises ConfigurationError if there are several tables, because their columns differ.
+        """
+        return self.table.follow_change_batches(
+            start,
+            end,
+            snapshot=snapshot,
+            format=format,
+            columns=columns,
+            include_delta=include_delta,
+            range_deletes=range_deletes,
+            preimages=preimages,
+            decimal_type=decimal_type,
+            envelope=envelope,
+        )
+
     def snapshot(self) -> TableSnapshot:
         """Return a snapshot of the only table; see `TableReader.snapshot`.
 
@@ -147,6 +184,11 @@ class CdcReader:
     def __repr__(self) -> str:
         names = ", ".join(map(str, self._tables))
         return f"<{type(self).__name__} {names} at {self._connection.hosts}>"
+
+    def _repr_html_(self) -> str:
+        """Return the tables, and their schemas as far as they have been read, for notebooks."""
+        caption = f"{type(self).__name__} at {self._connection.hosts}"
+        return html_table(caption, ("table", "key", "other columns", "log"), map(_row, self.tables))
 
     def stop(self) -> None:
         """End all running reads immediately; see `TableReader.stop`. Thread safe."""
@@ -170,3 +212,14 @@ class CdcReader:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _row(table: TableReader) -> tuple[str, ...]:
+    """Describe a table without a query."""
+    if table.known_schema is None:
+        return str(table.name), "not read yet", "", ""
+    base = table.known_schema.base
+    partition = ", ".join(column.name for column in base.partition_key)
+    key = ", ".join([f"({partition})", *(column.name for column in base.clustering)])
+    values = ", ".join(column.name for column in base.values)
+    return str(table.name), key, values, str(base.cdc)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import Literal, TypeVar, cast
 
 import pyarrow as pa
 from attrs import evolve
 
-from cdc_reader._settings import expect, expect_clock, expect_or, shown
+from cdc_reader._settings import expect, expect_clock, expect_or, member, shown
 from cdc_reader._time import (
     BEGINNING,
     FOREVER,
@@ -22,10 +22,19 @@ from cdc_reader._time import (
     start_micros,
 )
 from cdc_reader.changes.change import Change
-from cdc_reader.changes.frames import Format, FormatOptions, ValueTypes, format_of, project
+from cdc_reader.changes.formatting import Formatting
+from cdc_reader.changes.frames import (
+    AdvancedEnvelope,
+    BadRecord,
+    Format,
+    FormatOptions,
+    ValueTypes,
+    format_of,
+    project,
+)
 from cdc_reader.changes.grouping import Grouping
 from cdc_reader.cluster import CdcTable, Connection
-from cdc_reader.config import DataLossMode, ReadConfig
+from cdc_reader.config import DataLossMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
@@ -37,13 +46,13 @@ from cdc_reader.errors import (
 )
 from cdc_reader.reading.bounded import BoundedRead
 from cdc_reader.reading.delivery import Delivery
-from cdc_reader.reading.expiry import OnLoss
+from cdc_reader.reading.expiry import OnLoss, TtlHistory
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.horizon import begin_following, lost_since
 from cdc_reader.reading.ports import LogSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
-from cdc_reader.reading.snapshot import SnapshotReader, begin_snapshot
+from cdc_reader.reading.snapshot import SnapshotDelivery, SnapshotReader, begin_snapshot
 from cdc_reader.reading.window_reader import LogReader
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import RangeTask, Task
@@ -56,9 +65,10 @@ T = TypeVar("T")
 class TableReader:
     """Reads the CDC log of one base table over a connection, which it does not own.
 
-    Queries the cluster lazily, on first use. With `schema` given, it does not query the schema, so
-    a worker process can read tasks that another process planned (schemas can be pickled). Not
-    thread safe, except for `stop`. Methods raise only errors of `cdc_reader.errors`.
+    Queries the cluster lazily, on first use. Each bounded read, plan and snapshot has the columns
+    that the table has when it begins. With `schema` given, the schema is not queried, so a worker
+    process can read tasks that another process planned (schemas can be pickled). Not thread safe,
+    except for `stop`. Methods raise only errors of `cdc_reader.errors`.
     """
 
     def __init__(
@@ -76,22 +86,29 @@ class TableReader:
         self._hosts = connection.hosts
         self._config = expect_or("config", config, ReadConfig, ReadConfig)
         self._clock = expect_clock(clock)
-        self._known_schema = schema
+        self._schema, self._is_given = schema, schema is not None
+        self._version: object = None
+        self._ttls = TtlHistory()
+        self._log_reader: LogReader | None = None
         self._shard = Shard.of(shard)
         self._stop = Stop()
         self._oldest: Checkpoint | None = None
         """The last checkpoint that `begin` returned for a start at the oldest row."""
 
-    @cached_property
+    @property
     def schema(self) -> LogSchema:
-        """The log's columns, in the server's order, as read on first use.
+        """The log's columns, in the server's order, as last read; reads them on first use.
 
         Raises TableNotFoundError, CdcNotEnabledError, UnsupportedTableError.
         """
-        with stopped_by(self._stop):
-            return self._known_schema or self._table.schema()
+        return self._refreshed() if self._schema is None else self._schema
 
-    @cached_property
+    @property
+    def known_schema(self) -> LogSchema | None:
+        """The log's columns as last read, without a query; None if they were never read."""
+        return self._schema
+
+    @property
     def arrow_schema(self) -> pa.Schema:
         """The schema of the batches of `read` and `batches`."""
         return arrow_schema(self.schema.columns)
@@ -107,11 +124,12 @@ class TableReader:
     def plan(self, window: Window) -> list[Task]:
         """Return tasks that together cover exactly the rows of `window`, older generations first.
 
-        Queries the cluster's generations first, and waits up to `publication_wait` for those that
-        have streams but are not announced yet. Tasks can be pickled and read in any process.
+        Queries the cluster's generations first, and waits up to `publication_wait` for generations
+        that have streams but are not announced yet. Tasks can be pickled and read in any process.
         """
         expect("window", window, Window)
         with stopped_by(self._stop):
+            self._refreshed()
             return self._log.plan(window)
 
     def read(self, tasks: Iterable[Task]) -> Iterator[pa.RecordBatch]:
@@ -128,8 +146,8 @@ class TableReader:
         rows may be incomplete: only rows older than the confidence window are settled. If rows
         written since `start` have expired, or expire before they are read, warns or raises
         DataLossError, depending on `data_loss`. Waits up to `publication_wait` for a generation
-        that has streams but is not announced yet. Raises ConfigurationError for any other value,
-        and if start is after end.
+        that has streams but is not announced yet. Raises ConfigurationError for a moment in any
+        other form, and if `start` is after `end`.
         """
         window = self._window(start, end)
         return each_stopped_by(self._stop, self._bounded(window))
@@ -145,6 +163,7 @@ class TableReader:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
+        envelope: AdvancedEnvelope | None = None,
         on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
     ) -> pa.RecordBatchReader:
         """Return the rows of `batches` in one of the formats of the Spark source, as Arrow.
@@ -152,9 +171,9 @@ class TableReader:
         The result is a ``pyarrow.RecordBatchReader``, which polars, DuckDB and pandas accept.
         Format `log` has the rows of the log and `_commit_timestamp`, the time of each write;
         `changes` has the changed rows of the base table, before and after each change; `envelope`
-        has changes in the format of the Debezium connector. The options are those of the Spark
-        source: see ``docs/reference/spark-options.md``. `columns` are columns of the base table
-        to read in addition to its key.
+        has changes in the format of the Debezium connector. The Spark source has the same options:
+        see ``docs/reference/spark-options.md``. `columns` are columns of the base table to read in
+        addition to its key. `envelope` chooses the advanced output of the connector.
 
         A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
         raises an error. With ``on_bad_record="skip"`` it is left out and logged. With
@@ -176,15 +195,19 @@ class TableReader:
             range_deletes=range_deletes,
             preimages=preimages,
             decimal_type=decimal_type,
+            envelope=envelope,
             on_bad_record=on_bad_record,
         )
-        row_format = format_of(options, project(self.schema, columns))
-        rows = each_stopped_by(self._stop, self._converted(row_format, options.types, window))
+        schema = self._refreshed()
+        row_format = format_of(options, project(schema, columns))
+        rows = self._converted(row_format, options.types, schema, window)
+        rows = each_stopped_by(self._stop, rows)
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
 
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:
         """Yield the rows of `batches` as changes, each stream in order."""
-        return each_until(self._stop, self._changes(self.batches(start, end)))
+        stop, window = self._stop, self._window(start, end)
+        return each_until(stop, self._changes(window, stop))
 
     def follow(
         self, start: Moment | Checkpoint | None = None, end: Moment | None = None
@@ -204,6 +227,60 @@ class TableReader:
             return self._follower(start).follow(end_micros(end, self._clock.now()))
         window = self._window(start, end)
         return self._followed(window, self._follower(Checkpoint(window.start)).follow(window.end))
+
+    def follow_change_batches(
+        self,
+        start: Moment | Checkpoint | None = None,
+        end: Moment | None = None,
+        *,
+        snapshot: SnapshotMode | str = SnapshotMode.NONE,
+        format: Literal["log", "changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
+        columns: Sequence[str] | None = None,
+        include_delta: bool = False,
+        range_deletes: Literal["fail", "emit", "skip"] = "fail",
+        preimages: Literal["auto", "none", "require"] = "auto",
+        decimal_type: str = "string",
+        envelope: AdvancedEnvelope | None = None,
+    ) -> Iterator[Delivery | SnapshotDelivery]:
+        """Follow the log like `follow`, with batches in one of the formats of `change_batches`.
+
+            for delivery in reader.table.follow_change_batches(stored, snapshot="initial"):
+                match delivery:
+                    case SnapshotRows() | RowsRead():
+                        apply(delivery.batch)
+                    case RangeComplete() | WindowComplete():
+                        commit(delivery.checkpoint)
+
+        Without a start, ``snapshot="initial"`` first delivers the existing rows of the table as
+        inserts, in `SnapshotRows`, with a `RangeComplete` after the last rows of each range; then
+        the log is followed from a position before the first row was read. From the checkpoint of a
+        `RangeComplete`, the snapshot continues with the remaining ranges. If one transaction stores
+        both a checkpoint and the effects of the batches before it, each change of the log has its
+        effect exactly once, even after a crash, unless `delivery` is ``eager``. Rows of unfinished
+        ranges are delivered again.
+
+        If the table's columns change, the columns of later batches do too. Options and errors are
+        those of `change_batches` and `follow`. Raises ConfigurationError if `start` is a moment and
+        `snapshot` is ``initial``.
+        """
+        options = FormatOptions.of(
+            format=format,
+            include_delta=include_delta,
+            range_deletes=range_deletes,
+            preimages=preimages,
+            decimal_type=decimal_type,
+            envelope=envelope,
+            on_bad_record=BadRecord.FAIL,
+        )
+        is_initial = member("snapshot", snapshot, SnapshotMode) is SnapshotMode.INITIAL
+        if is_initial and not (start is None or isinstance(start, Checkpoint)):
+            remedy = "leave out start, which the snapshot determines, or give a checkpoint"
+            raise ConfigurationError("snapshot", str(snapshot), remedy)
+        formatting = Formatting(options, columns)
+        formatting.check(self._refreshed(), snapshot=is_initial)
+        if start is None and is_initial:
+            start = self.begin_snapshot()
+        return self._formatted(formatting, start, end)
 
     def _follower(
         self, start: Moment | Checkpoint | None = None, on_loss: OnLoss | None = None
@@ -228,14 +305,16 @@ class TableReader:
         )
 
     def lost(self, start: Checkpoint) -> Window:
-        """Return the span of write times of expired rows, from a checkpoint's position on."""
+        """Return the span of the rows lost since a checkpoint.
+
+        It covers the write times, from the checkpoint's position on, of rows that are gone.
+        """
         if expect("start", start, Checkpoint).position == BEGINNING:
             return Window(BEGINNING, BEGINNING)
         with stopped_by(self._stop):
             now, state = self._clock.now(), self._table.state()
-            ttls = start.ttls.seen(state.cdc.ttl, now, state.altered)
-            start = evolve(start, ttls=ttls)
-            return lost_since(start, self._table, now, self._config.data_loss)
+            start = evolve(start, ttls=start.ttls.updated(state, now))
+            return lost_since(start, now, self._config.data_loss)
 
     def begin(self, start: Moment | None = None) -> Checkpoint:
         """Return the checkpoint at which following from `start` begins; save it before you follow.
@@ -247,7 +326,7 @@ class TableReader:
         first = start_micros(start, now)
         with stopped_by(self._stop):
             if self._config.data_loss == DataLossMode.FAIL and first > BEGINNING:
-                self._read().begin(Window(first, FOREVER))
+                self._read(self._refreshed()).begin(Window(first, FOREVER))
             begun = begin_following(self._table, now, first)
         self._oldest = begun if first == BEGINNING else None
         return begun
@@ -256,8 +335,8 @@ class TableReader:
         """Return a snapshot of the table's existing rows; later changes are in the log.
 
         Fixes the position from which to follow the log afterwards, with a few small queries.
-        `start` is the checkpoint of a snapshot to continue: its `TableSnapshot.checkpoint`, or that
-        of a `RangeComplete`. Raises CheckpointError if `start` has no snapshot.
+        To continue a snapshot, pass its `TableSnapshot.checkpoint`, or the checkpoint of a
+        `RangeComplete`, as `start`. Raises CheckpointError if `start` has no snapshot.
         """
         with stopped_by(self._stop):
             if start is None:
@@ -268,7 +347,8 @@ class TableReader:
                     f"the snapshot of {self.name} was completed before this checkpoint: follow "
                     "the log from it, or leave it out for a new snapshot"
                 )
-            return TableSnapshot(self._table, self.schema, start, partial(self._rows, start))
+            schema = self._refreshed()
+            return TableSnapshot(self._table, schema, start, partial(self._rows, start))
 
     def _snapshot_reader(self, start: Checkpoint) -> SnapshotReader:
         """Return the reader of a snapshot's rows and TTLs, for `CdcConsumer`, which monitors it.
@@ -304,11 +384,38 @@ class TableReader:
 
     def _followed(self, window: Window, deliveries: Iterator[Delivery]) -> Iterator[Delivery]:
         with suppress(StoppedError):
-            yield from self._kept(window, deliveries, self._read())
+            yield from self._kept(window, deliveries, self._read(self._refreshed()))
 
-    def _bounded(self, window: Window, source: LogSource | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `window`, and report those that expire before they are read."""
-        read = self._read()
+    def _refreshed(self) -> LogSchema:
+        """Return the schema; read it again if the cluster's has changed since the last call.
+
+        Records the log's TTL and id, so that a later read knows what rows have been lost since.
+        """
+        schema = self._current()
+        self._ttls = self._ttls.updated(schema.base, self._clock.now())
+        return schema
+
+    def _current(self) -> LogSchema:
+        if self._is_given and self._schema is not None:
+            return self._schema
+        with stopped_by(self._stop):
+            version = self._table.schema_version()
+            if self._schema is not None and version == self._version:
+                return self._schema
+            schema = self._table.schema()
+        if schema != self._schema:
+            self._schema, self._log_reader = schema, None
+        self._version = version
+        return schema
+
+    def _bounded(
+        self, window: Window, schema: LogSchema | None = None, source: LogSource | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `window`, and report those that expire before they are read.
+
+        Without a `schema`, that of the beginning is used; for `source`, see `LogReader.read`.
+        """
+        read = self._read(schema or self._refreshed())
         yield from self._kept(window, self._log.batches(window, source, read.done), read)
         read.finish()
 
@@ -323,22 +430,37 @@ class TableReader:
                 self._table.schema()  # raises a clearer error if the table was dropped
             raise
 
-    def _read(self) -> BoundedRead:
-        return BoundedRead(self._table, self.schema.base, self._config.data_loss, self._clock)
+    def _formatted(
+        self, formatting: Formatting, start: Moment | Checkpoint | None, end: Moment | None
+    ) -> Iterator[Delivery | SnapshotDelivery]:
+        """Yield what is left of the snapshot, if `start` has one, and then the log."""
+        if isinstance(start, Checkpoint) and start.snapshot is not None:
+            stop, rows = self._stop, self._rows(start, self._table, cells=False)
+            with suppress(StoppedError):
+                yield from formatting.snapshot(rows.deliveries())
+            if stop.is_set():
+                return
+            start = rows.complete
+        yield from formatting.log(self.follow(start, end))
+
+    def _read(self, schema: LogSchema) -> BoundedRead:
+        mode, name = self._config.data_loss, schema.base.name
+        return BoundedRead(self._table, name, self._ttls, mode, self._clock)
 
     def _converted(
-        self, row_format: Format, types: ValueTypes, window: Window
+        self, row_format: Format, types: ValueTypes, log_schema: LogSchema, window: Window
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `window` in a format, reading only the columns of the log it needs."""
         schema = row_format.schema
-        read = evolve(self.schema, columns=row_format.log_columns(schema.names))
+        read = evolve(log_schema, columns=row_format.log_columns(schema.names))
         source = self._table.source(read, tolerant=row_format.is_tolerant)
-        batches = self._bounded(window, source)
+        batches = self._bounded(window, log_schema, source)
         return row_format.convert(types.convert(batches, read.columns), schema)
 
-    def _changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Change]:
-        grouping = Grouping(self.schema)
-        for batch in batches:
+    def _changes(self, window: Window, stop: Stop) -> Iterator[Change]:
+        schema = self._refreshed()
+        grouping = Grouping(schema)
+        for batch in each_stopped_by(stop, self._bounded(window, schema)):
             yield from grouping.each(batch)
         yield from grouping.finish()
 
@@ -348,10 +470,15 @@ class TableReader:
             table, self._clock, self._config, start, self._shard, self._stop, cells=cells
         )
 
-    @cached_property
+    @property
     def _log(self) -> LogReader:
-        source = self._table.source(self.schema)
-        return LogReader(source, self._table.generations, self._config, self._clock, self._shard)
+        """The reader of the log, with the columns of `schema`."""
+        if self._log_reader is None:
+            source, generations = self._table.source(self.schema), self._table.generations
+            self._log_reader = LogReader(
+                source, generations, self._config, self._clock, self._shard
+            )
+        return self._log_reader
 
 
 def _checked(tasks: Iterable[Task]) -> Iterator[Task]:

@@ -11,14 +11,15 @@ from attrs import frozen
 from cdc_reader._time import Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.frames import (
+    AdvancedEnvelope,
     FormatOptions,
     ValueTypes,
     project,
     snapshot_format_of,
 )
-from cdc_reader.changes.frames.table_rows import TableRows
+from cdc_reader.changes.frames.table_rows import SplitRows
 from cdc_reader.changes.snapshot import SnapshotChanges
-from cdc_reader.cql.schema import LogSchema, TableSchema
+from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
 from cdc_reader.reading.ports import GenerationSource, LogSource, RowSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
@@ -58,10 +59,6 @@ class FixedSchema:
     def schema(self) -> LogSchema:
         """Return the fixed schema."""
         return self._schema
-
-    def created(self) -> Micros | None:
-        """See `LogTable.created`."""
-        return self._table.created()
 
     def source(self, schema: LogSchema) -> LogSource:
         """See `LogTable.source`."""
@@ -143,11 +140,12 @@ class TableSnapshot:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
+        envelope: AdvancedEnvelope | None = None,
         on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
     ) -> pa.RecordBatchReader:
         """Return the rows as inserts, with the columns of `TableReader.change_batches`.
 
-        Options and errors are those of that method.
+        The options and errors are the same as for that method.
         """
         options = FormatOptions.of(
             format=format,
@@ -155,12 +153,13 @@ class TableSnapshot:
             range_deletes=range_deletes,
             preimages=preimages,
             decimal_type=decimal_type,
+            envelope=envelope,
             on_bad_record=on_bad_record,
         )
         schema = project(self._schema, columns)
         row_format = snapshot_format_of(options, schema)
         table = FixedSchema(self._table, schema, row_format.is_tolerant)
-        split = split_rows(self._begin(table, cells=False), schema.base, options.types)
+        split = split_rows(self._begin(table, cells=False), options.types)
         rows = row_format.snapshot(split, row_format.schema, self.position)
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
 
@@ -193,14 +192,12 @@ class TableSnapshot:
 
 
 def split_rows(
-    deliveries: Iterable[SnapshotDelivery], base: TableSchema, types: ValueTypes
+    deliveries: Iterable[SnapshotDelivery], types: ValueTypes
 ) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """Yield rows converted to `types`, each batch with whether it is static; see `TableRows`."""
-    split = dict[int, TableRows]()
+    split = SplitRows(types)
     for delivery in deliveries:
         if isinstance(delivery, RangeComplete):
-            split.pop(delivery.reading, None)
-            continue
-        rows = split.setdefault(delivery.reading, TableRows(base))
-        for batch in types.convert([delivery.batch], base.columns):
-            yield from rows.feed(batch)
+            split.end(delivery.reading)
+        else:
+            yield from split.feed(delivery, delivery.schema.base)

@@ -4,8 +4,8 @@ To write another store, implement `CheckpointStore` or `LeasingStore`; the other
 values that a store holds. Each name is imported on first use, because only `ScyllaCheckpoints`
 needs the driver.
 
-May import `cluster` and the packages below. Begin with `store`; `acknowledgement` decides what may
-be saved.
+For maintainers: may import `cluster` and the packages below. Begin with `store`; `acknowledgement`
+decides what may be saved.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class _Stream:
         return Mark(last, frozenset(self.rows | single))
 
     def _end_record(self) -> None:
-        """Close the last record because another begins, even if no change of it was the last."""
+        """Close the last record, because another begins, even if no change was marked as last."""
         if self.records:
             self.records[-1].is_whole = True
 
@@ -105,7 +105,7 @@ class _Completion:
     window: Window | None = None
 
     def joined(self, later: _Completion) -> _Completion:
-        """Return `later`, with a window that also spans this one's."""
+        """Return `later`, with its window extended by the window of this completion."""
         if self.window is None:
             return later
         end = later.window.end if later.window else self.window.end
@@ -144,7 +144,7 @@ class InFlightRows:
         self._record = stream.enter(last, is_last=self.is_last) if settled else None
 
     def leave(self) -> int:
-        """Count as acknowledged; return how many changes no longer need to be remembered."""
+        """Count the change as acknowledged; return the number of changes that can be forgotten."""
         self._span.outstanding -= 1
         if self._record is not None:
             return self._of_stream.acknowledge(self._record, self.seqs)
@@ -176,7 +176,7 @@ class Acknowledgements:
 
     @property
     def held(self) -> int:
-        """The number of changes remembered individually; bounding it bounds memory."""
+        """The number of changes held individually; callers limit it to limit memory use."""
         return self._held
 
     def deliver(self, change: InFlightRows) -> None:

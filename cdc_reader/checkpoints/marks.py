@@ -1,9 +1,9 @@
 """Prunes marks that no longer matter, and packs the parts of a checkpoint for storage.
 
 A row key is packed as the 16 bytes of `cdc$time`, then 4 bytes of the sequence number, big-endian
-and signed. The history of a TTL is a JSON array of pairs: the time of a change (µs), and the TTL
-from then on, in seconds. The progress of a snapshot is a JSON object with its ranges as pairs of
-tokens.
+and signed. The history of a TTL is a JSON object: `changes` has pairs of the time of a change (µs)
+and the TTL from then on, in seconds; `logs` has the ids of the log. Earlier versions stored only
+the array of pairs. The progress of a snapshot is a JSON object with its ranges as pairs of tokens.
 """
 
 from __future__ import annotations
@@ -84,16 +84,21 @@ def unpack_id(text: str | None) -> UUID | None:
 
 def pack_ttls(ttls: TtlHistory) -> str | None:
     """Return the history as text; None if nothing is known."""
-    return json.dumps(ttls.changes) if ttls.changes else None
+    if not ttls.logs:
+        return json.dumps(ttls.changes) if ttls.changes else None
+    return json.dumps({"changes": ttls.changes, "logs": list(map(str, ttls.logs))})
 
 
 def unpack_ttls(text: str | None) -> TtlHistory:
     """Parse a history of TTLs; raise CheckpointError if `text` is not one."""
     try:
-        return TtlHistory(json.loads(text or "[]"))
-    except (ValueError, TypeError):
+        said = json.loads(text or "[]")
+        if isinstance(said, dict):
+            return TtlHistory(said["changes"], map(UUID, said["logs"]))
+        return TtlHistory(said)
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise CheckpointError(
-            f"the checkpoint's ttls are {text!r}: expected pairs of numbers as a JSON array; the "
+            f"the checkpoint's ttls are {text!r}: expected pairs of numbers, and ids, as JSON; the "
             "checkpoint was not written by scylla-cdc"
         ) from None
 

@@ -104,8 +104,8 @@ class ScyllaCheckpoints:
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         """See `LeasingStore.acquire`.
 
-        Raises TransientError while the last save's timestamp is ahead of the servers' clock,
-        because it would win over later saves.
+        Raises TransientError while the timestamp of the last save is ahead of the servers' clock,
+        because that save would override later ones.
         """
         kept, text, lifetime = self._entry(name), owner.to_text(), _lifetime(duration)
         with kept.lock:
@@ -158,7 +158,7 @@ class ScyllaCheckpoints:
     def _writes(
         self, name: CheckpointName, stored: Stored, checkpoint: Checkpoint, at: int | None
     ) -> list[list[Write]]:
-        """Split the writes into parts, correct after each; the last part sets the position."""
+        """Split the writes; each part leaves a correct checkpoint, the last sets the position."""
         position, old = checkpoint.position, _position(stored, checkpoint)
         said = checkpoint.marks if old == position else _marks(stored, checkpoint)
         first, *parts = _parts(self._table.mark(name, position, *item, at) for item in said.items())

@@ -7,9 +7,9 @@ still matter are written again with the new base.
 
 Two static cells hold the lease. `lease` names its holder, and expires by the servers' clock.
 `owner` names the last owner to acquire it and does not expire: no other owner may save. Both are
-written only by lightweight transactions. A save under a lease is also one, with a condition on
-`owner`. The timestamp of a transaction is later than those of all earlier transactions in its
-partition, regardless of clocks.
+written only by lightweight transactions. A save under a lease is such a transaction too, with a
+condition on `owner`. The timestamp of a transaction is later than the timestamps of all earlier
+ones in its partition, regardless of clocks.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _VERSIONS = (1, 2, 3, 4)
 class SparkCheckpoint:
     """Reads the progress of a query over `table`; `at` is a directory this machine can read.
 
-    An offset without a table's name is taken as an offset of `table`. Raises CheckpointError if
+    An offset without a table's name is treated as an offset of `table`. Raises CheckpointError if
     there is no Spark checkpoint, or if it cannot be read.
     """
 
@@ -44,7 +44,8 @@ class SparkCheckpoint:
         """Return the position up to which all micro-batches are done."""
         if (offset := self._reached()) is None:
             return None
-        ttls = unpack_ttls(json.dumps(offset.get("ttl", [])))
+        kept = {"changes": offset.get("ttl", []), "logs": offset.get("logs", [])}
+        ttls = unpack_ttls(json.dumps(kept))
         return Checkpoint(offset["position"], ttls=ttls, table_id=unpack_id(offset.get("id")))
 
     def close(self) -> None:

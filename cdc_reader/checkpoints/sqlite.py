@@ -97,9 +97,9 @@ class _LockedError(CheckpointError):
 class SqliteCheckpoints:
     """A `LeasingStore` in the file at `path`, created on first use; thread-safe.
 
-    `wait` bounds the wait for another process that is writing to the file; `clock` decides when
-    leases expire. Raises CheckpointError for a file that cannot be used: unreadable, locked, or
-    not a checkpoint file.
+    `wait` is how long to wait while another process writes to the file; `clock` decides when leases
+    expire. Raises CheckpointError for a file that cannot be used: unreadable, locked, or not a
+    checkpoint file.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ class Owner:
 
     @property
     def has_ended(self) -> bool:
-        """Return True if its process has certainly ended; only the same machine can know this."""
+        """Whether the owner's process has certainly ended; known only on the same machine."""
         is_here = bool(self.machine) and self.machine == process.machine()
         return is_here and process.has_ended(self.pid, self.start)
 

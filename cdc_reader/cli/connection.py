@@ -6,7 +6,8 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from cdc_reader.cli.failure import cli_errors
 from cdc_reader.cli.seconds import YEARS, Seconds
 from cdc_reader.config import CONSISTENCIES, DEFAULT_PORT, ConnectionConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import CdcError, ConfigurationError
 
 
 @frozen
@@ -61,6 +62,9 @@ _NAMES = (
     "port username password_file tls tls_ca tls_verify_hostname tls_cert tls_key local_dc "
     "consistency"
 ).split()
+
+_IN_ERRORS = ("tls", "tls_ca", "tls_verify_hostname", "tls_cert", "tls_key", "local_dc")
+"""The settings that errors of a connection name."""
 
 
 @frozen
@@ -146,9 +150,18 @@ class _Options:
         options = {name: self.option(name) for name in _NAMES}
         options |= {"contact_points": self.name.upper() or "--hosts"}
         options |= {"connect_timeout": "--connect-timeout"}
-        words = re.compile(rf"(?<![-\w:])({'|'.join(options)})(?![-\w])")
-        remedy = words.sub(lambda name: options[name.group()], error.remedy)
+        remedy = _in_words(error.remedy, options)
         return ConfigurationError(options.get(error.option, error.option), error.value, remedy)
+
+    def in_words(self, text: str) -> str:
+        """Return the text of an error of the cluster, with options in place of settings."""
+        return _in_words(text, {name: self.option(name) for name in _IN_ERRORS})
+
+    def caused(self, error: BaseException | None, connection: ConnectionConfig) -> bool:
+        """Return True if the error names the cluster, or a value of its connection."""
+        if isinstance(error, ConfigurationError):
+            return getattr(connection, error.option, None) == error.value
+        return any(f"{host}:{port}" in str(error) for host, port in connection.endpoints())
 
     def _config(
         self,
@@ -201,7 +214,8 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
         with cli_errors():
             timeout = values.pop("connect_timeout")
             connection = side.taken(values.pop("hosts"), timeout, values)
-        command(connection=connection, **values)
+        with _errors_in_options({side: connection}):
+            command(connection=connection, **values)
 
     return _with_options(wrapped, (*_HOSTS, *side.options("log reads"), *_TIMEOUT))
 
@@ -223,12 +237,31 @@ def two_connection_options(
                 timeout = values.pop("connect_timeout")
                 for side in (source, target):
                     values[side.name] = side.taken(values[side.name], timeout, values)
-            command(**values)
+            with _errors_in_options({side: values[side.name] for side in (source, target)}):
+                command(**values)
 
         options = (*source.options(source_use), *target.options(target_use), *_TIMEOUT)
         return _with_options(wrapped, options)
 
     return decorate
+
+
+@contextmanager
+def _errors_in_options(sides: Mapping[_Options, ConnectionConfig]) -> Iterator[None]:
+    """Let the errors of a command name the options of the cluster that caused them."""
+    try:
+        yield
+    except click.ClickException as error:
+        cause = error.__cause__
+        causes = [side for side, its in sides.items() if len(sides) == 1 or side.caused(cause, its)]
+        if not (isinstance(cause, CdcError) and causes):
+            raise
+        raise type(error)(causes[0].in_words(error.message)) from cause
+
+
+def _in_words(text: str, options: Mapping[str, str]) -> str:
+    words = re.compile(rf"(?<![-\w:])({'|'.join(options)})(?![-\w])")
+    return words.sub(lambda name: options[name.group()], text)
 
 
 def _with_options(

@@ -32,6 +32,7 @@ from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy
 
+_RETRY_DEADLINE = timedelta(minutes=2)
 _NAMES = "start end eager late_rows strategy confidence_window shard".split()
 
 
@@ -184,11 +185,17 @@ class CheckpointPlace:
 
     at: Path | TableName
 
-    def open(self, connection: ConnectionConfig) -> SqliteCheckpoints | ScyllaCheckpoints:
-        """Open the store; a checkpoint table is in the cluster of `connection`."""
+    def open(
+        self, connection: ConnectionConfig, retry_deadline: timedelta = _RETRY_DEADLINE
+    ) -> SqliteCheckpoints | ScyllaCheckpoints:
+        """Open the store; a checkpoint table is in the cluster of `connection`.
+
+        Requests to the cluster are retried up to `retry_deadline`.
+        """
         if isinstance(self.at, Path):
             return SqliteCheckpoints(self.at)
-        return ScyllaCheckpoints(connection, self.at.keyspace, self.at.name)
+        keyspace, table = self.at.keyspace, self.at.name
+        return ScyllaCheckpoints(connection, keyspace, table, retry_deadline=retry_deadline)
 
     def __str__(self) -> str:
         return str(self.at) if isinstance(self.at, Path) else f"table {self.at}"
@@ -207,7 +214,7 @@ class Kept:
         return None if found is None else found.position
 
     def begun(self, table: TableName, shard: Shard) -> Checkpoint | None:
-        """Return the shard's checkpoint, or else the one at which all shards begin, if any."""
+        """Return the shard's checkpoint, or else the common start of all shards, if any."""
         name = self._name(table, shard)
         return self.store.load(name) or self.store.load(name.shared)
 

@@ -1,4 +1,4 @@
-"""`scylla-cdc generations`: lists the generations of streams, and when each of them operated."""
+"""`scylla-cdc generations`: lists the generations of streams, and when each was in force."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
-from attrs import frozen
+from attrs import field, frozen
 from rich.console import Console
 from rich.table import Table
 
@@ -41,7 +41,7 @@ class Row:
         return self.state != _NOT_ANNOUNCED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row for programs, with times in ISO 8601 and in µs; the last has no end."""
+        """Return the row as JSON values: times are in ISO 8601 and in µs; the last has no end."""
         start, end = self.operates.start, self.operates.end
         is_open = end == FOREVER
         return {
@@ -74,7 +74,8 @@ def command(connection: ConnectionConfig, table: str | None, count: bool, as_jso
     with cli_errors():
         queries = Connection(connection, ReadConfig())
         try:
-            rows = list(rows_of(_source(queries, table), count, SystemClock().now()))
+            counts = StreamCounts() if count else None
+            rows = list(rows_of(_source(queries, table), counts, SystemClock().now()))
         finally:
             queries.close()
     if as_json:
@@ -92,18 +93,32 @@ def _source(queries: Connection, table: str | None) -> KnownSource:
     return TableGenerations(queries, name).source
 
 
+@frozen
+class StreamCounts:
+    """Counts groups and streams. Lists the streams of a generation once: they never change."""
+
+    _known: dict[Micros, tuple[int, int]] = field(factory=dict, init=False)
+
+    def of(self, source: KnownSource, start: Micros) -> tuple[int, int]:
+        """Return the numbers of groups and streams of the generation that begins at `start`."""
+        if start not in self._known:
+            groups = source.groups(start)
+            self._known[start] = len(groups), sum(len(group.streams) for group in groups)
+        return self._known[start]
+
+
 def rows_of(
-    source: KnownSource, count: bool, now: Micros, since: Micros = BEGINNING
+    source: KnownSource, counts: StreamCounts | None, now: Micros, since: Micros = BEGINNING
 ) -> Iterator[Row]:
-    """Return the generations that operate after `since` (µs), oldest first."""
+    """Return the generations that are in force after `since` (µs), oldest first.
+
+    Streams are not counted if `counts` is None.
+    """
     known, kind = source.timestamps(), source.kind
     announced = list(Timeline(tuple(known)).operating())
     for span in (span for span in announced if span.end > since):
-        groups = source.groups(span.start) if count else None
-        streams = None if groups is None else sum(len(group.streams) for group in groups)
-        yield Row(
-            source.kind, span, _state(span, now), None if groups is None else len(groups), streams
-        )
+        groups, streams = (None, None) if counts is None else counts.of(source, span.start)
+        yield Row(kind, span, _state(span, now), groups, streams)
     for start in source.unpublished():
         yield Row(kind, Window(start, FOREVER), _NOT_ANNOUNCED, None, None)
 

@@ -249,7 +249,7 @@ def _of_target(kept: Kept, target: Side) -> CheckpointName:
 def _check_same_target(
     kept: Kept, target: Side, found: UUID | None, where: CheckpointPlace
 ) -> None:
-    """Raise CheckpointError if the position belongs to an earlier table of the copy's name."""
+    """Raise CheckpointError if the position belongs to an earlier table with the copy's name."""
     started = kept.store.load(_of_target(kept, target))
     if started is not None and started.table_id != found:
         raise CheckpointError(

@@ -12,7 +12,7 @@ YEARS = 1e9
 
 
 class Seconds(click.FloatRange):
-    """A number of seconds; unlike click's type, it rejects NaN."""
+    """A number of seconds; unlike `click.FloatRange`, it rejects NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import select
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +29,7 @@ from cdc_reader.cli.following import (
     since,
     snapshot_option,
 )
+from cdc_reader.cli.output import drop_output, reader_is_gone
 from cdc_reader.cli.snapshot_progress import SnapshotLines
 from cdc_reader.cluster import Connection, SchemaSource
 from cdc_reader.config import (
@@ -160,7 +159,7 @@ def _tail(
             consumer.stop()
 
     def reached(_table: TableName, _window: Window) -> None:
-        if _reader_is_gone():
+        if reader_is_gone():
             consumer.stop()
 
     consumer = CdcConsumer(
@@ -213,25 +212,10 @@ def _writing() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()
+        drop_output()
     except HandlerError as error:
         if not isinstance(error.__cause__, OSError):
             raise
-        _drop_output()
+        drop_output()
         if not isinstance(error.__cause__, BrokenPipeError):
             raise Failure(f"cannot write changes to stdout: {error.__cause__.strerror}") from error
-
-
-def _drop_output() -> None:
-    """Discard the buffered output, so that Python does not try to write it again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _reader_is_gone() -> bool:
-    """Return True if stdout is a pipe without a reader; does not write to it."""
-    poll = select.poll()
-    try:
-        poll.register(sys.stdout.fileno(), 0)
-    except (OSError, ValueError):  # stdout is not a file
-        return False
-    return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -100,7 +100,8 @@ class PageConnection(DefaultConnection):  # type: ignore[misc]
 class Opening:
     """A session that starts to open when this object is created; thread-safe.
 
-    A separate thread opens it, because the driver bounds the time of each step, not their number.
+    A separate thread opens it, because the driver bounds the time of each step, not the number of
+    steps.
     """
 
     def __init__(self, config: ConnectionConfig, fetch_size: int) -> None:
@@ -241,7 +242,7 @@ class Connection(Queries):
     When the table is altered, the driver prepares the statement again on its own, and the new
     metadata is checked as well.
 
-    `throttle` limits how often pages are requested. Statements that write are not held back.
+    `throttle` limits how often pages are requested. Writes are not delayed.
     """
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig) -> None:

@@ -157,7 +157,7 @@ class TabletGenerations:
         )
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
-        """Return the streams in force from `start` µs on; none if the server has removed that set.
+        """Return the streams in force from `start` µs on; none if the server has removed the set.
 
         If the node does not know the set yet, the query is retried, because another node may.
         Raises TableNotFoundError if the table was dropped.
@@ -193,7 +193,7 @@ class TabletGenerations:
 
 
 class LegacyGenerations:
-    """The `GenerationSource` over the table of ScyllaDB 4.3, with one row for each generation.
+    """The `GenerationSource` for ScyllaDB 4.3, whose table has one row for each generation.
 
     The table does not have the ends of token ranges, so each stream is a separate group.
     """
@@ -287,7 +287,7 @@ class KnownSource(GenerationSource, Protocol):
 
 
 class TableGenerations:
-    """The `GenerationSource` of any table; its kind is looked up on first use."""
+    """The `GenerationSource` of any table; its kind is determined on first use."""
 
     def __init__(self, queries: Queries, name: TableName) -> None:
         self._queries = queries

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Micros
 from cdc_reader.cluster.errors import most_keys
 from cdc_reader.cluster.generations import TableGenerations
 from cdc_reader.cluster.rows import CqlRowSource
@@ -25,7 +24,7 @@ from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.schema import OPERATION, STREAM_ID, TIME, Column, LogSchema, TableState
 from cdc_reader.cql.types import Native
-from cdc_reader.decoding import Page, decode
+from cdc_reader.decoding import Page, decode, warn_if_slow
 from cdc_reader.decoding.tolerant import decode_tolerantly
 from cdc_reader.errors import QueryRefusedError, TableNotFoundError
 from cdc_reader.reading.ports import REMAINING_TTL
@@ -89,6 +88,7 @@ class CqlLogSource:
 
         If the task has more streams than the server allows in an IN list, several queries are sent.
         """
+        warn_if_slow()
         first, *others = self._cut(task)
         batches = self._request(first, remaining_ttl=remaining_ttl)
         return self._rows(first, batches, others, remaining_ttl=remaining_ttl)
@@ -184,7 +184,7 @@ class CdcTable:
     """The `SnapshotTable` over CQL, with vnodes or tablets.
 
     Reading a dropped table or column raises QueryRefusedError; `schema` then shows which of the two
-    was dropped. A revoked permission raises PermissionDeniedError. None of these is retried.
+    was dropped. A revoked permission raises PermissionDeniedError. These errors are not retried.
     """
 
     def __init__(self, queries: Queries, name: TableName) -> None:
@@ -206,12 +206,8 @@ class CdcTable:
         return self._found_by(SchemaSource(self._queries).log_schema)
 
     def state(self) -> TableState:
-        """Return the table's current id and options; costs one small query."""
+        """Return the table's current state; costs one small query."""
         return self._found_by(SchemaSource(self._queries).state)
-
-    def created(self) -> Micros | None:
-        """Return when the log was created, in µs; None if its table's id contains no time."""
-        return SchemaSource(self._queries).created(self._name.log)
 
     def _found_by(self, read: Callable[[TableName], T]) -> T:
         """Return what `read` finds; raise an error for a dropped table if it existed before."""

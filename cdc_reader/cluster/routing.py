@@ -33,7 +33,7 @@ def key_of_token(token: int) -> bytes:
 
     The driver computes a statement's token from its key with the default partitioner, while a log's
     partitioner takes the token from the stream's id. With this key the driver computes the stream's
-    token. Many keys have that token; any of them would do.
+    token. Many keys have that token; any of them works.
     """
     mixed = _unmix(token % _WORD)
     first, second = (2 * mixed % _WORD) ^ 16, (-mixed % _WORD) ^ 16

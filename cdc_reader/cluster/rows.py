@@ -11,6 +11,7 @@ from cdc_reader.cluster.wire import Queries, Query, Route
 from cdc_reader.cql.names import quoted
 from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.cql.types import Native, is_multi_cell
+from cdc_reader.decoding import warn_if_slow
 from cdc_reader.reading.ports import TOKEN, ttl_of, written_of
 from cdc_reader.streams.ring import TokenRange
 
@@ -36,6 +37,7 @@ class CqlRowSource:
 
     def read(self, tokens: TokenRange) -> Iterator[pa.RecordBatch]:
         """See `RowSource.read`."""
+        warn_if_slow()
         route = Route(tokens.end, is_exact=False)
         query = evolve(self._query, values=(tokens.start, tokens.end), route=route)
         batches = self._queries.batches(query, tolerant=self._tolerant)

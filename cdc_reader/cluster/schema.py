@@ -10,9 +10,7 @@ from uuid import UUID
 from attrs import evolve
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Micros
 from cdc_reader.cluster.wire import Queries
-from cdc_reader.cql import timeuuid
 from cdc_reader.cql import types as cql_type
 from cdc_reader.cql.names import LOG_SUFFIX, TableName
 from cdc_reader.cql.schema import (
@@ -155,30 +153,23 @@ class SchemaSource:
         return {name: user_type for name, user_type in found if user_type is not None}
 
     def state(self, name: TableName) -> TableState:
-        """Read the id and the CDC options of the table `name`; costs one or two small queries.
+        """Read the state of the table `name`; costs one or two small queries.
 
         A vector or full-text index keeps CDC on, whatever the table's options say. Raises
         TableNotFoundError, UnsupportedTableError.
         """
-        found = self._table(f"id, extensions, {_ALTERED}", name)
-        if not found:
+        base = TableName(name.keyspace, name.name.removesuffix(LOG_SUFFIX))
+        found = self._tables(f"table_name, id, extensions, {_ALTERED}", name, name.log, base)
+        if (row := found.get(name.name)) is None:
             raise self._missing(name)
-        if name.is_log_name:
-            base = TableName(name.keyspace, name.name.removesuffix(LOG_SUFFIX))
-            if self._table("table_name", base):
-                raise UnsupportedTableError(
-                    f"{name} is itself a CDC log; give its base table, {base}"
-                )
-        row = found[0]
+        if name.is_log_name and base.name in found:
+            raise UnsupportedTableError(f"{name} is itself a CDC log; give its base table, {base}")
         options = parse_cdc_options(dict(row["extensions"] or ()).get("cdc"))
         if not options.enabled and self._has_logged_index(name):
             options = evolve(options, enabled=True)
-        return TableState(UUID(row["id"]), options, row[_ALTERED])
-
-    def created(self, name: TableName) -> Micros | None:
-        """Return when the table `name` was created, in µs; None if its id contains no time."""
-        ids = [UUID(row["id"]) for row in self._table("id", name)]
-        return max((timeuuid.micros(id_.bytes) for id_ in ids if id_.version == 1), default=None)
+        log_row = found.get(name.log.name)
+        log_id = None if log_row is None else UUID(log_row["id"])
+        return TableState(UUID(row["id"]), options, row[_ALTERED], log_id)
 
     def _has_logged_index(self, name: TableName) -> bool:
         """Return True if the table has an index that an external service builds from the log."""
@@ -188,7 +179,7 @@ class SchemaSource:
 
     def _table_schema(self, name: TableName, types: _UserTypes, state: TableState) -> TableSchema:
         columns = self._columns(name, types)
-        return TableSchema(name, columns, state.cdc, state.id, state.altered)
+        return TableSchema(name, columns, state.cdc, state.id, state.altered, state.log_id)
 
     def _missing(self, name: TableName) -> SchemaError:
         tables = [row["table_name"] for row in self._rows("table_name", "tables", name.keyspace)]
@@ -210,12 +201,16 @@ class SchemaSource:
     def _columns(self, name: TableName, types: _UserTypes) -> tuple[Column, ...]:
         return tuple(_column(row, types) for row in self._rows_of_table("*", "columns", name))
 
-    def _table(self, columns: str, name: TableName) -> list[dict[str, Any]]:
-        """Read the table's row of the schema tables; empty if there is no such table.
+    def _tables(self, columns: str, *names: TableName) -> dict[str, dict[str, Any]]:
+        """Read the rows of these tables of one keyspace, by name; leave out those that are missing.
 
         Reads no other rows, because a keyspace may have very many tables.
         """
-        return self._rows_of_table(columns, "tables", name)
+        distinct = sorted({name.name for name in names})
+        places = ", ".join("?" * len(distinct))
+        cql = f"SELECT {columns} {_KEYSPACE.format('tables')} AND table_name IN ({places})"
+        rows = self._queries.rows(cql, names[0].keyspace, *distinct)
+        return {row["table_name"]: row for row in rows}
 
     def _rows_of_table(self, columns: str, table: str, name: TableName) -> list[dict[str, Any]]:
         cql = f"SELECT {columns} {_KEYSPACE.format(table)} AND table_name = ?"

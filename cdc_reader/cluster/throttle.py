@@ -39,8 +39,8 @@ class Throttle:
     In any span of s seconds, at most ``limit * s + max(1, limit / 10)`` queries are admitted.
 
     When a node reports that it is overloaded, the rate falls to half of the recent rate, but not
-    below `SLOWEST`. Overload reported for queries sent before that, or up to a second after, does
-    not lower it again. The rate then rises to the previous rate within half of `RECOVERY`.
+    below `SLOWEST`. Reports about queries that were sent earlier, or up to a second later, do not
+    lower the rate again. The rate then rises to the previous rate within half of `RECOVERY`.
     `RECOVERY` seconds after the rate last fell, only the limit applies. The rate also falls if
     there is no limit.
     """

@@ -115,7 +115,7 @@ def _trust(context: ssl.SSLContext, authority: str | None) -> None:
 
 def _identify(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
     try:
-        # An empty passphrase: without one, OpenSSL would ask the terminal.
+        # An empty passphrase: without one, OpenSSL would prompt for it.
         context.load_cert_chain(certificate, key, password="")
     except (OSError, ssl.SSLError, ValueError) as error:
         raise _unfit("tls_cert", certificate, error) from None

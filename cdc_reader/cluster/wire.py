@@ -69,7 +69,7 @@ class PageProtocol(_ProtocolHandler):  # type: ignore[misc]
 
 @frozen
 class Route:
-    """The location of a query's rows: its last token, and whether it has only this one."""
+    """The location of a query's rows: the last token, and whether it is the only one."""
 
     token: int
     is_exact: bool

@@ -32,24 +32,26 @@ from cdc_reader.streams.shard import Shard
 log = get_logger(__name__)
 
 AsyncHandler = Callable[[Change], Awaitable[object]]
-"""A coroutine function that handles a change; when it has completed, the change is acknowledged."""
+"""A coroutine function that handles a change; once it completes, the change is acknowledged."""
 
 
 class AsyncChanges:
-    """The changes of some tables, one at a time.
+    """An asynchronous iterable of the changes to one or several tables.
 
         async for change in AsyncChanges(connection, "shop.orders", application="printer"):
             print(change)
 
-    A change is acknowledged when the next one is requested; if the loop ends at a change, that
-    change is delivered again. Changes of one partition key come in order. Leaving the loop, even by
-    cancellation, saves what is acknowledged and ends the threads. If you leave the loop early, do
-    it within ``async with contextlib.aclosing(aiter(changes))``, or this may happen later. If
-    `checkpoints` are given, each loop resumes where the last one ended.
+    A change is acknowledged when the next one is requested; if the loop ends at a change, the next
+    loop delivers that change again. Changes of one partition key come in order. Leaving the loop,
+    even by cancellation, saves what is acknowledged and ends the threads. If the loop may end
+    early, run it within ``async with contextlib.aclosing(aiter(changes))``; otherwise the threads
+    may outlive the loop for a while. With `checkpoints`, each loop resumes where the last one
+    ended.
 
-    Options and errors are those of `CdcConsumer`, except for workers and attempts. A loop waits at
-    its beginning while another consumer of the same name runs. It ends with LeaseLostError if
-    another consumer took over while this process was suspended.
+    Takes the options and raises the errors of `CdcConsumer`, except for workers and attempts.
+    Before its first change, a loop waits while another consumer with the same application, table
+    and shard runs. It ends with LeaseLostError if another consumer took over while this process was
+    suspended.
     """
 
     def __init__(
@@ -157,8 +159,8 @@ class AsyncCdcConsumer:
     At most `workers` handlers run at a time. To stop it on a signal, call
     ``loop.add_signal_handler(signal.SIGTERM, consumer.stop)``.
 
-    Raises ConfigurationError for a plain function. If only a call can show that, as with a lambda,
-    `run` raises it at the first change.
+    Raises ConfigurationError if the handler is a plain function. Only a call shows what a lambda
+    returns, so `run` raises the error at the first change.
     """
 
     def __init__(
@@ -229,7 +231,7 @@ class AsyncCdcConsumer:
         self._consumer.stop()
 
     def _cancel(self) -> None:
-        """Cancel the running handlers, and those that workers have not started yet.
+        """Cancel the running handlers, and the handlers that workers have not started yet.
 
         Only the loop tracks and cancels handlers: a worker learns of a handler's state too late.
         """

@@ -45,8 +45,8 @@ class ConsumerConfig:
 
     `workers` is the number of handlers that run at a time. Changes of one partition key of a
     table always go to the same worker, in order. Reading waits while `max_changes` changes or
-    `max_bytes` bytes of pages are in flight. Each table may exceed that by one page, so memory
-    is bounded however slow the handler is.
+    `max_bytes` bytes of pages are in flight. Each table may exceed these limits by one page, so
+    memory is bounded however slow the handler is.
 
     A failing handler is called up to `attempts` times in all. The pauses are random: at most
     `pause` before the second call, then at most twice that, and so on up to a minute. After the

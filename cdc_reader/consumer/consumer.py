@@ -1,4 +1,4 @@
-"""`CdcConsumer` calls a handler for each change of some tables."""
+"""`CdcConsumer` calls a handler for each change to its tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CdcConsumer:
         consumer.run()
 
     A change is acknowledged when its handler returns. Progress is saved under the name
-    `application`, and the next consumer of that name resumes from there. Delivery is
+    `application`, and the next consumer with that name resumes from there. Delivery is
     at-least-once: after a crash, changes that were handled but not yet saved are handled again.
 
     Changes of one partition key are handled in order; other changes are handled concurrently by
@@ -51,8 +51,8 @@ class CdcConsumer:
         handler: called in a worker's thread; see `ConsumerConfig` for what happens if it raises.
         dead_letter: receives each change that the handler failed on, and the last error; replaces
             `on_error` of the configuration.
-        application: names the checkpoints. Of consumers with the same name, table and shard,
-            one runs at a time; the others wait until it ends.
+        application: the name under which progress is saved. Of the consumers with the same name,
+            table and shard, only one runs at a time; the others wait until it ends.
         start: the write time to begin at if there is no checkpoint: ``earliest`` (the default),
             ``now``, a datetime with a time zone, a string such as ``2026-11-21T05:30:00Z`` or
             ``-10m``, or µs since 1970.
@@ -60,11 +60,11 @@ class CdcConsumer:
             With ``initial``, each existing row of the table is handled as a change whose operation
             is ``snapshot``; then the log is followed from a position before the first row was read.
             If a run ends before the snapshot is complete, the next run continues with the remaining
-            rows. All shards must use one store. With ``data_loss="resnapshot"`` the same happens
-            when rows expired before they were read.
-        end: the write time to stop at, given like `start`; without it the consumer runs until
-            stopped.
-        checkpoints: the store, which is not closed; in memory by default.
+            rows. All shards must use one store. With ``data_loss="resnapshot"``, a consumer also
+            takes a snapshot when rows expired before they were read.
+        end: the write time to stop at, in the same forms as `start`; without it, the consumer runs
+            until it is stopped.
+        checkpoints: the checkpoint store, which the consumer does not close; by default in memory.
         config: the settings of workers, retries, checkpoints and leases.
         read: the settings of log reads.
         shard: the part of the tables to follow, such as ``2/4``, if several processes share them.
@@ -122,12 +122,12 @@ class CdcConsumer:
     def run(self) -> None:
         """Follow until `stop`, the end position, or a failure. May be called only once.
 
-        In the main thread, SIGTERM and SIGINT also stop it. However it ends, it first waits for
-        running handlers and saves what is acknowledged. Raises HandlerError, and the errors of
-        reading and of the checkpoint store.
+        In the main thread, SIGTERM and SIGINT also stop the consumer. Before `run` returns or
+        raises, it waits for running handlers and saves what is acknowledged. Raises HandlerError,
+        and errors from reading and from the checkpoint store.
 
-        Waits while another consumer of the same name, table and shard runs, and again if one took
-        over while this process was suspended; see `ConsumerConfig.on_held`.
+        Waits while another consumer with the same name, table and shard runs, and again if another
+        took over while this process was suspended; see `ConsumerConfig.on_held`.
         """
         if self._has_run:
             raise RuntimeError("this consumer has already run: create another one")
@@ -137,7 +137,7 @@ class CdcConsumer:
                 pass
 
     def stop(self) -> None:
-        """Make `run` return when the running handlers have; callable from any thread or handler.
+        """Make `run` return once the running handlers have returned; any thread may call this.
 
         Changes that wait for a handler are left to the next run. Reading ends immediately, even
         during a retry or a request. A store call or a handler that is being retried gets one
@@ -200,7 +200,7 @@ class _Run:
             self._runtime.close()
 
     def stop(self) -> None:
-        """Make `run` return when the running handlers have."""
+        """Make `run` return once the running handlers have returned."""
         self._runtime.stop()
 
     def _hand_out(self, changes: list[InFlightChange]) -> None:

@@ -20,7 +20,7 @@ from cdc_reader.streams.window import Window
 
 @frozen
 class RowsLost:
-    """Changes of `table` written in `window` expired before they were read; later ones follow."""
+    """Changes to `table` written in `window` were lost unread; reading continues after them."""
 
     table: TableName
     window: Window
@@ -31,7 +31,7 @@ class SnapshotBegins:
     """The changes that follow are the rows of `table`, with timestamp `time` (µs since 1970).
 
     All earlier changes have been handled. If changes expired before they were read, `lost` is the
-    span in which they were written; no change written before `time` is delivered any more.
+    span in which they were written; changes written before `time` are no longer delivered.
     """
 
     table: TableName
@@ -54,7 +54,8 @@ ConsumerEvent: TypeAlias = RowsLost | SnapshotBegins | SnapshotComplete
 """The argument of `on_event`; use `match` to distinguish the events."""
 
 OnEvent = Callable[[ConsumerEvent], object]
-"""Called in a reading thread while no change of the table is being handled (`RowsLost`: any time).
+"""Called with an event, in a reading thread.
 
-The consumer continues when it returns. After a crash the same event may come again.
+The consumer continues when the function returns. Except with `RowsLost`, no change to the table is
+handled during the call. After a crash the same event may be reported again.
 """

@@ -164,8 +164,8 @@ class Handling:
 def check_functions(handler: object, dead_letter: object) -> None:
     """Raise ConfigurationError for objects that cannot be called, and for coroutine functions.
 
-    A coroutine that nobody awaits would count as a handled change. Whether a plain function returns
-    a coroutine or a generator shows only in a call: see `check_done`.
+    A coroutine that nobody awaits would count as a handled change. Only a call shows whether a
+    plain function returns a coroutine or a generator: see `check_done`.
     """
     for option, function in (("handler", handler), ("dead_letter", dead_letter)):
         if function is None and option == "dead_letter":
@@ -184,8 +184,8 @@ def check_functions(handler: object, dead_letter: object) -> None:
 def check_coroutine_function(option: str, function: object) -> None:
     """Raise ConfigurationError for objects that cannot be called, and for plain functions.
 
-    A plain function would block the event loop. Whether other callables, such as lambdas and
-    objects, return a coroutine shows only in a call: see `NotAwaitable`.
+    A plain function would block the event loop. Only a call shows whether other callables, such as
+    lambdas and objects, return a coroutine: see `NotAwaitable`.
     """
     remedy = "give a coroutine function (async def), or use CdcConsumer for a plain function"
     expect_able(option, function, "__call__", remedy)

@@ -221,7 +221,7 @@ class ConsumerRuntime:
         )
 
     def _reading(self, table: TableReader, start: Checkpoint) -> Follower | SnapshotReader:
-        """Return the reader that continues from `start`; reject a snapshot not asked for."""
+        """Return the reader that continues from `start`; reject an unrequested snapshot."""
         subscription = self._subscription
         if start.snapshot is None:
             return self._follower(table, start)

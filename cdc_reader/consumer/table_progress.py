@@ -49,7 +49,7 @@ _SECOND = 1_000_000
 _NO_STREAM = StreamId(bytes(16))
 
 OnWindow = Callable[[TableName, Window], None]
-"""Called when all changes of a window are acknowledged; in order, and for empty windows too."""
+"""Called for each window in order, even an empty one, once its changes are acknowledged."""
 
 
 class Reading(Protocol):
@@ -204,7 +204,7 @@ class TableProgress:
         self._report_windows()
 
     def acknowledge(self, in_flight: InFlightChange) -> int:
-        """Record that a change is handled; return how many no longer need to be remembered."""
+        """Record that a change is handled; return the number of changes that can be forgotten."""
         is_done = False
         with self._lock:
             if self._ranges is not None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from attrs import field, frozen
 
+from cdc_reader._html import html_table
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.types import CqlType, is_multi_cell
 
@@ -35,7 +36,7 @@ _KIND_ORDER = list(ColumnKind)
 
 @frozen(cache_hash=True)  # a page's columns are looked up by their hash
 class Column:
-    """A column; `position` is its place in the key, or -1 outside the key.
+    """A column; `position` is its index in the partition or clustering key, or -1 outside the key.
 
     A `descending` clustering column sorts the greatest value first.
     """
@@ -65,6 +66,16 @@ class Column:
         return _KIND_ORDER.index(self.kind), self.position, self.name.encode()
 
 
+_HEADINGS = ("column", "type", "kind", "order")
+
+
+def _described(column: Column) -> tuple[str, str, str, str | None]:
+    order = "descending" if column.descending else "ascending"
+    is_ordered = column.kind is ColumnKind.CLUSTERING
+    kind = column.kind.value.replace("_", " ")
+    return column.name, str(column.type), kind, order if is_ordered else None
+
+
 def _in_server_order(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(sorted(columns, key=lambda column: column.server_order))
 
@@ -87,26 +98,37 @@ class CdcOptions:
     delta_keys_only: bool = False
     ttl: int = 86_400
 
+    def __str__(self) -> str:
+        words = ["CDC on" if self.enabled else "CDC off"]
+        words.append(f"preimage {self.preimage.value}")
+        words.append(f"postimage {str(self.postimage).lower()}")
+        words += ["delta keys"] if self.delta_keys_only else []
+        words.append(f"TTL {self.ttl} s" if self.ttl else "no TTL")
+        return ", ".join(words)
+
 
 @frozen
 class TableState:
-    """What may change while a table keeps its name: its id and its CDC options.
+    """What may change while a table keeps its name: its id, its CDC options and its log.
 
-    A table that is dropped and recreated gets a new `id`. `altered` is when the table was last
-    altered, in µs, or None if the server does not report it.
+    A table that is dropped and recreated gets a new `id`, and its log a new `log_id`; None if there
+    is no log. `altered` is when the table was last altered, in µs, or None if the server does not
+    report it.
     """
 
     id: UUID
     cdc: CdcOptions
     altered: int | None = None
+    log_id: UUID | None = None
 
 
 @frozen
 class TableSchema:
-    """A base table: its columns in server order, its CDC options and its id.
+    """A base table: its columns in server order, its CDC options, its id and its log's id.
 
-    `altered` is as in `TableState`. Equality ignores it, so equal schemas may have different
-    values.
+    `altered` is when the table was last altered, in µs since 1970; None if the server does not
+    report it. Comparisons ignore this time. `log_id` changes when the log is dropped and recreated;
+    it is None if there is no log.
     """
 
     name: TableName
@@ -114,6 +136,7 @@ class TableSchema:
     cdc: CdcOptions = CdcOptions()
     id: UUID | None = None
     altered: int | None = field(default=None, eq=False)
+    log_id: UUID | None = None
 
     @property
     def partition_key(self) -> tuple[Column, ...]:
@@ -134,6 +157,10 @@ class TableSchema:
         """Return the columns of a kind, in server order."""
         return tuple(column for column in self.columns if column.kind is kind)
 
+    def _repr_html_(self) -> str:
+        """Return the columns as a table, for notebooks."""
+        return html_table(f"{self.name}: {self.cdc}", _HEADINGS, map(_described, self.columns))
+
 
 @frozen
 class LogSchema:
@@ -150,13 +177,18 @@ class LogSchema:
     def name(self) -> TableName:
         return self.base.name.log
 
+    def _repr_html_(self) -> str:
+        """Return the columns as a table, for notebooks."""
+        caption = f"{self.name}, the log of {self.base.name}: {self.base.cdc}"
+        return html_table(caption, _HEADINGS, map(_described, self.columns))
+
 
 class Operation(IntEnum):
     """The operation of a log row.
 
     A code that this version does not know becomes a new member named ``UNKNOWN_<code>``, so rows
-    of newer servers are passed on, never dropped. A snapshot's rows have the operation `SNAPSHOT`,
-    whose code does not fit in the log's byte.
+    from newer servers are passed on, never dropped. A snapshot's rows have the operation
+    `SNAPSHOT`, whose code does not fit in the log's byte.
     """
 
     SNAPSHOT = 256

@@ -11,13 +11,13 @@ from cdc_reader.cql.types import CqlType
 
 
 class Unset(Enum):
-    """The value to bind for a column that a statement leaves unchanged; None is null."""
+    """The type of `UNSET`."""
 
     UNSET = "unset"
 
 
 UNSET = Unset.UNSET
-"""The value to bind for a column that a statement leaves unchanged; None is null."""
+"""The value to bind for a column that a statement must leave unchanged; None makes it null."""
 
 
 @frozen

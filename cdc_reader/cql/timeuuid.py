@@ -65,6 +65,13 @@ def micros(raw: bytes) -> Micros:
     return (ticks(raw) - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO
 
 
+def created(table_id: uuid.UUID | None) -> Micros | None:
+    """Return when a table with this id was created, in µs; None if the id contains no time."""
+    if table_id is None or not is_valid(table_id.bytes):
+        return None
+    return micros(table_id.bytes)
+
+
 def order_key(raw: bytes) -> tuple[int, bytes]:
     """Return a key that sorts time UUIDs as the server does."""
     return ticks(raw), bytes(byte ^ 0x80 for byte in raw[8:])

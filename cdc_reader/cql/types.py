@@ -143,7 +143,7 @@ def freeze(cql_type: CqlType) -> CqlType:
 
 @frozen
 class Transform(Generic[R]):
-    """A bottom-up walk over a type that computes each type's result from those of its components.
+    """A bottom-up walk over a type: each type's result is computed from its components' results.
 
     Each function receives the type, and the results for its element, for its key and value, or
     for its fields.

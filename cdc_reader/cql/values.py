@@ -57,7 +57,7 @@ _MAX_TEXT_DIGITS = 4_000  # by default, Python refuses to parse longer integers
 
 
 class FrozenDict(dict[K, V]):
-    """An immutable dict, so that it can be a key or an element of a set."""
+    """An immutable dict, which can be a key of a dict and an element of a set."""
 
     __slots__ = ()
 
@@ -142,7 +142,8 @@ def _signed(value: Any) -> Any:
             return NegativeZero(value) if _is_negative_zero(value) else value
 
 
-def _plain(array: pa.Array) -> list[Any]:
+def plain(array: pa.Array) -> list[Any]:
+    """Convert a column of a type that needs no more than `to_pylist`."""
     values: list[Any] = array.to_pylist()
     return values
 
@@ -160,7 +161,7 @@ def _calendar(number: pa.DataType) -> Convert:
 
     def convert(array: pa.Array) -> list[Any]:
         try:
-            return _plain(array)
+            return plain(array)
         except (OverflowError, ValueError):
             return [_or_number(array[i], number) for i in range(len(array))]
 
@@ -215,17 +216,20 @@ def _masked(array: pa.Array, values: Iterable[Any]) -> list[Any]:
     return [value if is_valid else None for value, is_valid in zip(values, valid, strict=True)]
 
 
+uuids = _each(uuid.UUID)
+"""Convert a column of UUIDs."""
+
 _NATIVE: dict[str, Convert] = {
-    **dict.fromkeys(("ascii", "blob", "boolean", "text", "time"), _plain),
-    **dict.fromkeys(("bigint", "counter", "int", "smallint", "tinyint"), _plain),
-    **dict.fromkeys(("double", "float"), _plain),
+    **dict.fromkeys(("ascii", "blob", "boolean", "text", "time"), plain),
+    **dict.fromkeys(("bigint", "counter", "int", "smallint", "tinyint"), plain),
+    **dict.fromkeys(("double", "float"), plain),
     "date": _calendar(pa.int32()),
     "decimal": _each(Decimal),
-    "duration": _structs([_plain] * 3, lambda parts: Duration(*parts)),
+    "duration": _structs([plain] * 3, lambda parts: Duration(*parts)),
     "inet": _each(ipaddress.ip_address),
     "timestamp": _calendar(pa.int64()),
-    "timeuuid": _each(uuid.UUID),
-    "uuid": _each(uuid.UUID),
+    "timeuuid": uuids,
+    "uuid": uuids,
     "varint": _each(_integer),
 }
 _CONVERTER: Transform[Convert] = Transform(

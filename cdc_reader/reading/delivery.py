@@ -41,8 +41,8 @@ class WindowComplete:
     """Every row of `window` has been delivered.
 
     `checkpoint` may be saved once everything delivered so far is acknowledged. Following from it
-    resumes after this delivery. A search for late rows (`late`) leaves the position unchanged.
-    `queries` is the number of queries for the window, not counting further pages.
+    resumes after this delivery. If `late`, the window was searched for late rows, and the position
+    is unchanged. `queries` is the number of queries for the window, not counting further pages.
     """
 
     schema: LogSchema = field(repr=_table)
@@ -63,4 +63,4 @@ class WindowComplete:
 
 
 Delivery: TypeAlias = RowsRead | WindowComplete
-"""What following a log yields; use `match` to distinguish the two."""
+"""What a followed log yields: rows, or the end of a window. Use `match` to distinguish them."""

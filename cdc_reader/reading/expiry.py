@@ -1,17 +1,24 @@
-"""Computes which rows of a log may have expired, and reports those that were not read in time."""
+"""Computes which rows of a log are gone, and reports those that were not read in time.
+
+Rows expire, and are gone all at once if the log is dropped and created again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from itertools import pairwise
+from uuid import UUID
 
 from attrs import define, evolve, field, frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
 from cdc_reader.config import DataLossMode
+from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import DataLossError
+from cdc_reader.cql.schema import TableSchema, TableState
+from cdc_reader.errors import ConfigurationError, DataLossError
 from cdc_reader.streams.window import Window
 
 log = get_logger(__name__)
@@ -29,7 +36,7 @@ _SOON = 600_000_000
 _SECOND = 1_000_000
 
 OnLoss = Callable[[Window], None]
-"""Called with the span of write times of rows that expired before they were read."""
+"""Called with the span of write times of rows that were lost before they were read."""
 
 Change = tuple[int, int]
 """A time, in µs, and the TTL in force from then on, in seconds (0: rows never expire)."""
@@ -46,20 +53,57 @@ def _changes(given: Iterable[Sequence[int]]) -> tuple[Change, ...]:
     return changes
 
 
+def _logs(given: Iterable[UUID]) -> tuple[UUID, ...]:
+    """Return the ids; raise ValueError for any other value."""
+    logs = tuple(given)
+    if not all(isinstance(log_id, UUID) for log_id in logs):
+        raise ValueError("the ids of a log must be UUIDs")
+    return logs
+
+
+def _created(log_id: UUID) -> Micros:
+    created = timeuuid.created(log_id)
+    return BEGINNING if created is None else created
+
+
 @frozen
 class TtlHistory:
-    """The changes to a log's TTL, earliest first.
+    """The changes to a log's TTL, and the ids of its table, earliest first.
 
     The TTL in force when a row was written determines when it expires. Rows older than the first
     known change use that change's TTL. With no changes, no row expires.
+
+    A log that is dropped and created again gets a new id, and its earlier rows are gone. Without
+    `logs`, it is unknown which log was read.
     """
 
     changes: tuple[Change, ...] = field(default=(), converter=_changes)
+    logs: tuple[UUID, ...] = field(default=(), converter=_logs)
 
     @property
     def seconds(self) -> int:
         """The TTL in force; 0 for none."""
         return self.changes[-1][1] if self.changes else 0
+
+    @property
+    def created(self) -> Micros | None:
+        """When the first of the `logs` was created, in µs; None if unknown."""
+        return timeuuid.created(self.logs[0]) if self.logs else None
+
+    @property
+    def log_lost(self) -> Micros:
+        """The time, in µs, before which all rows are gone because their log was dropped.
+
+        BEGINNING if it was not.
+        """
+        return max(map(_created, self.logs[1:]), default=BEGINNING)
+
+    def updated(self, table: TableState | TableSchema, now: Micros) -> TtlHistory:
+        """Return the history, extended by what is new in the table's state at `now` (µs)."""
+        seen = self.seen(table.cdc.ttl, now, table.altered)
+        if table.log_id is None or table.log_id in self.logs[-1:]:
+            return seen
+        return evolve(seen, logs=(*self.logs, table.log_id))
 
     def seen(self, seconds: int, now: Micros, altered: Micros | None = None) -> TtlHistory:
         """Return the history, extended if the TTL that is in force at `now` (µs) is a new one.
@@ -77,7 +121,9 @@ class TtlHistory:
     def after(self, position: Micros) -> TtlHistory:
         """Return the part that applies to rows written at `position` (µs) or later."""
         begun = [number for number, (since, _) in enumerate(self.changes) if since <= position]
-        return evolve(self, changes=self.changes[begun[-1] if begun else 0 :])
+        changes = self.changes[begun[-1] if begun else 0 :]
+        logs = self.logs[-1:] if self.log_lost <= position else self.logs
+        return evolve(self, changes=changes, logs=logs)
 
     def lost(self, position: Micros, now: Micros) -> Window:
         """Return the span of write times, from `position` on, that a reader has lost by `now` (µs).
@@ -103,7 +149,7 @@ class TtlHistory:
         return self._gone(position, now, lambda ttl: max(_EARLY, min(_SOON, ttl // 10)))
 
     def unpromised(self, position: Micros, now: Micros) -> Window:
-        """Return the span, from `position` on, that a reader who begins at `now` (µs) may miss.
+        """Return the span, from `position` on, that a reader that begins at `now` (µs) may miss.
 
         Like `endangered`, but no row outside the span expires within a minute either, or within
         half of the TTL if that is shorter.
@@ -119,13 +165,14 @@ class TtlHistory:
 
         Rows with a TTL of `ttl` count as gone once their age reaches ``ttl - ahead(ttl)``.
         """
-        gone = [
+        expired = [
             Window(max(span.start, position), min(span.end, now - ttl + ahead(ttl)))
             for span, ttl in ((span, seconds * _SECOND) for span, seconds in self.spans())
             if ttl
         ]
-        gone = [window for window in gone if not window.is_empty]
-        return Window(gone[0].start, gone[-1].end) if gone else Window(position, position)
+        spans = (Window(position, self.log_lost), *expired)
+        gone = [window for window in spans if not window.is_empty]
+        return reduce(Window.hull, gone) if gone else Window(position, position)
 
     def at(self, micros: Micros) -> int:
         """Return the TTL, in seconds, of a row written at `micros`; 0 for none."""
@@ -136,8 +183,8 @@ class TtlHistory:
         for span, seconds in self.spans():
             start = max(span.start, now - seconds * _SECOND) if seconds else span.start
             if start < span.end:
-                return start
-        return BEGINNING
+                return max(start, self.log_lost)
+        return self.log_lost
 
     def oldest_kept(self, now: Micros) -> Micros:
         """Return the earliest write time, in µs, of rows that may exist at `now`.
@@ -147,7 +194,12 @@ class TtlHistory:
         return self.kept_since(now - _GRACE)
 
     def expires(self, position: Micros) -> Micros:
-        """Return when the first row written at `position` or later expires (µs), or FOREVER."""
+        """Return when the first row written at `position` or later expires (µs), or FOREVER.
+
+        Rows of a log that was dropped count as expired when the new one was created.
+        """
+        if position < self.log_lost:
+            return self.log_lost
         return min(
             (
                 max(span.start, position) + seconds * _SECOND
@@ -186,35 +238,49 @@ def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
     return Window(max(lost.start, first_written(created)), lost.end)
 
 
-def lost_within(
-    window: Window, lost: Window, created: Callable[[], Micros | None], now: Micros
-) -> Window:
-    """Return the part of `lost` in `window` since the log was created, as `since_created` does.
+def refuse_endless_snapshots(option: str, ttl: int, needed: int) -> None:
+    """Raise ConfigurationError, naming `option`, if each new snapshot would be followed by another.
 
-    Calls `created`, which may cost a query, only if there is such a part.
+    This is so if rows of a log with a TTL of `ttl` seconds are endangered within `needed` µs, the
+    time that a reader without any delay is behind.
     """
-    if lost.intersect(window).is_empty:
-        return lost.intersect(window)
-    return since_created(lost, created(), now).intersect(window)
+    shortest = max(needed + _EARLY, min(needed + _SOON, needed * 10 // 9)) // _SECOND + 1
+    if 0 < ttl < shortest:
+        remedy = (
+            f"the log keeps changes for {ttl} s, so each snapshot would be followed by another: "
+            f"set the table's cdc ttl to {shortest} or more, or shorten the confidence window"
+        )
+        raise ConfigurationError(option, DataLossMode.RESNAPSHOT, remedy)
 
 
-def report_loss(lost: Window, table: TableName, mode: DataLossMode, remedy: str) -> None:
-    """Report that rows of `table` written in `lost` expired before they were read.
+def report_loss(
+    lost: Window, table: TableName, ttls: TtlHistory, mode: DataLossMode, remedy: str
+) -> None:
+    """Report that rows of `table` written in `lost` are gone, according to `ttls`.
 
     Logs a warning if `mode` is ``continue``; otherwise raises DataLossError, with `remedy` for what
     to do. Does nothing if `lost` is empty.
     """
-    if mode != DataLossMode.CONTINUE and not lost.is_empty:
+    if mode == DataLossMode.CONTINUE or lost.is_empty:
+        warn_of_loss(lost, table)
+        return
+    if lost.start < ttls.log_lost:
+        again = format_timestamp(ttls.log_lost)
         raise DataLossError(
-            f"rows of {table} written in {lost} expired before they were read; {remedy}",
+            f"rows of {table} written in {lost} are gone: the log was dropped, and created again "
+            f"at {again}; {remedy}",
             lost.start,
             lost.end,
         )
-    warn_of_loss(lost, table)
+    raise DataLossError(
+        f"rows of {table} written in {lost} expired before they were read; {remedy}",
+        lost.start,
+        lost.end,
+    )
 
 
 def warn_of_loss(lost: Window, table: TableName) -> None:
-    """Warn that rows written in `lost` expired before they were read; do nothing if it is empty."""
+    """Warn that rows written in `lost` are gone; do nothing if it is empty."""
     if lost.is_empty:
         return
     start, end = format_timestamp(lost.start), format_timestamp(lost.end)
@@ -232,26 +298,26 @@ class LossReporter:
     _remedy: str
     _on_loss: OnLoss | None = None
     _named: Micros = BEGINNING
-    """Rows written before this time were reported, read in time, or not asked for."""
+    """Rows written before this time were reported, read in time, or not requested."""
 
     def begin(self, position: Micros, ttls: TtlHistory, now: Micros, *, at_oldest: bool) -> None:
         """Begin a read at `now` (µs) from a position that no earlier read reached.
 
-        A read that begins `at_oldest` asks only for rows that the log still holds, so rows that
+        A read that begins `at_oldest` requests only rows that the log still holds, so rows that
         expire soon may be missing without a report. For any other position, rows that have expired
         by now were reported when the position was chosen.
         """
         span = ttls.unpromised(position, now) if at_oldest else ttls.lost(position, now)
         self._named = max(self._named, span.end)
 
-    def report_unread(self, lost: Window, table: TableName) -> None:
+    def report_unread(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
         """Report the loss of rows that are still to be read: those written in `lost`.
 
         A loss that continues is reported again only when it has grown by a minute; `check_read`
         reports the rest.
         """
         if lost.start >= self._named or lost.end >= self._named + _GRACE:
-            self._report(lost, table)
+            self._report(lost, table, ttls)
 
     def check_read(
         self,
@@ -259,23 +325,23 @@ class LossReporter:
         ttls: TtlHistory,
         now: Micros,
         table: TableName,
-        created: Callable[[], Micros | None] | None = None,
+        *,
+        is_chosen: bool = False,
     ) -> None:
         """Report rows of `window` that may have expired by `now` (µs), when its read was complete.
 
-        If the window may begin before the log existed, `created` returns the log's creation time.
+        A start that was chosen, not reached, may be before the log's creation.
         """
-        expired = ttls.expired(window.start, now)
-        lost = expired.intersect(window)
-        if created is not None and max(lost.start, self._named) < lost.end:
-            lost = lost_within(window, expired, created, now)
-        self._report(lost, table)
+        lost = ttls.expired(window.start, now)
+        if is_chosen:
+            lost = since_created(lost, ttls.created, now)
+        self._report(lost.intersect(window), table, ttls)
 
-    def _report(self, lost: Window, table: TableName) -> None:
+    def _report(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
         start = max(lost.start, self._named)
         if start < lost.end:
             self._named = lost.end
             more = Window(start, lost.end)
-            report_loss(more, table, self._mode, self._remedy)
+            report_loss(more, table, ttls, self._mode, self._remedy)
             if self._on_loss is not None:
                 self._on_loss(more)

@@ -4,14 +4,14 @@ The state is a position P: every row written before P has been delivered. A pass
 clock, then schema and generations, and then the log up to the clock's time minus the confidence
 window. Rows and generations have thus had the confidence window to become visible. No barrier
 between generations is needed: a row's timestamp decides which generation's streams it is in. A
-window reads each generation within the time it operates, older ones first.
+window reads each generation within the time in which it is in force, older ones first.
 
 A generation that appears when P is past its start is read from its start up to P. None of its
 rows has been delivered, and the streams of the previous generation hold no rows of its time. A
 late announcement therefore neither loses nor repeats rows.
 
-If late rows are not ignored, a window is also read in streams of neighbouring generations, up
-to the late horizon away from the time they operate, in search of strays (see
+If late rows are not ignored, a window is also read in streams of neighbouring generations, up to
+the late horizon away from the time in which they are in force, in search of strays (see
 `cdc_reader.reading.strays`).
 """
 
@@ -47,8 +47,8 @@ log = get_logger(__name__)
 _REFRESH_INTERVAL = 1_000_000
 """µs between refreshes of schema and generations when rows are polled more often.
 
-In between, the position moves by the last refresh's horizon, and a new column is noticed when its
-first row is read.
+In between, the position moves up to the horizon of the last refresh, and a new column is noticed
+when its first row is read.
 """
 
 
@@ -90,7 +90,7 @@ class Follower:
         """The log's TTL over time; may be empty until the schema is read for the first time."""
         self.first: Micros | None = start.position if start.position > BEGINNING else None
         """The position where reading began, in µs; None until the log's oldest row is known."""
-        self._position = start.position
+        self._position = self._refreshed_at = start.position
         self._marks = dict(start.marks)
         self._deduplicator = Deduplicator()
         self._start = start
@@ -125,20 +125,32 @@ class Follower:
             if horizon > BEGINNING:
                 yield from self._pass(horizon, end)
             if self._position >= end:
+                self._check_log()
                 return
             self._pause(began)
 
     def _refresh(self, now: Micros) -> Micros:
-        """Refresh schema, TTLs and generations; return the settled horizon at `now`."""
+        """Refresh schema, TTLs and generations; return the settled horizon at `now`.
+
+        If the log was dropped and created again, windows read since the last refresh may have been
+        read in the new log, so their rows count as unread.
+        """
         self._log.refresh()
         base = self._log.schema.base
-        self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
-        horizon = self._horizon.refresh(now, self._position, base.name, self.ttls)
+        before, self.ttls = self.ttls, self.ttls.updated(base, now)
+        unread = self._position if before.logs == self.ttls.logs else self._refreshed_at
+        horizon = self._horizon.refresh(now, unread, base.name, self.ttls)
         if horizon > BEGINNING:
             self._position = max(self._position, self._horizon.oldest)
             self.first = self._position if self.first is None else self.first
             self._watch_for_late_rows(now, base.cdc.ttl)
+        self._refreshed_at = self._position
         return horizon
+
+    def _check_log(self) -> None:
+        """Report a loss if the log was dropped and created again since the last refresh."""
+        if self._log.refresh() and self._log.schema.base.log_id not in self.ttls.logs:
+            self._refresh(self._clock.now())
 
     def _pass(self, horizon: Micros, end: Micros) -> Iterator[Delivery]:
         yield from self._catch_up()

@@ -25,6 +25,7 @@ from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import sleep
+from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 
 log = get_logger(__name__)
@@ -41,7 +42,7 @@ def settled_before(now: Micros, confidence: int) -> Micros:
 
 
 def written_before(now: Micros) -> Micros:
-    """Return a write time later than that of any row written by `now`, settled or not."""
+    """Return a time later than the write time of any row written by `now`, settled or not."""
     return now + _LEAD
 
 
@@ -52,14 +53,14 @@ def warn_of_future(start: Micros, now: Micros, table: TableName) -> None:
 
 
 def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
-    """Return the checkpoint for following from `start`, as of `now`, with the table's facts.
+    """Return the checkpoint for following from `start`, as of `now`, with the table's id and TTL.
 
     If it is saved before anything is read, a later run can detect that the table was recreated, or
     that rows expired meanwhile. Therefore BEGINNING becomes the oldest position worth reading from,
     if there is a generation already.
     """
     base = table.schema().base
-    ttls = TtlHistory().seen(base.cdc.ttl, now, base.altered)
+    ttls = TtlHistory().updated(base, now)
     starts = table.generations.timestamps() if start == BEGINNING else ()
     if starts:
         start = _oldest(starts, ttls, now)
@@ -71,18 +72,18 @@ def _oldest(starts: Collection[Micros], ttls: TtlHistory, now: Micros) -> Micros
     return max(min(starts), ttls.oldest_kept(now))
 
 
-def lost_since(start: Checkpoint, table: LogTable, now: Micros, mode: DataLossMode) -> Window:
-    """Return the span, from the position of `start` on, of rows that have expired by `now` (µs).
+def lost_since(start: Checkpoint, now: Micros, mode: DataLossMode) -> Window:
+    """Return the span, from the position of `start` on, of rows that are gone by `now` (µs).
 
     A reader that reports a loss must be certain of it. A reader that takes a new snapshot after a
     loss (`mode`) must miss none, so rows that may have expired count too. A position that was
-    chosen, not reached, may be before the log's creation; the time until the creation is left out.
+    chosen, not reached, may be before the log's creation; the time until the creation is excluded.
     """
     is_cured = mode is DataLossMode.RESNAPSHOT
     lost = (start.ttls.endangered if is_cured else start.ttls.lost)(start.position, now)
     if lost.is_empty or start.generation is not None:
         return lost
-    return since_created(lost, table.created(), now)
+    return since_created(lost, start.ttls.created, now)
 
 
 class SettledHorizon:
@@ -116,8 +117,7 @@ class SettledHorizon:
         )
         self._losses = LossReporter(
             config.data_loss,
-            "expected them to be read within the log's TTL: start over, or set data_loss to "
-            "'continue'",
+            "expected them to be read in time: start over, or set data_loss to 'continue'",
             on_loss,
         )
 
@@ -132,7 +132,7 @@ class SettledHorizon:
         Read the clock (`now`) before calling. Every generation that begins before the horizon
         has then had the confidence window to become visible. Raises DataLossError if `data_loss` is
         not ``continue`` and, according to `ttls`, rows of the log of `table` from `position` on
-        have expired.
+        are gone.
         """
         starts = self._planner.refresh().starts
         if not starts:
@@ -160,13 +160,13 @@ class SettledHorizon:
         if self._config.data_loss is DataLossMode.RESNAPSHOT:
             self._report(now, window.start, table, ttls)
             return
-        created = self._table.created if self._start.generation is None else None
-        self._losses.check_read(window, ttls, now, table, created)
+        is_chosen = self._start.generation is None
+        self._losses.check_read(window, ttls, now, table, is_chosen=is_chosen)
 
     def _report(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> None:
         at = evolve(self._start, position=position, ttls=ttls)
-        lost = lost_since(at, self._table, now, self._config.data_loss)
-        self._losses.report_unread(lost, table)
+        lost = lost_since(at, now, self._config.data_loss)
+        self._losses.report_unread(lost, table, ttls)
 
     def missed(self, position: Micros) -> list[Window]:
         """Return the spans of generations that appeared when `position` was past their start.
@@ -236,19 +236,16 @@ class PublicationGate:
                 log.warning("read_waits_for_generation", **_span(start, until))
             told = start
             sleep(clock, min(interval, until - now))
-        end = min(window.end, written_before(now))
-        if missing := [start for start in self._pending if start < end]:
-            self._warn_of_missing(max(missing), Window(window.start, end))
+        if self._pending:
+            self._warn_of_missing(Window(window.start, min(window.end, written_before(now))))
 
-    def _warn_of_missing(self, start: Micros, window: Window) -> None:
-        """Log the rows of `window` that may be in the unannounced generation that began at `start`.
-
-        None are if a later generation was announced that began before the window.
-        """
-        later = [each for each in self._generations().timestamps() if each > start]
-        missing = Window(start, min(later, default=FOREVER)).intersect(window)
-        if not missing.is_empty:
-            log.warning("generation_not_announced", **_span(missing.start, missing.end))
+    def _warn_of_missing(self, window: Window) -> None:
+        """Log the parts of `window` in which unannounced generations operate."""
+        timeline = Timeline((*self._generations().timestamps(), *self._pending))
+        for operates in timeline.touched(window):
+            if operates.start in self._pending:
+                missing = operates.intersect(window)
+                log.warning("generation_not_announced", **_span(missing.start, missing.end))
 
     def _refresh(self, announced: Collection[Micros]) -> None:
         pending = frozenset(self._generations().unpublished()).difference(announced)

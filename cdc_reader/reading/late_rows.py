@@ -10,7 +10,7 @@ A row's TTL is the one in force when it arrived. After a change of the TTL, eith
 possible. The right one yields an arrival within the time it was in force. If both do, the later
 arrival is used: the row may then be delivered twice, but is not lost.
 
-If a row's arrival and the read are too close to compare, keys decide. The keys kept are those of
+If a row's arrival and the read are too close to compare, keys decide. Keys are kept only for
 delivered rows that arrived more than a confidence window after their write time, and within `DOUBT`
 before the read. They are few, because most rows arrive promptly. Neither the keys nor the times of
 reads survive a restart: rows that arrived late since shortly before the last sweep may then be
@@ -57,9 +57,9 @@ class LateRows:
 
     All times in µs; reads and arrivals by the reader's clock. Reading begins at `position`.
     Between `start` and `position`, every row that had arrived by `late_scan_at`, the start of the
-    last sweep before a restart, was delivered. The same holds for rows that a mark includes in its
-    `acked_through`: one may have arrived after its stream was read past it. `confidence` is the
-    confidence window.
+    last sweep before a restart, was delivered. So was every row within a mark's `acked_through`
+    that had arrived by then; one that arrived later may have been missed, because its stream had
+    been read past it. `confidence` is the confidence window.
     """
 
     def __init__(

@@ -33,8 +33,8 @@ class Planner:
     """Plans windows; caches the streams of generations, which never change once visible.
 
     Plan a window [P, Q) only after a `refresh` made at Q or later: only then does the timeline
-    contain every generation that begins before Q. `reach`, in µs, is how far before and after
-    its own time a generation's streams are searched for strays.
+    contain every generation that begins before Q. `reach`, in µs, is how far before and after the
+    time in which a generation is in force its streams are searched for strays.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Planner:
         return [(span.start, span.intersect(window)) for span in touched]
 
     def _near(self, window: Window) -> list[Window]:
-        """Return the spans of the generations that operate within `reach` of the window."""
+        """Return the spans of the generations that are in force within `reach` of the window."""
         return self._timeline.touched(window.widened(self.reach))
 
     def _cut(self, span: Window) -> Chunking[StreamId]:

@@ -89,10 +89,6 @@ class LogTable(Protocol):
         """Read the current schema. Raises SchemaError, such as CdcNotEnabledError."""
         ...
 
-    def created(self) -> Micros | None:
-        """Return when the log was created, in µs by the cluster's clock; None if unknown."""
-        ...
-
     def source(self, schema: LogSchema) -> LogSource:
         """Return a source of rows with the columns of `schema`."""
         ...

@@ -77,9 +77,9 @@ class Mark:
 class SnapshotProgress:
     """How far a snapshot of the table has been acknowledged; times in µs since 1970.
 
-    It `began` after the checkpoint's position had settled. `generation` is the start of the
-    generation that determines which rows belong to a shard; None if there was none. The ranges in
-    `done` need not be read again; `rows` is the number of rows in them.
+    The snapshot `began` after the checkpoint's position had settled. `generation` is the start of
+    the generation that determines which rows belong to a shard; None if there was none. The ranges
+    in `done` need not be read again; `rows` is the number of rows in them.
     """
 
     began: Micros
@@ -96,16 +96,16 @@ class SnapshotProgress:
 class Checkpoint:
     """How far a table's log has been acknowledged; all times in µs since 1970.
 
-    Every row written before `position` is acknowledged; of later rows, those that `marks` name.
-    `generation` is the start of the newest generation known at the time. A generation that
-    appears afterwards and began before the position is read from its beginning. Late rows that
-    arrived before `late_scan_at`, by the reader's clock, have been searched for; None if late rows
-    are ignored.
+    Every row written before `position` is acknowledged, and so are the later rows that `marks`
+    name. `generation` is the start of the newest generation known when the checkpoint was made. A
+    generation that is announced afterwards but began before the position is read from its
+    beginning. `late_scan_at` is when the last search for late rows began, by the reader's clock;
+    None if late rows are ignored.
 
     `table_id` is the id of the base table, or None if unknown; it changes when the table is dropped
-    and recreated. `ttls` shows which rows from the position on may have expired, and when rows
-    arrived since `late_scan_at`. While `snapshot` is not None, nothing has been read from the log:
-    the snapshot must be completed first.
+    and recreated. `ttls` holds the log's TTLs and id, which show which rows from the position on
+    may be gone, and when late rows arrived. While `snapshot` is not None, nothing has been read
+    from the log: the snapshot must be completed first.
     """
 
     position: Micros

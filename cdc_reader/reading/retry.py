@@ -56,7 +56,7 @@ class Stop(threading.Event):
 
     @contextmanager
     def waking(self, event: threading.Event) -> Iterator[None]:
-        """Within this context, also set `event` when this one is set, or at once if it is."""
+        """Within this context, set `event` when this stop is set, or at once if it is already."""
         with self._registering:
             self._wakes.add(event)
             if self.is_set():
@@ -135,7 +135,8 @@ def each_stopped_by(stop: Stop, items: Iterator[T]) -> Iterator[T]:
 def each_until(stop: Stop, items: Iterable[T]) -> Iterator[T]:
     """Yield the items; once `stop` is set, raise StoppedError instead of the next one."""
     for item in items:
-        _check(stop)
+        if stop.is_set():  # a call of `_check` costs as much as the item does
+            break
         yield item
     _check(stop)
 
@@ -181,7 +182,7 @@ def in_background(action: Callable[[], T], name: str) -> Future[T]:
     def run() -> None:
         try:
             outcome.set_result(action())
-        except BaseException as error:  # noqa: BLE001 - raised where the outcome is asked for
+        except BaseException as error:  # noqa: BLE001 - raised where the outcome is requested
             outcome.set_exception(error)
 
     threading.Thread(target=run, name=name, daemon=True).start()

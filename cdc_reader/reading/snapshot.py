@@ -15,11 +15,11 @@ from attrs import define, evolve, field, frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros, duration_micros, format_timestamp
-from cdc_reader.config import LateRowsMode, ReadConfig
+from cdc_reader.config import DataLossMode, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.errors import CheckpointError, DecodeError, QueryRefusedError
-from cdc_reader.reading.expiry import LossReporter
+from cdc_reader.reading.expiry import LossReporter, refuse_endless_snapshots
 from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import lost_since, settled_before
 from cdc_reader.reading.ports import TOKEN, GenerationSource, SnapshotTable
@@ -46,8 +46,8 @@ class SnapshotRows:
     """A batch of rows of a range, in the server's order; `schema.base` has its columns.
 
     Columns with TTLs and write times may follow. The rows are as they were when they were
-    read, and count as written at `position` (µs). `reading` is the number of the reading: a range
-    may be read more than once.
+    read, and count as written at `position` (µs). `reading` identifies one reading of the range,
+    because a range may be read more than once.
     """
 
     schema: LogSchema = field(repr=_table)
@@ -64,7 +64,7 @@ class SnapshotRows:
 
 @frozen
 class RangeComplete:
-    """All `rows` of a range have been delivered.
+    """All rows of the range `tokens` have been delivered; `rows` is their number.
 
     `checkpoint` marks this range, and all ranges completed before it, as done. It may be saved once
     their rows are acknowledged.
@@ -83,7 +83,7 @@ class RangeComplete:
 
 
 SnapshotDelivery: TypeAlias = SnapshotRows | RangeComplete
-"""What reading a snapshot yields; use `match` to distinguish the two."""
+"""What a snapshot yields: rows, or the end of a range. Use `match` to distinguish them."""
 
 
 @frozen
@@ -103,11 +103,16 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
     """Return the checkpoint at which a snapshot begins now; save it before reading anything.
 
     The log is followed from its position, which has settled: no earlier write is in progress. All
-    shards of a table share one such checkpoint.
+    shards of a table share one such checkpoint. Raises ConfigurationError if a new snapshot is to
+    follow each loss, and the log's TTL is too short for that.
     """
     now = clock.now()
-    position = settled_before(now, duration_micros(config.confidence_window))
+    confidence = duration_micros(config.confidence_window)
+    position = settled_before(now, confidence)
     base = table.schema().base
+    if config.data_loss is DataLossMode.RESNAPSHOT:
+        behind = 2 * confidence + duration_micros(config.poll_interval)
+        refuse_endless_snapshots("data_loss", base.cdc.ttl, behind)
     is_late_wanted = config.late_rows != LateRowsMode.IGNORE
     checkpoint = Checkpoint(
         position,
@@ -116,7 +121,7 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
         table=base.name,
         snapshot=SnapshotProgress(now, _generation_at(table.generations, position)),
     )
-    return evolve(checkpoint, ttls=checkpoint.ttls.seen(base.cdc.ttl, now, base.altered))
+    return evolve(checkpoint, ttls=checkpoint.ttls.updated(base, now))
 
 
 def _generation_at(generations: GenerationSource, position: Micros) -> Micros | None:
@@ -291,10 +296,10 @@ class SnapshotReader:
     def _check_kept(self) -> None:
         """Raise DataLossError, or warn, if rows of the log since the position have expired."""
         now, base = self._clock.now(), self._log.schema.base
-        self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
+        self.ttls = self.ttls.updated(base, now)
         start = evolve(self._start, ttls=self.ttls)
-        lost = lost_since(start, self._table, now, self._config.data_loss)
-        self._losses.report_unread(lost, base.name)
+        lost = lost_since(start, now, self._config.data_loss)
+        self._losses.report_unread(lost, base.name, self.ttls)
 
 
 def _owned(batches: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:

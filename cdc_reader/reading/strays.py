@@ -49,8 +49,8 @@ class Strays:
 
     `queries` counts the queries of the last `read`, not counting further pages.
 
-    `fresh` holds the starts of generations that have not been read before. Between twins, the
-    one of an older generation wins: it was delivered while its generation seemed to be in force.
+    `fresh` holds the starts of generations that have not been read before. Of two twins, the row of
+    the older generation wins: it was delivered while its generation seemed to be in force.
     """
 
     def __init__(self, log: TaskReader, planner: Planner) -> None:
@@ -71,8 +71,8 @@ class Strays:
         """Return the window's strays that are `new`, including twins, and the keys of the others.
 
         `new` selects rows of a batch by their remaining TTLs, as of now. Split the strays before
-        reading the streams in force. A new row there that has the key of one of the others arrived
-        after its twin was delivered, so it must be left out.
+        reading the streams in force. If a new row there has one of the returned keys, it arrived
+        after its twin was delivered and must be left out.
         """
         found: list[pa.RecordBatch] = []
         others: set[RowKey] = set()
@@ -128,6 +128,6 @@ class Strays:
 def _counts(stream: StreamId, first: _Rank | None) -> bool:
     """Return True if the stray of `stream` is the row to deliver.
 
-    Without `first`, the stray has expired since it was found, and has no rivals.
+    `first` is None if the stray has expired since it was found; it has no rivals then.
     """
     return first is None or (first[0] > 0 and first[1] == stream)

@@ -23,11 +23,11 @@ from cdc_reader.decoding.arrow_type import ARROW
 from cdc_reader.reading.ports import TOKEN
 
 _LOOK_AHEAD = 16
-"""The number of rows in which a common key is searched first; further searches cover more."""
+"""The number of rows in which to search first for a common key; further searches cover more."""
 _FLOATS = {"float": pa.int32(), "double": pa.int64()}
 _BITS = evolve(ARROW, native=lambda cql_type: _FLOATS.get(cql_type.name) or ARROW(cql_type))
-"""The Arrow type as which a type is compared: floats, nested ones too, are compared by their bits,
-so NaN equals itself, and 0.0 is not -0.0."""
+"""Arrow types for comparison: floats, even nested ones, are compared by their bits, so NaN equals
+itself, and 0.0 does not equal -0.0."""
 
 
 class Kind(Enum):

@@ -43,7 +43,7 @@ class Writer(Protocol):
 
 
 class Expiry(Enum):
-    """The time from which a TTL counts in the copy."""
+    """The time from which a TTL counts in the copy: the write time, or the time of applying."""
 
     WRITTEN = "written"
     """From the write timestamp: a cell expires when the original cell does, or within a second if
@@ -62,7 +62,7 @@ class Replicator:
     tables; the default is the table of the same name. Turn CDC off for a target: with CDC, it
     rejects timestamps from before its current generation of streams.
 
-    `apply` is a handler for a consumer; several threads may call it.
+    Pass `apply` to a consumer as its handler; several threads may call it.
     """
 
     def __init__(

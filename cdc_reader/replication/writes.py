@@ -96,7 +96,7 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _edge(tail: Values, bound: Bound) -> Edge | None:
-    """Return the edge at a tail's first value; for a longer tail, other slices follow there."""
+    """Return the edge at a tail's first value; a longer tail's rows there are in other slices."""
     return Edge(tail[0], bound.inclusive and len(tail) == 1) if tail else None
 
 

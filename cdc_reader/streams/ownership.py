@@ -28,8 +28,8 @@ _LOW = np.uint64((1 << 32) - 1)
 class Ownership:
     """The tokens of a shard's base rows, by the `groups` of one generation.
 
-    `spans` holds all of them, and tokens of other shards where a group is shared. Without groups,
-    they are the tokens of the shard's part of the ring.
+    `spans` covers all of these tokens and, where a group is shared, tokens of other shards. Without
+    groups, the tokens are the shard's part of the ring.
     """
 
     def __init__(self, groups: Iterable[StreamGroup], shard: Shard) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 
 _FIRST_SHARE = 4_096
-"""The number of first ranges that would cover the ring: large, as a table may have many rows."""
+"""The first range is the ring divided by this: small, because a table may have many rows."""
 _GROWTH, _SHRINKING = 4.0, 1 / 16
 """Limits of the next range's size, as multiples of the last one's."""
 

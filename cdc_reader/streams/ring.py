@@ -1,4 +1,4 @@
-"""Token ranges: parts of the ring, and the rest of it."""
+"""Token ranges: parts of the ring, their unions and their differences."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TokenRanges:
         return sum(each.size for each in self.ranges)
 
     def adding(self, *more: TokenRange) -> TokenRanges:
-        """Return these ranges and `more`."""
+        """Return the union of these ranges and `more`."""
         return TokenRanges((*self.ranges, *more))
 
     def without(self, others: TokenRanges) -> TokenRanges:

@@ -2,8 +2,8 @@
 
 Chunks of streams are nearly always faster. Ranges are faster when there are many streams and
 nearly all of them are empty, because a range query skips streams without rows. `auto` decides by
-measurement: where streams are many and sparse it tries ranges now and then, and uses them as long
-as they are faster.
+measurement: if there are many streams and few have rows, it tries ranges now and then, and uses
+them as long as they are faster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WEIGHT = 0.3
 
 
 class Strategy(StrEnum):
-    """A way to read a window; ``auto`` uses the faster one."""
+    """How to read a window: by streams, by token ranges, or by whichever is faster (``auto``)."""
 
     STREAMS = "streams"
     RANGES = "ranges"
@@ -53,9 +53,9 @@ class StrategyChoice:
         return _other(self._best)
 
     def record(self, used: Strategy, cost: float, queries: int, share: float) -> None:
-        """Record that reading a window took `cost` and `queries`; `share` of its streams had rows.
+        """Record the cost of reading a window, and the share of its streams that had rows.
 
-        `queries` counts only for a window read by streams.
+        `queries` is the number of queries that the read took; it is ignored for reads by ranges.
         """
         if not self.is_open:
             return

@@ -22,7 +22,7 @@ class Window:
 
     @property
     def length(self) -> int:
-        """µs from start to end; 0 if empty."""
+        """The length in µs; 0 if empty."""
         return max(0, self.end - self.start)
 
     def __contains__(self, micros: Micros) -> bool:
@@ -41,7 +41,7 @@ class Window:
         return Window(self.start - reach, self.end + reach)
 
     def margins(self, reach: int, within: Window) -> Iterator[Window]:
-        """Yield the parts of `within` up to `reach` µs before this window, and after it."""
+        """Yield the parts of `within` that are up to `reach` µs before this window or after it."""
         for margin in (Window(self.start - reach, self.start), Window(self.end, self.end + reach)):
             part = margin.intersect(within)
             if not part.is_empty:

@@ -1,0 +1,34 @@
+"""Stdout when it is a pipe whose reader ends early, as in `| head`."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def until_pipe_closes() -> Iterator[None]:
+    """End the block without an error once nobody reads the output any more."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Discard the buffered output, so that Python does not try to write it again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def reader_is_gone() -> bool:
+    """Return True if stdout is a pipe without a reader; does not write to it."""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # stdout is not a file
+        return False
+    return any(event & select.POLLERR for _, event in poll.poll(0))
