@@ -50,10 +50,10 @@ class BatchReader(DataSourceReader):
     @hide_traceback()
     def partitions(self) -> list[SourcePartition]:
         now = self._clock.now()
-        timeline = self._timeline(self._options.window(now))
+        wanted = self._options.window(now)
+        timeline = self._timeline(wanted)
         ttls = self._options.ttls(self._schema.base, now)
         oldest = oldest_alive(timeline, ttls.kept_since(now))
-        wanted = self._options.window(now)
         promise = self._check_loss(wanted, ttls, now)
         first: list[SourcePartition] = []
         if self._options.snapshot:
@@ -64,7 +64,7 @@ class BatchReader(DataSourceReader):
             wanted = Window(position, wanted.end)
         end = written_before(now) if wanted.end == FOREVER else wanted.end
         window = Window(max(wanted.start, oldest), end)
-        filled = expected(self._options, self._schema.base, self._alive(wanted, now))
+        filled = expected(self._schema.base, self._alive(wanted, now))
         rest = plan(self._options, self._schema.base, timeline, window, filled, promise=promise)
         return of_one_plan([*first, *rest])
 
@@ -75,7 +75,7 @@ class BatchReader(DataSourceReader):
         return f"BatchReader({self._options.table})"
 
     def _timeline(self, window: Window) -> Timeline:
-        """Wait until generations that may have rows before `end` are announced, and return all."""
+        """Wait until generations that may have rows of `window` are announced, and return all."""
         read = self._options.read
         gate = PublicationGate(
             partial(generations_of, self._options), duration_micros(read.publication_wait)
@@ -94,7 +94,7 @@ class BatchReader(DataSourceReader):
         report_expired_start(options, self._schema.base, now)
         if options.starting_offset is not None:
             return report_loss(options, wanted, ttls, now, "leave startingOffsets out")
-        promise = promise_from(options, self._schema.base, wanted, ttls, now)
+        promise = promise_from(options, wanted, ttls, now)
         is_open = wanted.start == BEGINNING and not options.snapshot
         return evolve(promise, mode=DataLossMode.CONTINUE) if is_open else promise
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.reading import expiry
-from cdc_reader.reading.expiry import TtlHistory, first_written, lost_within, warn_of_loss
+from cdc_reader.reading.expiry import TtlHistory, first_written, since_created, warn_of_loss
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.promise import Promise
-from pyspark_scylla_cdc.sessions import created_at
 
 
 def report_loss(
     options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros, remedy: str
 ) -> Promise:
-    """Raise DataLossError or warn, depending on `onDataLoss`, if rows of the window have expired.
+    """Raise DataLossError or warn, depending on `onDataLoss`, if rows of the window are gone.
 
     The window begins where the query, or an earlier one, stopped reading. Returns which rows the
     tasks must find.
@@ -25,26 +22,25 @@ def report_loss(
     lost = ttls.lost(window.start, now).intersect(window)
     if lost.is_empty:
         return Promise(ttls, window.start, options.data_loss)
+    kept = f"their TTL was {ttls.at(lost.start)} s, and " if lost.start >= ttls.log_lost else ""
     expiry.report_loss(
         lost,
         options.table,
+        ttls,
         options.data_loss,
-        f"their TTL was {ttls.at(lost.start)} s, and onDataLoss is {options.data_loss.value!r}: "
-        f"give 'continue' to do without them, or {remedy}",
+        f"{kept}onDataLoss is {options.data_loss.value!r}: give 'continue' to do without them, or "
+        f"{remedy}",
     )
     return Promise(ttls, lost.end, options.data_loss)
 
 
-def promise_from(
-    options: SourceOptions, base: TableSchema, window: Window, ttls: TtlHistory, now: Micros
-) -> Promise:
+def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros) -> Promise:
     """Return which rows the tasks must find in a window whose start was given as a moment.
 
     If the start is older than the log's rows, these are the rows that the log still holds, except
     for rows that expire soon.
     """
-    created = created_at(options, base)
-    since = window.start
+    created, since = ttls.created, window.start
     if since <= ttls.kept_since(now):
         since = ttls.unpromised(since, now).end
     if created is not None and created <= now:
@@ -61,6 +57,6 @@ def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros)
     if options.starting in (BEGINNING, FOREVER) or options.starting_offset is not None:
         return
     window = options.window(now)
-    lost = options.ttls(base, now).lost(window.start, now)
-    created = partial(created_at, options, base)
-    warn_of_loss(lost_within(window, lost, created, now), options.table)
+    ttls = options.ttls(base, now)
+    lost = since_created(ttls.lost(window.start, now), ttls.created, now)
+    warn_of_loss(lost.intersect(window), options.table)

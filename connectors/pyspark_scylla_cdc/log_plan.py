@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cdc_reader._time import Micros
+from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import SourceError
 from cdc_reader.streams.generation import Timeline
@@ -13,14 +14,13 @@ from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Planned
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LogPartition, partitions
-from pyspark_scylla_cdc.planning.plan import divide, slices, spans
+from pyspark_scylla_cdc.planning.plan import NONE_MISSED, divide, slices, spans
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition, snapshot_partitions
-from pyspark_scylla_cdc.sessions import created_at, ends_of, streams_loader
+from pyspark_scylla_cdc.sessions import ends_of, streams_loader
 
 _LATE = 5_000_000
 """µs for which the server still accepts writes to a generation that has ended."""
-_NONE: Mapping[Micros, Window] = {}
 
 
 def plan(
@@ -31,7 +31,7 @@ def plan(
     filled: Window | None = None,
     planned: Planned | None = None,
     promise: Promise | None = None,
-    missed: Mapping[Micros, Window] = _NONE,
+    missed: Mapping[Micros, Window] = NONE_MISSED,
 ) -> list[LogPartition]:
     """Return the partitions that read `window`; `timeline` must reach to the end of the window.
 
@@ -59,9 +59,9 @@ def plan_snapshot(
     return snapshot_partitions(position, tokens, options.max_partitions, ends)
 
 
-def expected(options: SourceOptions, base: TableSchema, window: Window) -> Window:
-    """Return the part of the window in which the log existed, according to its table's id."""
-    created = created_at(options, base)
+def expected(base: TableSchema, window: Window) -> Window:
+    """Return the part of the window in which the log existed, according to its id."""
+    created = timeuuid.created(base.log_id)
     return window if created is None else Window(max(window.start, created), window.end)
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from uuid import UUID
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Micros
+from cdc_reader._time import Micros, duration_micros
 from cdc_reader.changes.frames import (
     Format,
     SnapshotFormat,
@@ -31,6 +30,7 @@ from cdc_reader.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from cdc_reader.reading.expiry import refuse_endless_snapshots
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
@@ -53,6 +53,7 @@ def schema_of(options: SourceOptions) -> LogSchema:
     options.check_start(schema.base)
     _check_key(options, schema.base)
     late_rows(options, schema.base)
+    check_resnapshot(options, schema.base.cdc.ttl)
     return project(schema, options.columns)
 
 
@@ -78,6 +79,13 @@ def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
     if options.late_rows is not LateRowsMode.IGNORE:
         check_ttl(base.cdc.ttl, options.late_rows)
     return options.late_rows
+
+
+def check_resnapshot(options: SourceOptions, ttl: int) -> None:
+    """Raise ConfigurationError if the log's TTL, in seconds, is too short for new snapshots."""
+    if options.takes_new_snapshots:
+        confidence, idle = map(duration_micros, (options.confidence_window, options.idle_advance))
+        refuse_endless_snapshots("onDataLoss", ttl, 2 * confidence + idle)
 
 
 def row_format(options: SourceOptions, schema: LogSchema) -> Format:
@@ -209,19 +217,6 @@ def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> C
     return CdcTable(connection_of(connection, read), name)
 
 
-def created_at(options: SourceOptions, base: TableSchema) -> Micros | None:
-    """Return when the log was created, in µs; None if its table's id contains no time."""
-    return _created_at(options.connection(), options.read, base.name, base.id)
-
-
-@lru_cache(maxsize=64)
-def _created_at(
-    connection: ConnectionConfig, read: ReadConfig, name: TableName, table_id: UUID | None
-) -> Micros | None:
-    del table_id  # a table that is dropped and recreated has a new one, and a new log
-    return _table(connection, read, name).created()
-
-
 @cache
 def choice_of(connection: ConnectionConfig, name: TableName, wanted: Strategy) -> StrategyChoice:
     """Return this process's choice of a strategy, with its measurements of earlier partitions."""
@@ -238,5 +233,5 @@ def source_of(
     *,
     tolerant: bool = False,
 ) -> LogSource:
-    """Return the source of a log with these columns, which prepares its queries once."""
+    """Return the source of a log with these columns; the source prepares its queries once."""
     return _table(connection, read, schema.base.name).source(schema, limit, tolerant=tolerant)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ScyllaCdcDataSource(DataSource):
     """The CDC log of a ScyllaDB table, in one of several formats.
 
-    For the options, see `pyspark_scylla_cdc.options.table`. ``load()`` validates options, table and
-    cluster, and raises a one-line error.
+    For the options, see ``docs/reference/spark-options.md``. ``load()`` validates options, table
+    and cluster, and raises a one-line error.
     """
 
     @classmethod

@@ -1,10 +1,11 @@
 """Adapts the source to older versions of Spark.
 
-Spark 4.2 and later tell a stream reader where a micro-batch starts and whether limits apply, and
-ask it to prepare for the trigger ``availableNow``. `streaming.stream` is written for them.
+Spark 4.2 and later pass a stream reader the start of a micro-batch and whether limits apply, and
+let it prepare for the trigger ``availableNow``. `streaming.stream` is written for these versions.
 
-Spark 4.0 and 4.1 only ask for the end of the next micro-batch; `WithoutStart` adapts a stream
-reader to them. Their trigger ``availableNow`` runs a single micro-batch, as ``once`` does.
+Spark 4.0 and 4.1 only request the end of the next micro-batch; `WithoutStart` adapts a stream
+reader to these versions. Their trigger ``availableNow`` runs a single micro-batch, as ``once``
+does.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ else:
 if not TELLS_START:
 
     class ReadLimit:  # type: ignore[no-redef]
-        """Stands in for Spark's class."""
+        """Replaces Spark's class of this name, which older versions lack."""
 
     class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
-        """Stands in for Spark's class."""
+        """Replaces Spark's class of this name, which older versions lack."""
 
     @frozen
     class ReadMaxFiles(ReadLimit):  # type: ignore[no-redef]
-        """Stands in for Spark's class."""
+        """Replaces Spark's class of this name, which older versions lack."""
 
         max_files: int
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for Spark's class."""
+        """Replaces Spark's class of this name, which older versions lack."""
 
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class WithoutStart(DataSourceStreamReader):
 
     * On a restart Spark first calls `partitions` with the last offset of the checkpoint as both
       start and end. From then on, a micro-batch starts at the end of the last one planned.
-    * Spark may ask for the latest offset only to report it. So an offset is kept until a
+    * Spark may request the latest offset only to report it. So an offset is kept until a
       micro-batch is planned up to it.
     * Spark does not say which trigger is used. So the limits of the options always apply.
     """
@@ -117,7 +118,7 @@ class WithoutStart(DataSourceStreamReader):
         """Raise ConfigurationError if an offset was offered before the checkpoint was known.
 
         This means that Spark has wrapped the source for the trigger ``availableNow``. The wrapper
-        asks for the latest offset before Spark passes the checkpoint's offset, which may be later.
+        requests the latest offset before Spark passes the checkpoint's offset, which may be later.
         """
         if start != self.initialOffset():
             remedy = (

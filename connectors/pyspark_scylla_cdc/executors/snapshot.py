@@ -28,7 +28,7 @@ def snapshot_rows(
     owners = _Owners(tuple(StreamGroup(end, ()) for end in partition.ends))
     table = FixedSchema(table_of(options), schema, output.is_tolerant, owners)
     reader = SnapshotReader(table, SystemClock(), options.read, _only(partition))
-    rows = split_rows(reader.deliveries(), schema.base, options.format.types)
+    rows = split_rows(reader.deliveries(), options.format.types)
     return output.snapshot(rows, part_of(output.schema, names), partition.position)
 
 

@@ -81,7 +81,7 @@ class Streams:
         return tuple(evolve(status, as_of=now) for status in found)
 
     def totals(self) -> Mapping[Key, Totals]:
-        """Return the sums, including those of streams that have ended."""
+        """Return the sums, including the sums of streams that have ended."""
         with self._lock:
             return {key: evolve(totals) for key, totals in self._totals.items()}
 

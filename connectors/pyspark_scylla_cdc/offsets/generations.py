@@ -1,9 +1,10 @@
 """The generations that an offset knows: they show which ones were announced late.
 
-A micro-batch from offset a to offset b reads, of each generation that b knows, the rows of its
-window. Of a generation that b knows and a does not, it also reads the rows behind its window, up
-to the generation's start: no earlier micro-batch can have read them. So its rows depend only on
-the two offsets, even if a generation is announced before it is repeated.
+A micro-batch from offset a to offset b reads the rows of its window in each generation that b
+knows. If a does not know one of these generations, the micro-batch also reads that generation's
+rows behind the window, from the generation's start on: no earlier micro-batch can have read them.
+So the rows of a micro-batch depend only on its two offsets, even if a generation is announced
+before the micro-batch is repeated.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 
 MOST = 16
-"""The most starts in an offset. A generation announced after that many later ones is not read."""
+"""The most starts in an offset. A generation announced after this many later ones is not read."""
 
 
 @frozen
 class KnownGenerations:
     """The newest generations known at an offset, by their `starts` in µs, ascending.
 
-    All older generations count as known. Rows written before `since` (µs), where the query began
-    or this record did, are not delivered.
+    All older generations count as known. Rows written before `since` (µs), when the query or this
+    record began, are not delivered.
     """
 
     since: Micros
@@ -35,9 +36,9 @@ class KnownGenerations:
 
     @classmethod
     def after(cls, before: Self | None, position: Micros, visible: Timeline) -> Self:
-        """Return what is known at an offset after one at `position` that knew `before`.
+        """Return the generations known after the offset at `position`, which knew `before`.
 
-        What was known stays known, because a node with tablets that lags shows fewer generations.
+        Known generations stay known, because with tablets a node that lags shows fewer of them.
         """
         known = before or cls(position, ())
         starts = Timeline((*known.starts, *visible.starts)).starts
@@ -50,7 +51,7 @@ class KnownGenerations:
     def missed(self, before: KnownGenerations | None, position: Micros) -> dict[Micros, Window]:
         """Return the unread window behind `position` of each generation that `before` lacks.
 
-        Nothing is missed if it is not recorded what was known `before`.
+        Empty if `before` is None: an offset without generations misses none.
         """
         if before is None:
             return {}

@@ -125,7 +125,7 @@ class Planned:
 
 
 def whole_records(names: Collection[RowName], most: int) -> frozenset[RowName]:
-    """Return the first `most` names in order, and the other names of the last one's record."""
+    """Return the first `most` names in order, and the rest of the last name's record."""
     ordered = sorted(names, key=_order)
     last = ordered[:most][-1]
     record = last[0], last[1].time

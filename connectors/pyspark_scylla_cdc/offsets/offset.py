@@ -95,6 +95,7 @@ class Offset:
             "snapshot": str(self.snapshot),
             **({} if self.token is None else {"token": self.token}),
             "ttl": [list(change) for change in self.ttls.changes],
+            **({"logs": list(map(str, self.ttls.logs))} if self.ttls.logs else {}),
             **({} if self.generations is None else {"generations": self.generations.to_json()}),
             **({} if self.late is None else {"late": self.late.to_json()}),
             **({} if self.began is None else {"began": self.began}),
@@ -166,7 +167,7 @@ class Offset:
 
     def ttls_at(self, state: TableState, now: int) -> TtlHistory:
         """Return the history of the log's TTL up to `now` (µs)."""
-        return self.ttls.seen(state.cdc.ttl, now, state.altered)
+        return self.ttls.updated(state, now)
 
     def check_table(
         self, table: TableName, table_id: UUID | None, option: str = "checkpointLocation"
@@ -233,7 +234,7 @@ def _read(stored: Mapping[str, Any]) -> Offset:
                 SnapshotState(stored["snapshot"]),
                 str(stored["table"]),
                 UUID(stored["id"]),
-                TtlHistory(stored["ttl"]),
+                TtlHistory(stored["ttl"], map(UUID, stored.get("logs", []))),
                 Late.from_json(stored["late"]) if "late" in stored else None,
                 began,
                 _token(stored) if version == _IN_SNAPSHOT else None,

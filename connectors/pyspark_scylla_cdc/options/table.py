@@ -13,7 +13,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from cdc_reader.changes.frames.options import BadRecord, FormatName, Preimages, RangeDelete
+from cdc_reader.changes.frames.options import (
+    BadRecord,
+    FormatName,
+    IncludedImage,
+    Preimages,
+    RangeDelete,
+)
 from cdc_reader.config import DataLossMode, LateRowsMode
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.strategy import Strategy
@@ -53,6 +59,13 @@ class Snapshot(StrEnum):
 
     NONE = "none"
     INITIAL = "initial"
+
+
+class EnvelopeOutput(StrEnum):
+    """Which output of the connector format ``envelope`` has."""
+
+    LEGACY = "legacy"
+    ADVANCED = "advanced"
 
 
 _CASSANDRA = "spark.cassandra."
@@ -190,6 +203,32 @@ OPTIONS = (
         default=Preimages.AUTO.value,
     ),
     Option(
+        "envelopeOutput",
+        choice(EnvelopeOutput),
+        "With format `envelope`: which output of the connector to write, named as "
+        "in its `cdc.output.format`. `advanced` has plain values; see [`envelope`](#envelope).",
+        default=EnvelopeOutput.LEGACY.value,
+    ),
+    Option(
+        "includeBefore",
+        choice(IncludedImage),
+        "With `envelopeOutput=advanced`: whether `before` has the whole row before the change. "
+        "Default: `none`.",
+    ),
+    Option(
+        "includeAfter",
+        choice(IncludedImage),
+        "With `envelopeOutput=advanced`: whether `after` has the whole row after the change. "
+        "Default: `none`.",
+    ),
+    Option(
+        "keyPlacement",
+        NAMES,
+        "With `envelopeOutput=advanced`: where the primary key is, as names separated by commas. "
+        "`payload-before` and `payload-after` are the rows before and after the change, "
+        "`payload-key` is the column `key`. Default: all of them.",
+    ),
+    Option(
         "columns",
         NAMES,
         "Columns of the base table to read in addition to its key, separated by commas or as a "
@@ -273,9 +312,9 @@ OPTIONS = (
         "onDataLoss",
         choice(DataLossMode),
         "What to do if unread changes may have expired, because the query's position is older "
-        "than the log's TTL. `fail` ends the query with an error, `continue` logs a warning, "
-        "and `resnapshot` makes a stream read the table again. Default: `fail`. See [Data "
-        "loss](#data-loss).",
+        "than the log's TTL, or if the log was dropped and created again. `fail` ends the query "
+        "with an error, `continue` logs a warning, and `resnapshot` makes a stream read the table "
+        "again. Default: `fail`. See [Data loss](#data-loss).",
     ),
     Option(
         "failOnDataLoss",
@@ -320,14 +359,15 @@ OPTIONS = (
     Option(
         "maxBytesPerTrigger",
         BYTES,
-        "Approximate maximum size of the rows in one micro-batch, as Arrow in memory: bytes, "
-        "or a number with `k`, `m` or `g`. The size of a row is estimated from a few rows.",
+        "Approximate maximum size of the rows in one micro-batch, as Arrow in memory. The "
+        "value is a number of bytes, or a number with `k`, `m` or `g`. The size of a row is "
+        "estimated from a few rows.",
     ),
     Option(
         "minRowsPerTrigger",
         COUNT,
-        "Approximate minimum of log rows in one micro-batch: a stream that has caught up waits "
-        "for more rows. The number is estimated from at most 512 streams, as for "
+        "Approximate minimum number of log rows in one micro-batch: a stream that has caught up "
+        "waits for more rows. The number is estimated from at most 512 streams, as for "
         "`maxRowsPerTrigger`.",
     ),
     Option(

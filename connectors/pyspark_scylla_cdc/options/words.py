@@ -28,6 +28,7 @@ _OPTION_OF_KEYWORD = {
     "range_deletes": "rangeDeletes",
     "decimal_type": "decimalType",
     "on_bad_record": "onBadRecord",
+    "key_placement": "keyPlacement",
     "a later start": "a later startingTimestamp",
 }
 _OPTIONS = _OPTION_OF_SETTING | _OPTION_OF_KEYWORD

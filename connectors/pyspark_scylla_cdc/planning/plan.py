@@ -28,6 +28,8 @@ SHORTEST_SLICE = 10_000_000
 MOST_QUERIES = 4_096
 """The most queries of a sliced plan. A plan that has this many queries unsliced is not sliced."""
 
+NONE_MISSED: Mapping[Micros, Window] = {}
+
 _EVEN = 4
 """The fewest streams in a share of one slice, so that one stream more or less matters little."""
 
@@ -61,20 +63,17 @@ class StreamSpan:
         return self.streams * self.weight
 
 
-_NONE: Mapping[Micros, Window] = {}
-
-
 def spans(
     timeline: Timeline,
     window: Window,
     count: Callable[[Micros], int],
     filled: Window | None = None,
-    missed: Mapping[Micros, Window] = _NONE,
+    missed: Mapping[Micros, Window] = NONE_MISSED,
 ) -> list[StreamSpan]:
     """Return all spans of `window`, older generations first; `count` counts a generation's streams.
 
-    The generations in `missed`, given by their starts, are read from the start of their windows on,
-    which are behind `window`.
+    `missed` maps the starts of late-announced generations to unread windows before `window`. Each
+    of these generations is read from the start of its unread window to the end of `window`.
 
     Rows are expected in `filled`, or in the whole window if it is None. This only affects how the
     work is divided; rows elsewhere are read too.
@@ -105,9 +104,9 @@ def divide(
     """Divide the spans into shares of about equal work, each in order.
 
     Older generations come first, and for each stream older times first. There are `at_most` shares;
-    if there are fewer streams, there are as many as streams or `slices`, whichever is more. If that
-    is less than `at_least`, there are `at_least` shares, filled slice by slice. With one slice, a
-    stream is in one share with all its time.
+    if there are fewer streams, there are as many shares as streams or `slices`, whichever is more.
+    If that is less than `at_least`, there are `at_least` shares, filled slice by slice. With one
+    slice, a stream is in one share with all its time.
     """
     runs = _runs(parts, at_most)
     if max(len(runs), slices) < at_least:

@@ -16,7 +16,7 @@ class AdvancePolicy:
     Nothing is read past `final` or past now - `confidence`. Spark asks for the latest offset about
     forty times a second and starts a micro-batch for each new offset. So the position advances by
     at least `min_advance`, except for the last step to `final`, and by at most `max_window` if
-    Spark's trigger asks for a limit.
+    Spark's trigger sets a limit.
     """
 
     confidence: int

@@ -1,4 +1,4 @@
-"""Reads which generations are announced, before each micro-batch and now and then between them."""
+"""Reads which generations are announced, before each micro-batch and sometimes in between."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ class AnnouncedGenerations:
         return self._timeline if self._read_at > BEGINNING else self.read()
 
     def known(self, since: Offset, now: Micros, *, has_window: bool) -> KnownGenerations | None:
-        """Return what the offset after `since` knows; `now` is when its micro-batch was begun (µs).
+        """Return the generations known to the offset after `since`; its micro-batch began at `now`.
 
-        If the micro-batch has a window, no generations read before `now` will do: one may have
-        begun in the window. If it has none, and `since` knows none, nothing can be missed yet.
+        If the micro-batch has a window, generations read before `now` (µs) are not enough: another
+        may have begun in the window. If it has no window, and `since` knows no generations, none
+        can be missed yet.
         """
         if since.generations is None and not has_window:
             return None

@@ -27,10 +27,10 @@ then moves in steps that are longer by the same factor.
 class Idle:
     """Decides whether a window is worth a micro-batch; times in µs.
 
-    A window of `longest` or more is worth one even without rows, but not twice in a row: with a
-    trigger of that length, `processAllAvailable` would never return. The idle driver checks for new
-    rows each time the window has grown by `shortest` µs. The `generations` are read at most once a
-    second.
+    A window of `longest` or more is worth a micro-batch even without rows, but not twice in a row:
+    with a trigger of that length, `processAllAvailable` would never return. The idle driver checks
+    for new rows each time the window has grown by `shortest` µs. The `generations` are read at most
+    once a second.
     """
 
     def __init__(

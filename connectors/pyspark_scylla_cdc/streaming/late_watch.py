@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Protocol
 
 import pyarrow as pa
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
@@ -46,7 +46,21 @@ MOST = 1_000
 REPORTED = 64, 1_000_000
 """The most queries and rows of a sweep that only reports."""
 
-_NONE: Mapping[Micros, Window] = {}
+
+@frozen
+class Step:
+    """The step of a query from one offset to the next: a micro-batch that is being planned.
+
+    `late` is what the offset at the start of `window` records about late rows. If a `snapshot` is
+    still to be read, rows written before the start are also late rows if they arrive from now on.
+    The micro-batch also reads the generations in `missed`, by their starts, in their windows, which
+    are behind `window`.
+    """
+
+    window: Window
+    late: Late | None = None
+    snapshot: bool = False
+    missed: Mapping[Micros, Window] = field(factory=dict)
 
 
 class LateWatch(Protocol):
@@ -56,23 +70,11 @@ class LateWatch(Protocol):
         """Sweep once more, as of `now`, because the query ends with the rows available by then."""
         ...
 
-    def next(
-        self,
-        late: Late | None,
-        window: Window,
-        ttls: Callable[[], TtlHistory],
-        *,
-        snapshot: bool,
-        missed: Mapping[Micros, Window] = _NONE,
-    ) -> Late | None:
-        """Return what the offset at the end of `window` records about late rows, if anything.
+    def next(self, step: Step, ttls: Callable[[], TtlHistory]) -> Late | None:
+        """Return what the offset at the end of the window records about late rows, if anything.
 
-        If the window has too many strays, the offset is earlier: at its `Late.position`.
-
-        `late` is the record of the offset at the window's start; `ttls` returns the log's TTL over
-        time. If a `snapshot` is still to be read, rows written before the start are also late rows
-        if they arrive from now on. The micro-batch also reads the generations in `missed`, by their
-        starts, in their windows, which are behind `window`.
+        If the window has too many strays, the offset is earlier: at its `Late.position`. `ttls`
+        returns the log's TTL over time.
         """
         ...
 
@@ -83,16 +85,8 @@ class IgnoringWatch:
     def finish(self, now: Micros) -> None:
         pass
 
-    def next(
-        self,
-        late: Late | None,
-        window: Window,
-        ttls: Callable[[], TtlHistory],
-        *,
-        snapshot: bool,
-        missed: Mapping[Micros, Window] = _NONE,
-    ) -> Late | None:
-        del late, window, ttls, snapshot, missed
+    def next(self, step: Step, ttls: Callable[[], TtlHistory]) -> Late | None:
+        del step, ttls
         return None
 
 
@@ -121,43 +115,37 @@ class DeliveringWatch:
     def finish(self, now: Micros) -> None:
         self._final = now
 
-    def next(
-        self,
-        late: Late | None,
-        window: Window,
-        ttls: Callable[[], TtlHistory],
-        *,
-        snapshot: bool,
-        missed: Mapping[Micros, Window] = _NONE,
-    ) -> Late | None:
+    def next(self, step: Step, ttls: Callable[[], TtlHistory]) -> Late | None:
         now = self._clock.now()
-        if self._at != (late, window.start):
-            self._begin(late, window.start, now, snapshot=snapshot)
-        # A sweep would forget which rows arrived before those of a missed generation were planned.
-        is_due = not missed and is_time(self._state.reads[0], now, self._final)
-        is_empty = window.is_empty and not missed and not snapshot
+        if self._at != (step.late, step.window.start):
+            self._begin(step, now)
+        # A sweep would forget which rows of a missed generation arrived before they were planned.
+        is_due = not step.missed and is_time(self._state.reads[0], now, self._final)
+        has_rows = step.missed or not step.window.is_empty
+        is_empty = not has_rows and not step.snapshot
         if is_empty and not is_due:
-            return late
+            return step.late
         self._ttls = ttls()
         check_ttl(self._ttls.seconds, LateRowsMode.DELIVER)
         reader = self._make()
         found: frozenset[RowName] = frozenset()
         if is_due:
-            found = self._sweep(reader, window.start, now)
+            found = self._sweep(reader, step.window.start, now)
         if is_empty and not found:
-            return late
-        if missed or not window.is_empty:
-            found |= self._read(reader, window, missed)
+            return step.late
+        if has_rows:
+            found |= self._read(reader, step)
         record = Late(self._state, found)
         self._at = record, record.position
         return record
 
-    def _begin(self, late: Late | None, position: Micros, now: Micros, *, snapshot: bool) -> None:
-        self._at = late, position
-        if late is not None:
-            self._state = late.reads
+    def _begin(self, step: Step, now: Micros) -> None:
+        position = step.window.start
+        self._at = step.late, position
+        if step.late is not None:
+            self._state = step.late.reads
         else:
-            start = BEGINNING if snapshot else position
+            start = BEGINNING if step.snapshot else position
             self._state = Reads(start, (position,), (now,))
 
     def _sweep(self, reader: KeyReader, position: Micros, now: Micros) -> frozenset[RowName]:
@@ -181,18 +169,16 @@ class DeliveringWatch:
         self._state = evolve(self._state, known=self._state.known | first)
         return first
 
-    def _read(
-        self, reader: KeyReader, window: Window, missed: Mapping[Micros, Window]
-    ) -> frozenset[RowName]:
-        """Record rows that may seem to arrive after now, and return the strays.
+    def _read(self, reader: KeyReader, step: Step) -> frozenset[RowName]:
+        """Record the rows whose computed arrival may be after now, and return the strays.
 
-        Of the `missed` generations, also records the rows that arrived after their window was
-        read. The window ends earlier if it has more strays than `MOST`.
+        Also records the rows of missed generations that arrived after their window was read. The
+        window ends earlier if it has more strays than `MOST`.
         """
         now = self._clock.now()
         strays = reader.strays(self._settings.late_horizon)
-        found = list(strays.read(window, remaining_ttl=True))
-        window = _shortened(window, found)
+        found = list(strays.read(step.window, remaining_ttl=True))
+        window = _shortened(step.window, found)
         found = _written_in(window, found)
         rows = LateRows.resumed(self._state, self._settings.confidence)
         rows.window_read(window.end, now)
@@ -201,7 +187,7 @@ class DeliveringWatch:
         names = frozenset(_single(strays, found))  # before the read that records their twins
         for batch in reader.read(window):
             rows.delivered(batch, self._ttls, self._clock.now())
-        for span in missed.values():
+        for span in step.missed.values():
             for batch in reader.read(span):
                 rows.delivered(batch, self._ttls, self._clock.now(), behind=True)
         self._state = rows.state
@@ -235,17 +221,8 @@ class ReportingWatch:
     def finish(self, now: Micros) -> None:
         self._final = now
 
-    def next(
-        self,
-        late: Late | None,
-        window: Window,
-        ttls: Callable[[], TtlHistory],
-        *,
-        snapshot: bool,
-        missed: Mapping[Micros, Window] = _NONE,
-    ) -> Late | None:
-        del late, snapshot, missed
-        now = self._clock.now()
+    def next(self, step: Step, ttls: Callable[[], TtlHistory]) -> Late | None:
+        window, now = step.window, self._clock.now()
         if self._rows is None:
             position, confidence = window.start, self._settings.confidence
             self._rows = LateRows(position, position, now, confidence)
@@ -328,7 +305,7 @@ def late_watch(
     generations: Callable[[], Timeline],
     on_late_rows: Callable[[int], None],
 ) -> LateWatch:
-    """Return the watch for the `lateRows` option; `generations` returns those of the micro-batch.
+    """Return the watch for the `lateRows` option; `generations` returns the micro-batch's.
 
     It calls `on_late_rows` with the number of late rows that it finds and does not deliver.
     """

@@ -41,7 +41,13 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition, SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.snapshot import MarkPartition
-from pyspark_scylla_cdc.sessions import check_columns, state_of, still_there, timeline_of
+from pyspark_scylla_cdc.sessions import (
+    check_columns,
+    check_resnapshot,
+    state_of,
+    still_there,
+    timeline_of,
+)
 from pyspark_scylla_cdc.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
@@ -56,7 +62,7 @@ log = get_logger(__name__)
 _ONE_WINDOW = ReadMaxFiles(1)
 """Represents this source's limit by time, which none of Spark's limits can express.
 
-It only tells the source to apply its limit.
+It only makes the source apply its limit.
 """
 
 
@@ -118,6 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began = since.position if since == self._initial else None
         first = _first(since, batch.missed.values())
         if not (found := self._lost(since, first, state, now)).is_empty:
+            check_resnapshot(self._options, state.cdc.ttl)
             warn_of_loss(found, self._options.table)
             since, lost, self._lost_in_plan = self._again(since, now), found, None
             batch = self._window_end.next(
@@ -141,7 +148,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         since, until = self._checked(start), Offset.from_json(end)
         if until.began is not None and since != until:
-            since = self._beginning_at(until.began)
+            began = self._beginning_at(until.began)
+            since = evolve(began, ttls=evolve(began.ttls, logs=until.ttls.logs))
         if until.lost is not None and since != until:
             since = since.again(until.position)
         window, tokens = Window(since.position, until.position), TokenRange(since.done, until.done)
@@ -220,14 +228,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return state
 
     def _filled(self, window: Window) -> Window | None:
-        """Return where rows are expected, if the time of a stream may be spread over partitions.
+        """Return the window in which rows are expected, if a stream's time may span partitions.
 
         Spreading gives up the order of rows within a partition, so it is done only if more
         partitions are requested.
         """
         if self._options.min_partitions == 1:
             return None
-        return expected(self._options, self._schema.base, window)
+        return expected(self._schema.base, window)
 
     def _promise(
         self, since: Offset, until: Offset, window: Window, ttls: TtlHistory
@@ -242,8 +250,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         now, options = self._clock.now(), self._options
         ttls = ttls.after(since.position)
-        if self._has_no_past(since):
-            return promise_from(options, self._schema.base, window, ttls, now)
+        if self._has_no_past(since, ttls):
+            return promise_from(options, window, ttls, now)
         if since.is_before_snapshot:
             window = Window(since.position, max(since.position, now))
         if options.takes_new_snapshots:
@@ -252,7 +260,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Promise(ttls, window.start, options.data_loss) if lost.is_empty else None
         promise = report_loss(options, window, ttls, now, self._remedy(since.position))
         is_chosen = until.began is not None and options.starting_offset is None
-        return promise_from(options, self._schema.base, window, ttls, now) if is_chosen else promise
+        return promise_from(options, window, ttls, now) if is_chosen else promise
 
     def _remember_lost(self, lost: Window) -> None:
         """Let the next offset begin a new snapshot if rows of the planned micro-batch are lost.
@@ -268,11 +276,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = "startingOffsets 'earliest' and " if is_given else ""
         return f"start over with {earliest}a new checkpointLocation"
 
-    def _has_no_past(self, since: Offset) -> bool:
-        """Return True if a new query begins at `since`, and so reads only unexpired rows."""
+    def _has_no_past(self, since: Offset, ttls: TtlHistory) -> bool:
+        """Return True if a new query begins at `since`, and so reads only rows that there are."""
         is_first = self._initial is not None and since.position == self._initial.position
-        options = self._options
-        return is_first and options.starting_offset is None and not options.snapshot
+        is_chosen = self._options.starting_offset is None and not self._options.snapshot
+        return is_first and is_chosen and ttls.log_lost <= since.position
 
     def _lost(self, since: Offset, first: Micros, state: TableState, now: Micros) -> Window:
         """Return the window of changes that may expire, if a new snapshot should replace them.
@@ -284,9 +292,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return nothing
         if self._lost_in_plan is not None:
             return self._lost_in_plan
-        if self._has_no_past(since):
-            return nothing
-        return since.ttls_at(state, now).endangered(first, now)
+        ttls = since.ttls_at(state, now)
+        return nothing if self._has_no_past(since, ttls) else ttls.endangered(first, now)
 
     def _again(self, since: Offset, now: Micros) -> Offset:
         """Return the start of a new snapshot."""
@@ -296,7 +303,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _start(self) -> Micros:
         """Return where a new query begins: at the oldest row that the log may hold, or later.
 
-        An offset given by the user is kept as it is, like that of a checkpoint: rows that have
+        An offset given by the user is kept as it is, like a checkpoint's offset: rows that have
         expired since then are lost.
         """
         if self._options.starting_offset is not None:

@@ -13,7 +13,7 @@ may become empty:
    that the micro-batch delivers).
 
 While a snapshot is being read, the window is empty: `SnapshotEnd` decides how much of the table the
-micro-batch has. The micro-batch has the log as well only if Spark's trigger asks for everything.
+micro-batch has. The micro-batch has the log as well only if Spark's trigger requests everything.
 
 A generation that is announced when the position has passed its start is read from there on, beside
 the window, which may then be empty (`AnnouncedGenerations`).
@@ -40,7 +40,7 @@ from pyspark_scylla_cdc.sessions import generations_of, timeline_of
 from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
 from pyspark_scylla_cdc.streaming.announced import AnnouncedGenerations
 from pyspark_scylla_cdc.streaming.idle import GENERATIONS_INTERVAL, Idle
-from pyspark_scylla_cdc.streaming.late_watch import late_watch
+from pyspark_scylla_cdc.streaming.late_watch import Step, late_watch
 from pyspark_scylla_cdc.streaming.minimum import MinimumRows
 from pyspark_scylla_cdc.streaming.row_count import row_count
 from pyspark_scylla_cdc.streaming.row_limit import within_limits
@@ -52,8 +52,8 @@ from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
 class MicroBatch:
     """What a micro-batch delivers: its window, and what its offset records about `late` rows.
 
-    `done` is the token up to which a snapshot has been read. The offset knows `generations`. Of
-    those that were `missed`, by their starts, a window behind the position is also delivered.
+    `done` is the token up to which a snapshot has been read. The offset knows `generations`. For
+    each generation in `missed`, given by its start, a window behind the position is also delivered.
     """
 
     window: Window
@@ -117,7 +117,7 @@ class WindowEnd:
         """Return the micro-batch after the offset `since`, which may be empty.
 
         `ttls` returns the log's TTL over time. If not `limited`, the micro-batch has everything
-        that has settled, because Spark's trigger asks for that.
+        that has settled, because Spark's trigger requests it.
         """
         if since.is_before_snapshot and limited and self._snapshot.is_limited:
             return self._of_snapshot(since, ttls)
@@ -133,7 +133,7 @@ class WindowEnd:
         """Return a micro-batch of the table alone; late rows are delivered when it is complete."""
         nothing, late = Window(since.position, since.position), since.late
         if late is None:
-            late = self._late.next(None, nothing, ttls, snapshot=True)
+            late = self._late.next(Step(nothing, snapshot=True), ttls)
         return MicroBatch(nothing, late, self._snapshot.next(since.done), since.generations)
 
     def _settled(self, position: Micros, now: Micros, *, limited: bool) -> Window:
@@ -167,8 +167,9 @@ class WindowEnd:
     def _with_late_rows(
         self, since: Offset, batch: MicroBatch, ttls: Callable[[], TtlHistory]
     ) -> MicroBatch:
-        window, is_snapshot = batch.window, since.is_before_snapshot
-        late = self._late.next(since.late, window, ttls, snapshot=is_snapshot, missed=batch.missed)
+        window = batch.window
+        step = Step(window, since.late, since.is_before_snapshot, batch.missed)
+        late = self._late.next(step, ttls)
         if late is not None and not window.is_empty:
             window = evolve(window, end=late.position)
         return evolve(batch, window=window, late=late)

@@ -55,15 +55,15 @@ def fold(
     in columns that are not read is dropped.
 
     A `snapshot_begin` (``onDataLoss=resnapshot``) drops all rows and changes before it, including
-    those of `onto`: the rows of the snapshot follow, possibly in several micro-batches.
+    the rows of `onto`: the rows of the snapshot follow, possibly in several micro-batches.
 
     Rows with a `_bad_record` are left out, so a row keeps its last values that could be converted;
     but a delete is applied if its key could be converted.
 
-    `onto` is the table before these changes: an earlier result, for ``foreachBatch``. `keys` are
-    the columns of the primary key; by default they come from the schema's metadata, which
-    ``load()`` sets. Raises SchemaError if columns are missing, or if rows cannot be compared with
-    the bounds of ranges.
+    `onto` has the table's rows before these changes, such as an earlier result in ``foreachBatch``.
+    `keys` are the columns of the primary key; by default they come from the schema's metadata,
+    which ``load()`` sets. Raises SchemaError if columns are missing, or if rows cannot be compared
+    with the bounds of ranges.
     """
     return _Fold(changes, keys).result(onto)
 

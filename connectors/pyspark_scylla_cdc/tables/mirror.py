@@ -130,7 +130,7 @@ class Mirror:
             query.stop()
 
     def read(self, number: int = 0) -> DataFrame:
-        """Return the current rows of the copy; of several copies, that of table `number`."""
+        """Return the current rows of a copy; `number` is the index of its table, from 0."""
         copy = self._copies[number]
         return copy.sink.rows(copy.spark)
 
@@ -151,8 +151,8 @@ def mirror(
 
     The copy begins with a snapshot of the table; then each micro-batch of changes is merged into it
     in one commit, exactly once. It has the table's columns, including those added later. Its rows
-    are those that a SELECT returns, except that cells that expire remain in the copy: see the
-    how-to "Keep a table current".
+    equal the result of a SELECT, except that cells that expire remain in the copy: see the how-to
+    "Keep a table current".
 
     Args:
         spark: the session.
@@ -160,9 +160,9 @@ def mirror(
             ``format``, ``includeDelta``, ``rangeDeletes``, ``snapshot`` and ``schemaMode`` itself.
         target: the path of the copy. With `tables` it is the directory that contains the copies:
             the copy of ``shop.orders`` is at ``target/shop/orders``.
-        format: ``delta``: a Delta table, written by deltalake. ``parquet``: for each micro-batch, a
-            directory with the whole table; the last two are kept, and `Mirror.read` reads the
-            newest.
+        format: with ``delta``, the copy is a Delta table, written by deltalake. With ``parquet``,
+            each micro-batch writes a directory with the whole table; the last two are kept, and
+            `Mirror.read` reads the newest.
         tables: several tables, each as ``keyspace.table``, instead of the one in `options`.
         checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables;
             by default `target` with the suffix ``.checkpoint``. It belongs to the copy: delete both

@@ -43,7 +43,7 @@ class Sink(Protocol):
     def has(self, batch: int) -> bool:
         """Return whether the target already has this micro-batch.
 
-        Raises CheckpointError if a micro-batch is missing between the last one and this one.
+        Raises CheckpointError if the target lacks a micro-batch before this one.
         """
         ...
 
@@ -60,7 +60,7 @@ class Sink(Protocol):
 
 
 def is_done(batch: int, last: int | None, target: str) -> bool:
-    """Return whether a target whose last micro-batch is `last` has this one; see `Sink.has`."""
+    """Return whether a target whose last micro-batch is `last` has `batch`; see `Sink.has`."""
     if last is not None and batch <= last:
         return True
     if batch != (0 if last is None else last + 1):
