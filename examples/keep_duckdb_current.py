@@ -1,0 +1,163 @@
+"""Keep a table in a DuckDB file equal to a ScyllaDB table.
+
+    python examples/keep_duckdb_current.py HOST:PORT KEYSPACE.TABLE FILE [UNTIL]
+
+The first run copies the existing rows. Each later run continues where the last one ended, even if
+it was killed. UNTIL is a time such as ``now``; without it, the program runs until Ctrl-C or
+SIGTERM. It needs duckdb, and a log with postimages.
+"""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from cdc_reader import (
+    CdcReader,
+    Checkpoint,
+    ColumnKind,
+    RangeComplete,
+    ReadConfig,
+    RowsRead,
+    SnapshotRows,
+    TableName,
+    TableSchema,
+    WindowComplete,
+)
+
+
+class Copy:
+    """A table in a DuckDB file; each transaction writes rows, and the checkpoint after them."""
+
+    def __init__(self, path: Path, name: TableName) -> None:
+        self._name, self._table = str(name), quoted(name.name)
+        self._database = duckdb.connect(str(path))
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS checkpoints (name TEXT, checkpoint BLOB)"
+        )
+        self._database.begin()
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Return the last checkpoint; None before the first."""
+        query = "SELECT checkpoint FROM checkpoints WHERE name = ?"
+        found = self._database.execute(query, [self._name]).fetchall()
+        return pickle.loads(found[0][0]) if found else None
+
+    def apply(self, table: TableSchema, changes: pa.RecordBatch) -> None:
+        """Apply changes in order."""
+        self._prepare(table, changes)
+        count, first = changes.num_rows, 0
+        placed = pa.table(changes).append_column("_place", pa.array(range(count), pa.int64()))
+        self._database.register("changes", placed)
+        for number, kind in enumerate(changes["_change_type"].to_pylist()):
+            if kind in ("delete_partition", "delete_range"):
+                self._merge(table, first, number)
+                self._delete(table, changes.slice(number, 1).to_pylist()[0])
+                first = number + 1
+        self._merge(table, first, count)
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """Store the checkpoint and commit it with the changes that were applied before."""
+        self._database.execute("DELETE FROM checkpoints WHERE name = ?", [self._name])
+        stored = [self._name, pickle.dumps(checkpoint)]
+        self._database.execute("INSERT INTO checkpoints VALUES (?, ?)", stored)
+        self._database.commit()
+        self._database.begin()
+
+    def close(self) -> None:
+        """Close the file without a commit."""
+        self._database.close()
+
+    def _prepare(self, table: TableSchema, changes: pa.RecordBatch) -> None:
+        """Create the table, or add the columns that it lacks."""
+        if table.of_kind(ColumnKind.STATIC):
+            raise SystemExit(f"{table.name} has static columns, which this example does not copy")
+        columns = [column.name for column in table.columns]
+        self._database.register("empty", changes.schema.empty_table().select(columns))
+        self._database.execute(f"CREATE TABLE IF NOT EXISTS {self._table} AS FROM empty")
+        there = {name for name, *_ in self._database.execute(f"DESCRIBE {self._table}").fetchall()}
+        for name, kind, *_ in self._database.execute("DESCRIBE FROM empty").fetchall():
+            if name not in there:
+                self._database.execute(
+                    f"ALTER TABLE {self._table} ADD COLUMN {quoted(name)} {kind}"
+                )
+
+    def _merge(self, table: TableSchema, first: int, end: int) -> None:
+        """Replace each row that occurs in these changes by its last state."""
+        if first == end:
+            return
+        columns = ", ".join(quoted(column.name) for column in table.columns)
+        key = [quoted(column.name) for column in table.columns if column.is_key]
+        same = " AND ".join(f"t.{column} = s.{column}" for column in key)
+        self._database.execute(
+            f"""CREATE OR REPLACE TEMP TABLE latest AS FROM changes
+            WHERE _place >= {first} AND _place < {end} QUALIFY row_number() OVER
+            (PARTITION BY {", ".join(key)} ORDER BY _place DESC) = 1"""
+        )
+        self._database.execute(f"DELETE FROM {self._table} t USING latest s WHERE {same}")
+        self._database.execute(
+            f"""INSERT INTO {self._table} ({columns}) SELECT {columns} FROM latest
+            WHERE _change_type <> 'delete'"""
+        )
+
+    def _delete(self, table: TableSchema, change: dict[str, Any]) -> None:
+        """Delete a partition, or a range of its rows."""
+        key = [column.name for column in table.partition_key]
+        where, values = [f"{quoted(name)} = ?" for name in key], [change[name] for name in key]
+        if change["_change_type"] == "delete_range":
+            for end in ("start", "end"):
+                condition, bounds = inside(table, change["_range"], end)
+                where, values = [*where, condition], [*values, *bounds]
+        self._database.execute(f"DELETE FROM {self._table} WHERE {' AND '.join(where)}", values)
+
+
+def inside(table: TableSchema, bounds: dict[str, Any], end: str) -> tuple[str, list[Any]]:
+    """Return the condition that a row lies inside one end of a range, and its parameters.
+
+    Columns of the clustering key are compared in turn; an end may have only the first of them.
+    """
+    condition, values = str(bounds[f"{end}_inclusive"]), list[Any]()
+    for column in reversed(table.clustering):
+        value, name = bounds[end][column.name], quoted(column.name)
+        if value is not None:
+            beyond = "<" if (end == "end") != column.descending else ">"
+            condition = f"({name} {beyond} ? OR ({name} = ? AND {condition}))"
+            values = [value, value, *values]
+    return condition, values
+
+
+def quoted(name: str) -> str:
+    """Return an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def keep_current(reader: CdcReader, copy: Copy, until: str | None = None) -> None:
+    """Copy the existing rows if there is no checkpoint yet, then apply the changes."""
+    for delivery in reader.follow_change_batches(
+        copy.checkpoint(), until, snapshot="initial", preimages="none", range_deletes="emit"
+    ):
+        match delivery:
+            case SnapshotRows() | RowsRead():
+                copy.apply(delivery.schema.base, delivery.batch)
+            case RangeComplete() | WindowComplete():
+                copy.commit(delivery.checkpoint)
+
+
+def main(hosts: str, table: str, path: str, until: str | None = None) -> None:
+    """Run until the end, or until Ctrl-C or SIGTERM."""
+    copy = Copy(Path(path), TableName.parse(table))
+    with CdcReader(hosts, table, config=ReadConfig(data_loss="fail")) as reader:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: reader.stop())
+        keep_current(reader, copy, until)
+    copy.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

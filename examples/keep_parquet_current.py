@@ -1,0 +1,186 @@
+"""Keep a folder of Parquet files equal to a ScyllaDB table.
+
+    python examples/keep_parquet_current.py HOST:PORT KEYSPACE.TABLE FOLDER [UNTIL]
+
+Each file has the current rows of some of the partitions. The first run writes the existing rows.
+Each later run continues where the last one ended, even if it was killed. UNTIL is a time such as
+``now``; without it, the program runs until Ctrl-C or SIGTERM. The log needs postimages.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdc_reader import (
+    CdcReader,
+    Checkpoint,
+    ColumnKind,
+    RangeComplete,
+    ReadConfig,
+    RowsRead,
+    SnapshotRows,
+    TableSchema,
+    WindowComplete,
+)
+
+FILES = 16
+"""A change rewrites the file of its partition, so more files mean less to rewrite."""
+BYTES, SECONDS = 64 * 1024 * 1024, 10
+"""The files are written when this many bytes of changes are held, or after this many seconds."""
+
+
+class Folder:
+    """The rows of a table in Parquet files, and a checkpoint of the changes that they contain.
+
+    The files are written before the checkpoint. After a crash in between, changes are applied
+    again, which leaves the files as they are: each change shows the whole row.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._checkpoint = path, path / "_checkpoint"  # readers of Parquet skip "_"
+        self._pending: dict[int, list[tuple[TableSchema, pa.RecordBatch]]] = defaultdict(list)
+        self._bytes, self._written = 0, time.monotonic()
+        path.mkdir(parents=True, exist_ok=True)
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Return the last checkpoint; None before the first."""
+        if not self._checkpoint.exists():
+            return None
+        return pickle.loads(self._checkpoint.read_bytes())
+
+    def add(self, table: TableSchema, changes: pa.RecordBatch) -> None:
+        """Hold changes until `commit` writes them."""
+        if table.of_kind(ColumnKind.STATIC):
+            raise SystemExit(f"{table.name} has static columns, which this example does not copy")
+        key = [changes[column.name].to_pylist() for column in table.partition_key]
+        numbers = [crc32(repr(partition).encode()) % FILES for partition in zip(*key, strict=True)]
+        for number in set(numbers):
+            own = changes.filter(pa.array([each == number for each in numbers]))
+            self._pending[number].append((table, own))
+        self._bytes += changes.nbytes
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """Write the changes and then the checkpoint, if it is time."""
+        if self._bytes > BYTES or time.monotonic() - self._written > SECONDS:
+            self.save(checkpoint)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write the changes and then the checkpoint."""
+        for number, changes in self._pending.items():
+            self._write(self._path / f"{number:02}.parquet", changes)
+        replace(self._checkpoint, pickle.dumps(checkpoint))
+        self._pending.clear()
+        self._bytes, self._written = 0, time.monotonic()
+
+    def _write(self, file: Path, changes: list[tuple[TableSchema, pa.RecordBatch]]) -> None:
+        rows = pq.read_table(file) if file.exists() else pa.table({})
+        for table, batch in changes:
+            rows = applied(rows, table, pa.table(batch))
+        if rows.num_columns:
+            content = pa.BufferOutputStream()
+            pq.write_table(rows, content)
+            replace(file, content.getvalue())
+
+
+def replace(file: Path, content: bytes) -> None:
+    """Replace a file at once: after a crash it has its old or its new content."""
+    new = file.with_name(f"_{file.name}.new")
+    with new.open("wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+    new.replace(file)
+
+
+def applied(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
+    """Return the rows after the changes, in order."""
+    first = 0
+    for number, kind in enumerate(changes["_change_type"].to_pylist()):
+        if kind in ("delete_partition", "delete_range"):
+            rows = merged(rows, table, changes.slice(first, number - first))
+            if rows.num_rows:
+                rows = rows.filter(pc.invert(deleted(rows, table, changes.slice(number, 1))))
+            first = number + 1
+    return merged(rows, table, changes.slice(first))
+
+
+def merged(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
+    """Return the rows; those that changed are in their last state."""
+    if not changes.num_rows:
+        return rows
+    columns = [column.name for column in table.columns]
+    key = [column.name for column in table.columns if column.is_key]
+    every = pa.concat_tables(
+        [rows, changes.select([*columns, "_change_type"])], promote_options="default"
+    )
+    places = every.append_column("place", pa.array(range(every.num_rows)))
+    last = places.group_by(key).aggregate([("place", "max")])["place_max"]
+    kept = every.take(last.combine_chunks().sort())
+    is_there = pc.fill_null(pc.not_equal(kept["_change_type"], "delete"), fill_value=True)
+    return kept.filter(is_there).drop_columns("_change_type")
+
+
+def deleted(rows: pa.Table, table: TableSchema, change: pa.Table) -> pa.ChunkedArray:
+    """Return which rows a delete of a partition, or of a range of its rows, removes."""
+    found = pa.array([True] * rows.num_rows)
+    for column in table.partition_key:
+        found = pc.and_(found, pc.equal(rows[column.name], change[column.name][0]))
+    if change["_change_type"][0].as_py() == "delete_range":
+        for end in ("start", "end"):
+            found = pc.and_(found, inside(rows, table, change["_range"][0], end))
+    return found
+
+
+def inside(rows: pa.Table, table: TableSchema, bounds: pa.StructScalar, end: str) -> pa.Array:
+    """Return which rows lie inside one end of a range.
+
+    Columns of the clustering key are compared in turn; an end may have only the first of them.
+    """
+    found = pa.array([bounds[f"{end}_inclusive"].as_py()] * rows.num_rows)
+    for column in reversed(table.clustering):
+        value, cells = bounds[end][column.name], rows[column.name]
+        if value.is_valid:
+            beyond = pc.less if (end == "end") != column.descending else pc.greater
+            found = pc.or_(beyond(cells, value), pc.and_(pc.equal(cells, value), found))
+    return found
+
+
+def keep_current(reader: CdcReader, folder: Folder, until: str | None = None) -> None:
+    """Write the existing rows if there is no checkpoint yet, then apply the changes."""
+    reached = folder.checkpoint()
+    if reached is None:
+        reached = reader.table.begin_snapshot()
+        folder.save(reached)  # first: a second snapshot would not show rows deleted meanwhile
+    for delivery in reader.follow_change_batches(
+        reached, until, snapshot="initial", preimages="none", range_deletes="emit"
+    ):
+        match delivery:
+            case SnapshotRows() | RowsRead():
+                folder.add(delivery.schema.base, delivery.batch)
+            case RangeComplete() | WindowComplete():
+                reached = delivery.checkpoint
+                folder.commit(reached)
+    folder.save(reached)
+
+
+def main(hosts: str, table: str, path: str, until: str | None = None) -> None:
+    """Run until the end, or until Ctrl-C or SIGTERM."""
+    with CdcReader(hosts, table, config=ReadConfig(data_loss="fail")) as reader:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: reader.stop())
+        keep_current(reader, Folder(Path(path)), until)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
