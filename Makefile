@@ -37,7 +37,7 @@ OLDER_SPARK := $(or $(SPARK_$(VERSION)),$(VERSION))
 OLDER := build/spark-$(OLDER_SPARK)$(addprefix -,$(notdir $(PYTHON)))
 SPARK_TESTS := tests/connectors tests/docs tests/examples \
     tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py
-SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py \
+SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py tests/docs/test_kafka.py \
     $(addprefix tests/connectors/pyspark_scylla_cdc/,executors/test_changes.py \
     executors/test_decimals.py executors/test_envelope.py executors/test_in_python.py \
     test_connect.py tables/test_fold.py test_import.py planning/test_snapshot.py test_source.py streaming/test_stream.py test_type_matrix.py \
@@ -65,7 +65,7 @@ AXE := 4.14.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java prometheus demo test test-slow test-all test-cluster test-spark \
+.PHONY: help install java prometheus chromium demo test test-slow test-all test-cluster test-spark \
     test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients test-containers \
     embedded-image soak fuzz fuzz-kernel bench simulate lint format api constraints clean \
     test-oldest test-newest docs publish-docs sdist wheels check-docs
@@ -81,10 +81,10 @@ demo: install ## watch a Spark DataFrame fill from a CDC log
 test: install prometheus ## run the quick tests: every part of the project once; ARGS="-k window" runs some
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow and not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
-test-slow: install prometheus ## run the other tests: faults, load, random histories, other libraries
+test-slow: install prometheus chromium ## run the other tests: faults, load, random histories, other libraries
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "slow and not cluster" $(PROCESSES) --dist=load --maxschedchunk=1 $(TESTS) $(ARGS)
 
-test-all: install prometheus ## run all tests
+test-all: install prometheus chromium ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
 test-cluster: install ## run what needs a Spark cluster of several machines, with counts; as root
@@ -127,8 +127,8 @@ embedded-image: install ## build an image of the embedded server that is run lik
 
 soak: install ## follow a table written at full speed for 2 minutes; kill a query 20 times; SOAK=600
 	SOAK_SECONDS=$(SOAK) KILLS=20 $(SPARK_ENV) $(BIN)/python -m pytest -rP --timeout 1800 \
-	    tests/connectors/pyspark_scylla_cdc/test_full_speed.py \
-	    tests/connectors/pyspark_scylla_cdc/test_kill.py $(ARGS)
+	    tests/connectors/pyspark_scylla_cdc/crashes/test_full_speed.py \
+	    tests/connectors/pyspark_scylla_cdc/crashes/test_kill.py $(ARGS)
 
 fuzz: install ## send the embedded server 200,000 damaged frames, 20,000 statements; SEED=7 for others
 	SCYLLA_CDC_FUZZ=200000 SCYLLA_CDC_STATEMENTS=20000 SCYLLA_CDC_FUZZ_SEED=$(SEED) \
@@ -195,6 +195,9 @@ java:
 # Where it cannot be had, the tests that need it are skipped, and say so.
 prometheus: ## get promtool for the tests of examples/monitoring
 	@scripts/prometheus --install >/dev/null || true
+
+chromium: ## install Chromium for the test of examples/live_table, if root on Debian
+	@scripts/chromium --install >/dev/null || true
 
 # Derived from constraints.txt, so that only the line of pyspark differs.
 $(OLDER)/constraints.txt: constraints.txt

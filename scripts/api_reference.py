@@ -12,7 +12,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from attrs import NOTHING
+from attrs import NOTHING, has
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
 MODULES = (
@@ -34,7 +34,7 @@ VALUES = {
     *("Column", "ContainerNode", "Generation", "Node", "RowKey"),
     *("StreamRange", "StreamSet", "TtlHistory"),
 }
-"""Values of which only the fields are public: their methods are private."""
+"""Values whose fields alone are public: their methods are private."""
 HEAD = """\
 # Public API
 
@@ -46,12 +46,16 @@ with or without a leading underscore, and may change at any time.
 """
 LINE = 100
 MARKDOWN = (
+    (r"\n\nFor maintainers: [\s\S]*", ""),
     (r"``", "`"),
     (r"^::\n\n", ""),
     (r"^Args:\n", "Arguments:\n\n"),
     (r"^ {4}(\w+): (.*(?:\n {8}.*)*)", r"- `\1`: \2"),
 )
-"""Replacements that turn docstrings into Markdown. Indented code stays code."""
+"""Replacements that turn docstrings into Markdown, without the part for maintainers.
+
+Indented code stays code.
+"""
 
 
 def page() -> str:
@@ -134,11 +138,21 @@ def _parameter(parameter: inspect.Parameter) -> str:
     if parameter.annotation is not inspect.Parameter.empty:
         shown += f": {parameter.annotation}"
     if parameter.default is not inspect.Parameter.empty:
-        default = parameter.default
-        text = repr(str(default) if isinstance(default, StrEnum) else default)
-        text = str(default) if isinstance(default, Enum) and not isinstance(default, str) else text
-        shown += " = ..." if default is NOTHING else f" = {text}".replace("datetime.", "")
+        shown += f" = {_default(parameter.default)}"
     return shown
+
+
+def _default(value: Any) -> str:
+    """Return the source text of a default; `...` for one that is made for each object."""
+    if value is NOTHING:
+        return "..."
+    if isinstance(value, Enum):
+        return repr(str(value)) if isinstance(value, StrEnum) else str(value)
+    if has(type(value)) and value == type(value)():
+        return f"{type(value).__name__}()"
+    if type(value) is tuple and len(value) != 1:
+        return f"({', '.join(map(_default, value))})"
+    return repr(value).replace("datetime.", "")
 
 
 def _assigned(name: str, module: str) -> Iterator[str]:
@@ -151,7 +165,7 @@ def _assigned(name: str, module: str) -> Iterator[str]:
         if isinstance(statement, ast.Assign | ast.AnnAssign) and _target(statement) == name:
             yield f"```py\n{ast.get_source_segment(source, statement)}\n```"
             if isinstance(after, ast.Expr):
-                yield _markdown(ast.literal_eval(after.value))
+                yield _markdown(inspect.cleandoc(ast.literal_eval(after.value)))
 
 
 def _target(statement: ast.Assign | ast.AnnAssign) -> str:

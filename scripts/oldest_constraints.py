@@ -1,7 +1,7 @@
 """Writes constraints with the oldest versions of what users install.
 
-Each dependency that pyproject.toml names, extras included, is pinned to the lower end of its range.
-Everything else is left open: an old version may need old ones.
+Each dependency that pyproject.toml names, extras included, is pinned to its lower bound. All other
+packages are left open, because an old version may need old versions of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def lower_bounds(lines: Iterable[str]) -> Iterator[str]:
-    """Return a pin of each dependency that has a lower end, to it."""
+    """Yield each dependency that has a lower bound, pinned to that bound."""
     for requirement in map(Requirement, lines):
         for bound in requirement.specifier:
             if bound.operator == ">=":
@@ -26,7 +26,7 @@ def lower_bounds(lines: Iterable[str]) -> Iterator[str]:
 
 
 def main(target: Path) -> None:
-    """Write the constraints; a file that has them already keeps its time."""
+    """Write the constraints; leave a file that already has them untouched."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = chain(project["dependencies"], *project["optional-dependencies"].values())
     text = "".join(f"{pin}\n" for pin in lower_bounds(lines))

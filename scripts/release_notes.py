@@ -51,7 +51,7 @@ def notes(root: Path, tag: str) -> str:
 
 
 def _sections(changelog: str) -> dict[str, tuple[str, str]]:
-    """Return what follows each version in its heading, and the text below, by version."""
+    """Return, by version, the rest of each heading and the text below it."""
     _, *parts = _HEADING.split(changelog)
     return {
         version: (date, text.strip())

@@ -7,13 +7,13 @@ import re
 _EMPTY_HEADING = re.compile(r"<th[^>]*></th>")
 
 _REPLACEMENTS = (
-    # Of a repository on GitHub, the theme's script would ask api.github.com for its stars.
+    # For a repository on GitHub, the theme's script would query api.github.com for its stars.
     (' class="md-source" data-md-component="source"', ' class="md-source"'),
     (
         'data-md-component="search" role="dialog"',
         'data-md-component="search" role="dialog" aria-label="Search"',
     ),
-    # What is wider than the page scrolls by the keyboard only if it can have the focus.
+    # Content wider than the page can be scrolled by keyboard only if it can have the focus.
     ("<pre><span></span><code>", '<pre tabindex="0"><span></span><code>'),
     ("<table>", '<div class="scrolled" tabindex="0"><table>'),
     ("</table>", "</table></div>"),

@@ -43,6 +43,25 @@ def test_the_reference_is_current() -> None:
     assert PAGE.read_text() == page(), "the docstrings have changed: run make api"
 
 
+def test_the_reference_names_nothing_private() -> None:
+    """The reference mentions no module, class or function that users may not import."""
+    code = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+    text = code.sub("", PAGE.read_text())
+    shown = set(re.findall(r"\w+", "".join(code.findall(PAGE.read_text()))))
+    named = set(re.findall(r"`([\w.]+)`", text))
+    assert {name for name in named if "." in name and is_ours(name)} <= set(MODULES)
+    assert not named & {name for name in defined() if not name.islower() or "_" in name} - shown
+    assert "For maintainers" not in text
+
+
+def defined() -> Iterator[str]:
+    """Yield the names of all classes and functions of this project that are not public."""
+    for file in [*(ROOT / "cdc_reader").rglob("*.py"), *(ROOT / "connectors").rglob("*.py")]:
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name not in PUBLIC:
+                yield node.name
+
+
 def sources() -> Iterator[tuple[str, str]]:
     """Yield all Python code of the pages and examples, with its path."""
     for example in EXAMPLES:

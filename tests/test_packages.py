@@ -39,7 +39,7 @@ def test_modules_of_a_package() -> None:
     ids=lambda path: str(path.relative_to(CODE.parent)),
 )
 def test_a_package_says_what_it_may_import_and_where_to_begin(package: Path) -> None:
-    """The docstring of each package names a module to begin with, which exists."""
+    """Each package's docstring says what it may import, and which existing module to begin with."""
     said = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
     said = " ".join(said.split())
     assert re.search(r"\b(may import|May import)\b", said) or package == CODE

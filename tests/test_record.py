@@ -43,7 +43,8 @@ def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     One keyspace has the name that recorded statements drop.
     """
     folder = tmp_path_factory.mktemp("recorded")
-    began = time.time_ns() // 1000 - 60_000_000  # before the oldest writes
+    # An hour before the oldest writes: the machine's clock may be set back by a minute meanwhile.
+    began = time.time_ns() // 1000 - 3_600_000_000
     with EmbeddedScylla(version=version, ring_delay_ms=0, clock=Since(began)) as server:
         server.execute(f"CREATE KEYSPACE nonexist WITH {MADE}")  # recorded statements drop it
         before = set(server.catalog.keyspaces)
@@ -98,7 +99,7 @@ def test_scenarios_recorded_here_are_those_of_the_real_server(
 
 @pytest.mark.slow
 def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str, Any]) -> None:
-    """The comparison also covers write times, relative to that of the last statement."""
+    """The comparison also covers write times, relative to the last statement's write time."""
     for expected, found in zip(record.newest("histories"), recorded["histories"], strict=True):
         assert not list(recorded_history(expected).differences(recorded_history(found)))
 

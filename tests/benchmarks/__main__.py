@@ -38,7 +38,7 @@ NAMES = (
     "memory",
     "latency",
 )
-"""Modules with a function `figures`, in the order in which they run."""
+"""The modules in `suites`, in the order in which they run."""
 
 
 def main() -> int:
@@ -50,7 +50,9 @@ def main() -> int:
         before = os.getloadavg()[0]
         server = (given.scylla,) if name == "ways" else ()
         figures = []
-        for figure in import_module(f"tests.benchmarks.{name}").figures(given.times, *server):
+        for figure in import_module(f"tests.benchmarks.suites.{name}").figures(
+            given.times, *server
+        ):
             figures.append(figure)
             print(f"{figure.name}: {figure.value:,.4g} {figure.unit}", file=sys.stderr, flush=True)
         loads[name] = [before, os.getloadavg()[0]]

@@ -64,7 +64,7 @@ class ReadyReader(DataSourceReader):
 
 
 class ReadyStream(DataSourceStreamReader):
-    """Has a micro-batch whenever Spark asks; the offset is a time."""
+    """Offers a micro-batch whenever Spark polls; the offset is a time."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path, self._partitions = options["path"], int(options["partitions"])

@@ -30,7 +30,7 @@ _GENERATIONS = (
 
 @define
 class Written:
-    """A table with three replicas, and its rows: those tried, and those acknowledged."""
+    """A table with three replicas, the rows that were tried, and the rows acknowledged."""
 
     nodes: ScyllaNodes
     session: Session

@@ -12,6 +12,7 @@ import pytest
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig, Window
 from cdc_reader._time import BEGINNING, FOREVER, datetime_micros, format_timestamp
+from cdc_reader.changes.delta import Set
 from cdc_reader.cluster import Connection
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import (
@@ -164,36 +165,46 @@ def test_following_reads_settled_rows_only(connection: ConnectionConfig, table: 
     assert sorted(row["c"] for row in rows) == list(range(COUNT))
 
 
-def test_a_column_added_meanwhile_changes_nothing(
+def test_a_read_has_the_columns_of_the_table_when_it_begins(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """An open reader keeps its columns; a new reader has the added column."""
-    with CdcReader(connection, f"{table}.t") as reader:
-        names = reader.table.arrow_schema.names
+    """An open reader sees columns that were added or dropped since its last read."""
+    with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as reader:
+        before = reader.table.schema
         assert len(rows_of(reader.batches())) == COUNT
+        assert reader.table.schema is before
+        begun = reader.batches()
+        next(begun)
         scylla.session.execute(f"ALTER TABLE {table}.t ADD added int")
         scylla.session.execute(f"INSERT INTO {table}.t (p, c, added) VALUES (0, 1000, 7)")
-        rows = rows_of(reader.batches())
-        assert len(rows) == COUNT + 1
-        assert list(rows[0]) == names
-    with CdcReader(connection, f"{table}.t") as reader:
         assert [row["added"] for row in rows_of(reader.batches()) if row["c"] == 1000] == [7]
+        assert "added" not in next(begun).schema.names
+        changes = reader.changes()
+        scylla.session.execute(f"ALTER TABLE {table}.t DROP v")
+        found = [change for change in changes if change.key["c"] == 1000]
+        assert [change.deltas["added"] for change in found] == [Set(7)]
+        assert {"v", "added"} & set(reader.table.arrow_schema.names) == {"added"}
+        frame = reader.change_batches(columns=["added"], include_delta=True).read_all()
+        assert [row["added"] for row in frame.to_pylist() if row["c"] == 1000] == [7]
+        assert "added" in reader.snapshot().arrow_schema.names
 
 
 def test_a_type_altered_during_a_read_is_an_error(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """A field added to a user-defined type ends the read; the error says what to do."""
+    """A field added to a user-defined type ends the read; a new read has the field."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"
     )
-    with CdcReader(connection, f"{keyspace}.t") as reader:
-        assert rows_of(reader.batches()) == []
+    with CdcReader(connection, f"{keyspace}.t", config=ReadConfig(in_flight=1)) as reader:
+        reader.table.schema  # noqa: B018 - reads the schema
+        planned = reader.table.plan(Window(BEGINNING, FOREVER))
         scylla.session.execute(f"ALTER TYPE {keyspace}.u ADD y int")
         scylla.session.execute(f"INSERT INTO {keyspace}.t (p, u) VALUES (1, {{x: 1, y: 2}})")
-        with pytest.raises(DecodeError, match=r"open a new reader|bytes too many"):
-            rows_of(reader.batches())
+        with pytest.raises(DecodeError, match=r"begin the read again|bytes too many"):
+            rows_of(reader.table.read(planned))
+        assert [row["u"] for row in rows_of(reader.batches())] == [{"x": 1, "y": 2}]
 
 
 def test_a_closed_reader_opens_again(connection: ConnectionConfig, table: str) -> None:

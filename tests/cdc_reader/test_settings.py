@@ -397,7 +397,7 @@ def test_no_value_causes_an_error_of_python(
 
 
 def test_durations_may_be_texts() -> None:
-    """This holds for all settings that are durations."""
+    """All settings that are durations accept text."""
     read = ReadConfig(confidence_window="5s", late_horizon="1h30m", retry_deadline="0s")
     assert read == ReadConfig(
         confidence_window=timedelta(seconds=5),
@@ -426,5 +426,5 @@ def test_a_cluster_may_be_a_text() -> None:
 
 
 def test_a_table_that_is_named_twice_is_read_once() -> None:
-    """This holds for all forms of its name."""
+    """The table's name may be given in any form."""
     assert len(CdcReader("a", "ks.t", '"ks".t', TableName("ks", "t")).tables) == 1

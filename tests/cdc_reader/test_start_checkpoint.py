@@ -146,7 +146,7 @@ def test_handmade_in_a_store(tmp_path: Any) -> None:
 
 
 def test_what_readers_write_is_valid() -> None:
-    """This includes the greatest and the smallest times."""
+    """The greatest and the smallest times are valid too."""
     times = (timeuuid.MAX_MICROS, NOW, 0)
     for position in times:
         key = RowKey(timeuuid.make(position, bytes(8)).bytes, -(1 << 31))

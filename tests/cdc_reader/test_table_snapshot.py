@@ -94,7 +94,7 @@ def test_the_formats_show_rows_as_inserts(reader: CdcReader) -> None:
 
 
 def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: Execute) -> None:
-    """They are in the log after the snapshot's position."""
+    """Later changes are in the log after the snapshot's position."""
     snapshot = reader.snapshot()
     execute("UPDATE {t} SET v = 100 WHERE pk = 2 AND ck = 2")
     assert by_key(snapshot.changes())[2, 2].after == {"v": 100, "w": None, "l": None, "m": None}
@@ -163,7 +163,7 @@ def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_snapshot_changes_are_values(reader: CdcReader, execute: Execute) -> None:
-    """They can be compared, hashed, pickled, and converted to JSON."""
+    """The changes can be compared, hashed, pickled, and converted to JSON."""
     execute("INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000")
     snapshot = reader.snapshot()
     first, again = by_key(snapshot.changes()), by_key(snapshot.changes())

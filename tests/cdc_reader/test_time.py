@@ -230,7 +230,7 @@ def test_only_waiting_is_measured() -> None:
 
 @pytest.mark.parametrize("taken", [0, 1, 3])
 def test_the_time_waited_is_known_during_iteration(taken: int) -> None:
-    """This includes iterators that are not exhausted."""
+    """The time is known even for iterators that are not exhausted."""
     clock = ManualClock(1_000)
     waiting = Waiting(clock)
     things = waiting.each(slow(clock, "abc"))

@@ -1,4 +1,4 @@
-"""Two clusters for all tests: the machines of one have the package, those of the other do not."""
+"""Two clusters for all tests: only the machines of the first have the package."""
 
 from __future__ import annotations
 

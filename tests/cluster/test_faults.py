@@ -24,7 +24,7 @@ from tests.cluster.machine import Isolation, best_isolation
 from tests.cluster.reader import PROGRAM as READING
 from tests.cluster.reader import Reader
 from tests.cluster.standalone import ROOT, Standalone
-from tests.connectors.pyspark_scylla_cdc.followed_query import SCRIPT, FollowedQuery
+from tests.connectors.pyspark_scylla_cdc.support.followed_query import SCRIPT, FollowedQuery
 
 PROGRAM = Path(__file__).parent / "programs" / "following.py"
 EXECUTOR = "CoarseGrainedExecutorBackend"

@@ -1,6 +1,6 @@
 """`ScyllaContainer` with a real Docker engine; the nodes have tests in `cdc_reader.test_nodes`.
 
-They run with `--scylla=docker[:IMAGE]`, on ScyllaDB's image or that of `make embedded-image`.
+They run with `--scylla=docker[:IMAGE]`, on ScyllaDB's image or the image of `make embedded-image`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_the_page_shows_a_fixture_that_works(image: str, pytester: pytest.Pytest
 
 
 def test_a_version_is_a_tag_of_scylladb_s_image() -> None:
-    """Any other name is that of an image."""
+    """Any other name is the name of an image."""
     assert ScyllaContainer("5.2").image == "scylladb/scylla:5.2"
     assert ScyllaContainer("mine").image == "mine"
 

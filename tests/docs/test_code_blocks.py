@@ -67,7 +67,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
 
 @pytest.fixture
 def orders(scylla: Scylla, keyspace: str) -> str:
-    """The keyspace of a table like that of the pages, with changes in its log."""
+    """The keyspace of a table like the pages' table, with changes in its log."""
     for statement in ORDERS:
         scylla.session.execute(statement.format(ks=keyspace))
     return keyspace

@@ -23,7 +23,7 @@ class Output:
 
 
 def test_the_handler_writes_each_line_with_a_single_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Output from several calls could be interleaved with that of other threads."""
+    """Output from several calls could be interleaved with output from other threads."""
     page = PAGE.read_text()
     start = page.index("def handle(change):")
     namespace: dict[str, Any] = {"sys": sys, "consumer": SimpleNamespace(stop=lambda: None)}

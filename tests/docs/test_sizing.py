@@ -1,4 +1,4 @@
-"""The numbers on the sizing page are those of the code."""
+"""The numbers on the sizing page equal the numbers in the code."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -60,8 +61,17 @@ def fixed(text: str) -> list[str]:
 
 @cache
 def nodes() -> list[ast.AST]:
-    """Return all syntax nodes of the sources."""
-    return [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
+    """Return all syntax nodes of the sources.
+
+    Other threads wait meanwhile: CPython 3.11 may fail to parse while a thread formats a traceback,
+    as the driver's threads do, which outlive the tests that connected.
+    """
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    try:
+        return [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def calls() -> Iterator[tuple[str, ast.Call]]:
@@ -113,7 +123,7 @@ def test_the_messages_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_each_warning_of_the_log_is_on_the_page_and_no_other() -> None:
-    """This covers events that are logged as warnings or errors."""
+    """Events that are logged as warnings or errors have a row on the page."""
     logged = {
         call.args[0].value
         for name, call in calls()

@@ -115,7 +115,7 @@ def test_the_exported_names() -> None:
 
 
 def test_alerts_use_exported_metrics_only() -> None:
-    """This covers alerts for consumers and for Spark."""
+    """Alerts for consumers and for Spark use only metrics that exist."""
     named = {name for rule in rules() for name in NAME.findall(rule["expr"])}
     assert named <= exported()
     assert any("_spark_" in name for name in named)

@@ -3,7 +3,7 @@
 ``python -m tests.fuzzing.kernel FOLDER [libFuzzer's options]``. The first byte of an input selects
 the columns; the rest is the body of a page. For each input, the kernel built with sanitizers must
 neither crash nor read out of bounds, and must have the same result as the Python kernel: the same
-valid Arrow data, or the same error.
+valid Arrow data and the same Python objects made from it, or the same error.
 """
 
 from __future__ import annotations
@@ -18,16 +18,21 @@ from types import ModuleType
 import atheris  # type: ignore[import-untyped]  # there for `make fuzz-kernel`
 
 with atheris.instrument_imports(include=["cdc_reader.decoding"]):
-    from cdc_reader.decoding import parse_metadata, python
+    from cdc_reader.decoding import arrow_type, parse_metadata, python
     from cdc_reader.decoding.choice import MODULES
+import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, settings
 
+from cdc_reader.changes.delta import DELETED, Set
 from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import NATIVE_TYPES, Native
+from cdc_reader.cql.values import converter, plain
 from tests.cdc_reader.decoding.conftest import decoder
 from tests.cdc_reader.decoding.schemas import Table, tables
 from tests.cdc_reader.decoding.test_recorded_frames import without_metadata
 from tests.cdc_reader.decoding.test_twins import ALL_BODIES, outcome
 
+PLAIN = {arrow_type(Native(name)) for name in NATIVE_TYPES if converter(Native(name)) is plain}
 _LARGEST = 8_192
 _GENERATED, _BARE = 200, 40
 """How many pages of each kind provide columns, at most 256 in all: one byte selects them."""
@@ -92,6 +97,29 @@ def instrumented(folder: Path) -> ModuleType:
     return module
 
 
+def objects(kernel: ModuleType, body: bytes, columns: Columns) -> str:
+    """Return as text the objects that are made from the columns that need no conversion."""
+    batch = decoder(kernel)(body, columns)
+    fields, found = [], []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if column.type in PLAIN:
+            values = kernel.values(column)
+            fields += [kernel.Field(name, values), kernel.GivenField(f"{name}+", values, None)]
+            fields.append(kernel.GivenField(f"{name}=", values, values, DELETED, Set))
+        if column.type == pa.string():
+            found.append(uuids(kernel, column))
+    mappings = kernel.Mappings(bytes(batch.num_rows), [fields])
+    return repr([found, *(mappings[row] for row in range(batch.num_rows))])
+
+
+def uuids(kernel: ModuleType, texts: pa.Array) -> str:
+    """Return as text the UUIDs of these texts, or the error that one of them is not a UUID."""
+    try:
+        return repr(list(kernel.uuids(texts)))
+    except ValueError as error:
+        return str(error)
+
+
 def main() -> None:
     """Fuzz until a difference or a crash is found, or until libFuzzer's options stop it."""
     folder = Path(sys.argv[1]).resolve()
@@ -108,6 +136,8 @@ def main() -> None:
         expected = outcome(decoder(python), body, columns)
         if found != expected:
             raise AssertionError(f"{columns} {body.hex()}\n{found}\n{expected}")
+        if not isinstance(expected, str):
+            assert objects(compiled, body, columns) == objects(python, body, columns)
 
     options = (
         f"-dict={folder / 'lengths.dict'}",

@@ -45,7 +45,7 @@ def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
 
 
 def test_a_source_distribution_can_be_tested_and_built(sdist: Path) -> None:
-    """It has the files that packagers need to run what CI runs."""
+    """The distribution has the files that packagers need to run what CI runs."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"pyproject.toml", "README.md", "LICENSE", "Makefile", "constraints.txt"}

@@ -59,7 +59,7 @@ def test_spark_discovers_the_source(
 def test_the_command_and_the_pytest_plugin_are_installed(
     environment: Environment, wheel: Path
 ) -> None:
-    """Both work right after the installation."""
+    """The command and the plugin work right after the installation."""
     environment.install(wheel)
     command = f"import subprocess; subprocess.run([{str(environment.folder / 'bin/scylla-cdc')!r}, "
     assert "serve" in environment.execute(command + '"--help"], check=True)')

@@ -82,10 +82,10 @@ def refusal(text: str, kind: str, keyspace: str) -> list[str]:
 
 
 def _own(cql: str, keyspace: str) -> str:
-    """Replace the recording's keyspace names by those of this run."""
+    """Replace the recording's keyspace names with the names of this run."""
     return cql.replace("{ks}", keyspace).replace(_ABSENT, f"{keyspace}_{_ABSENT}")
 
 
 def _general(text: str, keyspace: str) -> str:
-    """Replace the keyspace names of this run by those of the recording."""
+    """Replace the keyspace names of this run with the names in the recording."""
     return text.replace(f"{keyspace}_{_ABSENT}", _ABSENT).replace(keyspace, "{ks}")

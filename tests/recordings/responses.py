@@ -1,4 +1,4 @@
-"""Records the raw responses to the requests of another recording, and events."""
+"""Sends the requests of a recording again, and records the raw responses and events."""
 
 from __future__ import annotations
 

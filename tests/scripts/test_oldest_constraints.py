@@ -15,7 +15,7 @@ def test_the_lower_end_of_a_range_is_pinned() -> None:
 def test_the_dependencies_of_the_project_are_pinned_to_their_oldest_versions(
     tmp_path: Path,
 ) -> None:
-    """This includes dependencies with extras and upper bounds."""
+    """Dependencies with extras and upper bounds are pinned too."""
     target = tmp_path / "constraints.txt"
     main(target)
     written = target.read_text().splitlines()
@@ -23,7 +23,7 @@ def test_the_dependencies_of_the_project_are_pinned_to_their_oldest_versions(
 
 
 def test_a_file_that_is_up_to_date_is_left_alone(tmp_path: Path) -> None:
-    """Otherwise `make` would install everything again."""
+    """If the file were written again, `make` would install everything again."""
     target = tmp_path / "constraints.txt"
     main(target)
     os.utime(target, (1, 1))

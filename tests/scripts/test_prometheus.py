@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def test_the_programs_on_path_are_taken(machine: Machine) -> None:
-    """Both programs must be there."""
+    """Both programs, prometheus and promtool, must be on the path."""
     for name in ("promtool", "prometheus"):
         machine.command(name)
     found = machine.run("prometheus")
@@ -18,7 +18,7 @@ def test_the_programs_on_path_are_taken(machine: Machine) -> None:
 
 
 def test_without_apt_one_line_says_so(machine: Machine, tmp_path: Path) -> None:
-    """One of the two programs is not enough."""
+    """If one of the two programs is missing, one line says what to install."""
     machine.command("promtool")
     ran = machine.run("prometheus", "--install", PROMETHEUS_DIRECTORY=str(tmp_path))
     assert ran.returncode == 1

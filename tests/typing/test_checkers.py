@@ -33,7 +33,7 @@ def test_mistakes_are_found(checker: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_a_program_that_does_what_the_pages_do_is_right(checker: str) -> None:
-    """This holds with strict checking."""
+    """The program has no errors, even with strict checking."""
     command = [sys.executable, *CHECKERS[checker], str(HERE / "program.py")]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout

@@ -21,7 +21,7 @@ from cdc_reader.changes.records import (
 from cdc_reader.cql.schema import Column, ColumnKind, LogSchema, Operation
 from cdc_reader.cql.types import parse
 from tests.cdc_reader.changes.test_grouping import log_batch
-from tests.cdc_reader.recorded_logs import KEYS, log_schema
+from tests.cdc_reader.support.recorded_logs import KEYS, log_schema
 
 A = Column("a", parse("int"))
 SCHEMAS = {
@@ -76,7 +76,7 @@ def first_delta(rows: list[dict[str, Any]], change: list[int]) -> int:
 @pytest.mark.parametrize("name", SCHEMAS)
 @given(data=st.data())
 def test_records_are_found_as_by_the_row_by_row_rule(name: str, data: st.DataObject) -> None:
-    """This holds for all operations, in any order."""
+    """Both rules find the same records, for all operations in any order."""
     schema = SCHEMAS[name]
     drawn = data.draw(
         st.lists(st.tuples(st.integers(1, 4), OPERATIONS, CELLS[name]), min_size=1, max_size=12)

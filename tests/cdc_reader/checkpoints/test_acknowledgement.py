@@ -134,7 +134,7 @@ def records(draw: st.DataObject, number: int) -> list[list[InFlightRows]]:
 @given(st.data(), st.booleans())
 @settings(max_examples=200)
 def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bool) -> None:
-    """This holds for any order of acknowledgements, saves and crashes."""
+    """Acknowledgements, saves and crashes may come in any order."""
     log = Log(settled=settled)
     windows = [records(data, number) for number in range(3)]
     order = random.Random(data.draw(st.integers(0, 1 << 32)))

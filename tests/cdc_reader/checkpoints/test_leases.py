@@ -238,7 +238,7 @@ def test_a_transaction_whose_answer_is_lost_is_repeated(
 def test_a_save_under_a_lease_is_one_request(
     server: EmbeddedScylla, scylla_store: ScyllaCheckpoints
 ) -> None:
-    """This includes a save that advances the position past marks."""
+    """Even a save that advances the position past marks is one request."""
     scylla_store.acquire(NAME, ONE, DURATION)
     mark = Mark(RowKey(timeuuid.make(NOW + 5, bytes(8)).bytes, 0))
     all_statements = Fault("delay", "ks.cdc_checkpoints", times=None, seconds=0.000_001)

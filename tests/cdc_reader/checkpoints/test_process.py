@@ -22,7 +22,7 @@ def test_this_process_has_not_ended() -> None:
 
 
 def test_a_process_that_was_killed_has_ended() -> None:
-    """This is detected before and after the parent reaps it."""
+    """The end is detected before and after the parent reaps the process."""
     with subprocess.Popen(["sleep", "60"]) as sleeping:
         start = process.started(sleeping.pid)
         assert not process.has_ended(sleeping.pid, start)

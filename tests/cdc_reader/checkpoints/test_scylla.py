@@ -73,7 +73,7 @@ def test_obsolete_marks_are_deleted(
 def test_a_clock_that_is_behind_does_not_lose_saves(
     store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each save gets a later timestamp than the last, even if another process made that one."""
+    """Each save gets a later timestamp than the last save, even one by another process."""
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
     store.close()
     hour = 3_600_000_000_000

@@ -90,7 +90,7 @@ def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
     ],
 )
 def test_offsets_of_each_version_are_read(tmp_path: Path, line: str) -> None:
-    """This includes offsets with a pending snapshot."""
+    """Offsets with a pending snapshot are read too."""
     assert position(checkpoint(tmp_path, {0: [line]}, done=0)) == 7
 
 
@@ -118,7 +118,7 @@ def test_named_sources_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["offsets", "file", "metadata", "first", "lines", "cut"])
 def test_other_directories_are_refused_in_one_line(tmp_path: Path, damage: str) -> None:
-    """The error has the directory and what was expected there."""
+    """The error names the directory and says what was expected there."""
     found = checkpoint(tmp_path, {0: [offset(1)]}, done=0)
     if damage == "offsets":
         (tmp_path / "offsets").rename(tmp_path / "gone")

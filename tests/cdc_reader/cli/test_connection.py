@@ -62,7 +62,7 @@ def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) 
         (["--username", "me"], "--username is 'me': give its password in --password-file or "),
         (["--username", "me", "--password-file", "nonesuch"], "--password-file is 'nonesuch': "),
         (["--tls-cert", "c.pem"], "--tls-key is None: give --tls-cert and --tls-key, or neither"),
-        (["--tls-ca", "nonesuch"], "tls_ca is 'nonesuch': give a readable PEM file"),
+        (["--tls-ca", "nonesuch"], "--tls-ca is 'nonesuch': give a readable PEM file"),
     ],
 )
 def test_unusable_values_are_refused_in_one_line(arguments: list[str], message: str) -> None:
@@ -153,9 +153,35 @@ def test_tls_by_the_system_and_without_host_names(monkeypatch: pytest.MonkeyPatc
         outcome = CliRunner().invoke(main, arguments)
         assert outcome.exit_code == 1
         assert "certificate is not for '127.0.0.1'" in outcome.stderr
-        assert "turn tls_verify_hostname off" in outcome.stderr
+        assert "turn --tls-verify-hostname off" in outcome.stderr
         outcome = CliRunner().invoke(main, [*arguments, "--no-tls-verify-hostname"])
         assert outcome.exit_code == 0
+
+
+@pytest.mark.needs("faults")
+def test_errors_of_a_connection_name_the_command_s_options(tmp_path: Path) -> None:
+    """With two clusters, they are the options of the cluster that caused the error."""
+    elsewhere, key = CERTIFICATES / "elsewhere.pem", CERTIFICATES / "key.pem"
+    bad = tmp_path / "bad.pem"
+    bad.write_text("no certificate\n")
+    with EmbeddedScylla(certificate=elsewhere, key=key) as strict, EmbeddedScylla() as plain:
+        hosts = strict.contact_point, plain.contact_point
+        plain.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        plain.execute("CREATE TABLE ks.t (p int PRIMARY KEY)")
+        for arguments, message in (
+            (["status", "ks.t", "--tls", "--hosts", hosts[0]], "signed it as --tls-ca"),
+            (["status", "ks.t", "--hosts", hosts[0]], "or turn --tls on"),
+            (["status", "ks.t", "--hosts", hosts[1], "--tls-ca", str(bad)], "--tls-ca is "),
+            (["status", "ks.t", "--hosts", hosts[1], "--local-dc", "x"], "--local-dc is 'x'"),
+            (["compare", hosts[0], "ks.t", hosts[1], "--source-tls"], "it as --source-tls-ca"),
+            (["compare", hosts[1], "ks.t", hosts[0], "--target-tls"], "it as --target-tls-ca"),
+        ):
+            outcome = CliRunner().invoke(main, arguments)
+            assert outcome.exit_code in (1, 2)
+            assert message in outcome.stderr.splitlines()[-1]
 
 
 @pytest.mark.needs("faults")

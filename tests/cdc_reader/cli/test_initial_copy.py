@@ -137,7 +137,7 @@ def _write(session: Session, table: str, draw: random.Random) -> None:
 def test_what_cannot_be_copied_is_told(
     scylla: Scylla, keyspace: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """This covers a target that has rows, a list without images, and `--from`."""
+    """A target that has rows, a list without images, and `--from` are rejected."""
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW, "--initial-copy")
     assert invoke(*words, "--from", "earliest").exit_code == 2
     there.execute(f"INSERT INTO {copy} (p, c) VALUES (1, 1)")

@@ -171,7 +171,7 @@ def test_a_copy_that_was_made_anew_is_refused(
     *,
     in_table: bool,
 ) -> None:
-    """The position tells what an earlier table has; without it, the new table gets all rows."""
+    """The position belongs to the earlier table; without it, the new table gets all rows."""
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     words = ["replicate", scylla.contact_point, table, target.contact_point, *TO_NOW]
@@ -291,7 +291,7 @@ def test_an_existing_type_that_differs_is_refused(
 
 
 def test_a_table_is_not_copied_onto_itself(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Otherwise each applied change would be logged, and applied again."""
+    """In a copy onto itself, each applied change would be logged and applied again."""
     host = scylla.contact_point
     store = str(tmp_path / "progress.db")
     outcome = invoke("replicate", host, table, host, "--checkpoint", store, *TO_NOW)

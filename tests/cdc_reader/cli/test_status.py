@@ -14,7 +14,7 @@ from cdc_reader._time import BEGINNING
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.command import main
-from cdc_reader.cli.status import Reader
+from cdc_reader.cli.status.readers import Reader
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import LAST_KEY, Checkpoint, Mark, SnapshotProgress
@@ -153,6 +153,30 @@ def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path
     nobody = invoke(scylla, table, "--checkpoint", str(tmp_path / "others"), "--max-lag", "1h")
     assert nobody.exit_code == 1
     assert f"no position of {table} in {tmp_path}" in nobody.stderr
+
+
+def test_a_shard_that_never_ran_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
+    """One shard's name, or that of their common start, tells how many there are."""
+    now, file, name = time.time_ns() // 1_000, tmp_path / "positions", TableName.parse(table)
+    save(file, table, whole=Checkpoint(now))
+    store = SqliteCheckpoints(file)
+    store.save(CheckpointName("part", name, "1/3"), Checkpoint(now))
+    store.save(CheckpointName("begun", name, "0/2"), Checkpoint(now))
+    store.close()
+    arguments = (table, "--checkpoint", str(file), "--max-lag", "1h")
+    alarm = invoke(scylla, *arguments)
+    assert alarm.exit_code == 1
+    for shard in ("part (2/3)", "part (3/3)", "begun (1/2)", "begun (2/2)"):
+        assert f"{shard} has no position here: start it" in alarm.stdout
+        assert f"{shard} has no position here: start it" in alarm.stderr
+    assert "whole" not in alarm.stderr
+    assert "(1/3)" not in alarm.stderr
+    shown = json.loads(invoke(scylla, *arguments, "--json").stdout)["never_ran"]
+    assert shown[-1] == {"application": "part", "shard": "3/3"}
+    assert invoke(scylla, *arguments, "--application", "whole").exit_code == 0
+    own = (*arguments, "--application", "part", "--shard")
+    assert [invoke(scylla, *own, shard).exit_code for shard in ("1/3", "2/3")] == [0, 1]
+    assert invoke(scylla, table, "--shard", "1/3").exit_code == 2
 
 
 @pytest.fixture(params=["sqlite", "scylla", "spark"])

@@ -76,7 +76,7 @@ def test_the_schema_version_changes_with_any_schema(
 def test_a_query_with_a_dropped_column_is_refused(
     run: Callable[[str], None], table: LogTable, is_warm: bool
 ) -> None:
-    """This holds for queries prepared before and after the column was dropped."""
+    """The query may have been prepared before or after the column was dropped."""
     source = table.source(table.schema())
     assert not is_warm or count(source) == 1
     run("ALTER TABLE {ks}.t DROP w")

@@ -45,10 +45,15 @@ def test_a_table_has_its_id_and_time_of_alteration(
     assert made.altered is not None
     assert altered.altered is not None
     assert made.altered < altered.altered
-    assert TableState(schema.id or UUID(int=0), schema.cdc, schema.altered) == altered
+    known = TableState(schema.id or UUID(int=0), schema.cdc, schema.altered, schema.log_id)
+    assert known == altered
+    assert made.log_id == altered.log_id != made.id
     scylla.session.execute(f"DROP TABLE {name}")
     scylla.session.execute(create)
-    assert source.state(name).id != altered.id
+    again = source.state(name)
+    assert again.id != altered.id
+    assert None not in {again.log_id, altered.log_id}
+    assert again.log_id != altered.log_id
 
 
 def test_a_log_schema_has_every_column_with_its_type(

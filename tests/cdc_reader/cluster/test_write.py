@@ -105,7 +105,7 @@ def server() -> Iterator[EmbeddedScylla]:
 @pytest.mark.parametrize("kind", ["drop", "overloaded", "unavailable", "server-error"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_transient_errors_are_retried(server: EmbeddedScylla, kind: str, count: int) -> None:
-    """This covers single statements and batches."""
+    """Single statements and batches are both retried."""
     assert struck_while_writing(server, kind, count) == 2
 
 

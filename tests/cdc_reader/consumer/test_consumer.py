@@ -582,7 +582,7 @@ def test_transient_errors_of_a_read_are_retried(
 def test_an_outage_does_not_keep_a_consumer_from_stopping(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """This holds whatever the retry deadline."""
+    """The consumer stops however long the retry deadline is."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -603,7 +603,7 @@ def test_an_outage_does_not_keep_a_consumer_from_stopping(
 def test_an_idle_window_costs_one_write(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """This holds however many streams had rows before."""
+    """The cost does not depend on the number of streams that had rows before."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -656,7 +656,7 @@ def test_eager_rows_are_delivered_at_once_and_only_once(
 
 
 def test_metrics_are_recorded(connection: ConnectionConfig, table: str, write: Write) -> None:
-    """This covers rows, changes, windows, queries, checkpoints, lag and generation."""
+    """Rows, changes, windows, queries, checkpoints, lag and generation are recorded."""
     write(table, 40)
     metrics, name = MemoryMetrics(), TableName.parse(table)
     consumer(connection, table, Seen(), metrics=metrics).run()
@@ -673,7 +673,7 @@ def test_metrics_are_recorded(connection: ConnectionConfig, table: str, write: W
 def test_lag_and_headroom_are_recorded_before_the_first_window_completes(
     ttl: int, left: float
 ) -> None:
-    """Both are computed from the oldest possible row: the log here is an hour old."""
+    """Lag and headroom are computed from the oldest possible row: the log here is an hour old."""
     clock, metrics, name = ManualClock(1_700_000_000_000_000), MemoryMetrics(), TableName("ks", "t")
     told: list[tuple[float, float]] = []
     with EmbeddedScylla(clock=clock) as server:

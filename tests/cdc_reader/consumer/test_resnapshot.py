@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -52,6 +53,13 @@ def create(server: EmbeddedScylla) -> None:
         "CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)) "
         f"WITH cdc = {{'enabled': true, 'ttl': {TTL}}}"
     )
+
+
+def create_log_again(server: EmbeddedScylla) -> None:
+    """Drop the table's log and create it again."""
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    server.execute("DROP TABLE ks.t_scylla_cdc_log")
+    server.execute(f"ALTER TABLE ks.t WITH cdc = {{'enabled': true, 'ttl': {TTL}}}")
 
 
 @define
@@ -210,7 +218,7 @@ def test_a_snapshot_that_is_cut_short_goes_on(
 def test_a_snapshot_that_outlasts_the_log_begins_again(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """Otherwise the log after the snapshot would have a gap."""
+    """Without a new snapshot, the log after the snapshot would have a gap."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
 
     def fail(change: Change) -> None:
@@ -228,6 +236,34 @@ def test_a_snapshot_that_outlasts_the_log_begins_again(
         SnapshotComplete,
     ]
     assert copy.table == table_of(server)
+
+
+def test_a_log_created_again(copy: Copy, server: EmbeddedScylla, clock: ManualClock) -> None:
+    """The consumer takes a new snapshot, although no row of the new log has expired."""
+    write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
+    copy.run()
+    write(server, "DELETE FROM {t} WHERE p = 3 AND c = 0")
+    clock.advance(60 * SECOND)
+    create_log_again(server)
+    copy.run()
+    assert [type(event) for event in copy.events[2:]] == [SnapshotBegins, SnapshotComplete]
+    assert copy.table == table_of(server)
+
+
+def test_a_ttl_too_short_for_new_snapshots_is_refused(copy: Copy, server: EmbeddedScylla) -> None:
+    """Otherwise each snapshot would be followed by another, without end."""
+    second = timedelta(seconds=1)
+    read = evolve(AGAIN, confidence_window=30 * second, poll_interval=second)
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
+    copy.run(read=read, snapshot="none", application="begun before")
+    copy.clock.advance(HOUR)
+    for more in ({}, {"snapshot": "none", "application": "begun before"}):
+        message = "data_loss is 'resnapshot': the log keeps changes for 60 s, .* to 72 or more"
+        with pytest.raises(ConfigurationError, match=message):
+            copy.run(read=read, **more)
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 72}")
+    copy.run(read=read, end=copy.clock.now() + 100 * SECOND)
+    assert [type(event) for event in copy.events] == [SnapshotBegins, SnapshotComplete]
 
 
 def test_going_on_names_what_is_lost(
@@ -349,6 +385,8 @@ def check_history(seed: int, server: EmbeddedScylla, clock: ManualClock) -> None
             write(server, _statement(draw))
             clock.advance(draw.choice([1, SECOND, HOUR // 30]))
         clock.advance(draw.choice([SECOND, HOUR // 2, 2 * HOUR, 5 * HOUR]))
+        if draw.random() < 0.2:
+            create_log_again(server)
         try:
             copy.run(handle)
         except HandlerError:
@@ -379,7 +417,7 @@ def test_some_histories(server: EmbeddedScylla, clock: ManualClock) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The same for many more seeds."""
+    """The copy equals the table for many more seeds."""
     for seed in range(FIRST, FIRST + SEEDS):
         try:
             check_history(seed, server, clock)

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
+from cdc_reader._time import format_timestamp
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName, Owner
-from cdc_reader.config import ConnectionConfig
+from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.consumer import CdcConsumer
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, DataLossError
 from cdc_reader.reading.follower import Follower
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import READ
-from tests.cdc_reader.ticking import Ticking
+from tests.cdc_reader.support.ticking import Ticking
 
 if TYPE_CHECKING:
     from cdc_reader.checkpoints.store import LeasingStore
@@ -49,10 +50,12 @@ def store(
 
 
 @pytest.fixture
-def run(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore) -> Callable[[], list[int]]:
+def run(
+    server: EmbeddedScylla, clock: ManualClock, store: LeasingStore
+) -> Callable[..., list[int]]:
     """Runs a consumer to the current time, and returns the keys of its changes."""
 
-    def run() -> list[int]:
+    def run(read: ReadConfig = STRICT) -> list[int]:
         seen: list[int] = []
 
         def handle(change: Change) -> None:
@@ -61,7 +64,7 @@ def run(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore) -> Call
         clock.advance(SECOND)
         options: dict[str, Any] = {"checkpoints": store, "clock": clock, "end": clock.now()}
         connection = ConnectionConfig(server.contact_point)
-        CdcConsumer(connection, ["ks.t"], handle, application="app", read=STRICT, **options).run()
+        CdcConsumer(connection, ["ks.t"], handle, application="app", read=read, **options).run()
         return seen
 
     return run
@@ -154,6 +157,77 @@ def test_a_table_created_again_is_refused(
     assert store.load(NAME) == kept
 
 
+def create_log_again(server: EmbeddedScylla) -> None:
+    """Drop the table's log and create it again, as by turning CDC off and on before 5.1."""
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    server.execute("DROP TABLE IF EXISTS ks.t_scylla_cdc_log")
+    alter(server, ttl=3_600)
+
+
+def test_a_log_created_again_is_a_loss(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    store: LeasingStore,
+    run: Callable[..., list[int]],
+) -> None:
+    """Rows between the position and the new log's creation are gone; the error names the span."""
+    create(server, ttl=3_600)
+    insert(server, 1)
+    assert run() == [1]
+    kept = store.load(NAME)
+    insert(server, 2)
+    clock.advance(60 * SECOND)
+    create_log_again(server)
+    again = clock.now()
+    insert(server, 3)
+    for _ in range(2):
+        created = format_timestamp(again)
+        with pytest.raises(DataLossError, match=f"log was dropped, and created again at {created}"):
+            run()
+        assert store.load(NAME) == kept
+    with pytest.raises(DataLossError) as raised:
+        run()
+    assert kept is not None
+    assert (raised.value.start, raised.value.end) == (kept.position, again)
+    assert run(evolve(STRICT, data_loss="continue")) == [3]
+    insert(server, 4)
+    assert run() == [4]
+
+
+def test_a_log_created_again_before_any_row_was_read(
+    server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, run: Callable[[], list[int]]
+) -> None:
+    """The start is saved with the log's id, so the loss is known even then."""
+    create(server, ttl=3_600)
+    clock.advance(HOUR)
+    killed(server, clock, store, "-10m")
+    insert(server, 1)
+    clock.advance(SECOND)
+    create_log_again(server)
+    with pytest.raises(DataLossError, match="the log was dropped, and created again"):
+        run()
+
+
+def test_a_checkpoint_of_an_earlier_version_learns_its_log(
+    server: EmbeddedScylla, store: LeasingStore, run: Callable[[], list[int]]
+) -> None:
+    """The checkpoint does not name the log, so the present one is taken for it."""
+    create(server, ttl=3_600)
+    run()
+    kept = store.load(NAME)
+    assert kept is not None
+    owner, unnamed = Owner.of_this_process(0), evolve(kept, ttls=evolve(kept.ttls, logs=()))
+    assert store.acquire(NAME, owner, timedelta(seconds=1)) == owner
+    assert store.save_as(owner, NAME, unnamed)
+    store.release(NAME, owner)
+    create_log_again(server)
+    insert(server, 1)
+    assert run() == [1]
+    learnt = store.load(NAME)
+    assert learnt is not None
+    assert learnt.ttls.logs not in ((), kept.ttls.logs)
+
+
 def killed(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, start: str) -> None:
     """Run a consumer that ends before its first window is complete, as if it were killed."""
     connection = ConnectionConfig(server.contact_point)
@@ -180,7 +254,7 @@ def test_a_start_that_was_never_read_on_expires(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """Such a start is checked like any checkpoint, by the TTL that applied at its time."""
+    """A saved start is checked like any checkpoint, by the TTL that applied at its time."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     insert(server, 1)

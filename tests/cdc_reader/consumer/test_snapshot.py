@@ -83,8 +83,9 @@ def test_rows_come_first_and_changes_follow(
     write(table, 50)
     scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
     copy, store, metrics = Copy(limit=1), MemoryCheckpoints(), MemoryMetrics()
-    copy.then = lambda: scylla.session.execute(f"UPDATE {table} SET v = -1 WHERE p = 1 AND c = 1")
     end = now() + 2_000_000
+    update = f"UPDATE {table} USING TIMESTAMP {end - 1} SET v = -1 WHERE p = 1 AND c = 1"
+    copy.then = lambda: scylla.session.execute(update)
     consumer(connection, table, copy, end=end, checkpoints=store, metrics=metrics).run()
     assert copy.rows == {(n % 7, n): n for n in range(50)} | {(1, 1): -1}
     assert all(count == 1 for count in copy.times.values())

@@ -48,7 +48,7 @@ def test_other_lengths_are_no_stream_ids(raw: bytes) -> None:
 
 
 def test_parts_that_do_not_fit_are_refused() -> None:
-    """Otherwise one part would overflow into the next."""
+    """A part that does not fit would overflow into the next part."""
     with pytest.raises(ValueError, match="out of range"):
         StreamId.from_parts(0, 0, 1 << 22)
 

@@ -20,7 +20,7 @@ def test_the_documented_times_have_their_documented_uuids() -> None:
 
 @given(MOMENTS, LOW)
 def test_the_write_timestamp_comes_back_exactly(micros: int, low: bytes) -> None:
-    """This holds for all random bits."""
+    """The random bits do not affect the timestamp."""
     assert timeuuid.micros(timeuuid.make(micros, low).bytes) == micros
 
 

@@ -129,7 +129,7 @@ def test_a_set_and_a_map_may_have_both_zeros(of_type: str, element: Any) -> None
 
 
 def test_minus_zero_beside_zero() -> None:
-    """It is an ordinary -0.0, except that it does not equal 0.0, and is less."""
+    """The value is an ordinary -0.0, except that it is less than 0.0, not equal to it."""
     found = NegativeZero(-0.0)
     for other, is_same in ((-0.0, True), (NegativeZero(-0.0), True), (0.0, False), ("x", False)):
         assert operator.eq(found, other) is operator.eq(other, found) is is_same
@@ -176,7 +176,7 @@ def test_scalars_have_the_documented_types() -> None:
 
 
 def test_a_frozen_dict_stays_as_it_is() -> None:
-    """It equals a dict with the same items, is hashable, and rejects changes."""
+    """A FrozenDict equals a dict with the same items, is hashable, and rejects changes."""
     found = FrozenDict({"a": 1})
     assert found == {"a": 1}
     assert {found: 2}[FrozenDict(a=1)] == 2

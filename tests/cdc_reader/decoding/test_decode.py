@@ -201,7 +201,7 @@ def test_columns_that_differ_from_the_metadata_are_a_decode_error(decode: Decode
 def test_durations_are_what_the_driver_wrote(
     decode: Decode, months: int, days: int, nanoseconds: int
 ) -> None:
-    """This covers variable-length integers of each length."""
+    """Durations with variable-length integers of each length are decoded."""
     raw = cqltypes.DurationType.serialize(Duration(months, days, nanoseconds), 4)
     assert decoded(decode, "duration", raw) == [
         {"months": months, "days": days, "nanoseconds": nanoseconds}
@@ -212,7 +212,7 @@ def test_durations_are_what_the_driver_wrote(
 def test_numbers_without_bounds_keep_every_digit(
     decode: Decode, decimal: Any, integer: int
 ) -> None:
-    """Such numbers become text, because Arrow has no unbounded number type."""
+    """Unbounded numbers become text, because Arrow has no unbounded number type."""
     raw = cqltypes.DecimalType.serialize(decimal, 4)
     expected = "0" if decimal.is_zero() and decimal.as_tuple().exponent == 0 else str(decimal)
     found = decoded(decode, "decimal", raw)[0]
@@ -223,7 +223,7 @@ def test_numbers_without_bounds_keep_every_digit(
 
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
-    """The range is far beyond that of Python's dates."""
+    """The range is far larger than the range of Python's dates."""
     raw = struct.pack(">I", days + 2**31)
     batch = decode(column_of(raw), [Column("v", Native("date"))])
     assert batch.column(0).cast(pa.int32()).to_pylist() == [days]
@@ -239,6 +239,6 @@ def test_a_timestamp_beyond_arrows_range_is_an_error(decode: Decode, millis: int
 
 @pytest.mark.parametrize("millis", [9223372036854775, -9223372036854775])
 def test_the_farthest_timestamps_are_held(decode: Decode, millis: int) -> None:
-    """They are in the years -290308 and 294247."""
+    """The farthest timestamps are in the years -290308 and 294247."""
     batch = decode(column_of(struct.pack(">q", millis)), [Column("v", Native("timestamp"))])
     assert batch.column(0).cast(pa.int64()).to_pylist() == [millis * 1000]

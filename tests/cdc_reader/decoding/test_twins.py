@@ -100,7 +100,7 @@ def test_types_nested_to_the_limit_are_decoded(decode: Decode, depth: int) -> No
 
 
 def test_names_keep_every_character(decode: Decode) -> None:
-    """This includes NUL characters, which end C strings."""
+    """Even NUL characters, which end C strings, are kept."""
     columns = [Column("a\0b", UserType("ks", "u", (("x\0y", Native("int")),)))]
     assert decode(column_of(cells(integer(1))), columns).to_pylist() == [{"a\0b": {"x\0y": 1}}]
 

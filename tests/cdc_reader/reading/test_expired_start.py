@@ -10,11 +10,11 @@ import pytest
 from attrs import evolve
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
-from cdc_reader._time import Clock, SystemClock
+from cdc_reader._time import Clock
 from cdc_reader.errors import DataLossError, TableNotFoundError
 from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from tests.cdc_reader.ticking import Ticking
+from tests.cdc_reader.support.ticking import Ticking
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
@@ -26,12 +26,6 @@ READS: dict[str, Callable[[CdcReader, Any], Iterable[Any]]] = {
     "changes": lambda reader, start: reader.changes(start),
     "follow_changes": lambda reader, start: reader.follow_changes(start, "now"),
 }
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """The clock of the server and of the readers."""
-    return ManualClock(SystemClock().now())
 
 
 @pytest.fixture
@@ -102,6 +96,26 @@ def test_warn_logs_the_loss_and_continues(
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_log_created_again_during_a_read(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+) -> None:
+    """The rows of the dropped log are missing, and the read says so."""
+    for p in range(50):
+        server.execute(f"INSERT INTO ks.t (p) VALUES ({p})")
+    clock.advance(60 * SECOND)
+    rows = iter(read(open_reader(ReadConfig(data_loss="fail", fetch_size=1, chunk_size=1)), "-10m"))
+    next(rows)
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    server.execute("DROP TABLE ks.t_scylla_cdc_log")
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 3600}")
+    with pytest.raises(DataLossError, match="the log was dropped, and created again"):
+        list(rows)
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("start", [None, "earliest", "-30m"])
 def test_no_loss(
     server: EmbeddedScylla,
@@ -133,7 +147,7 @@ def test_a_start_before_the_table(
 def test_rows_with_a_write_time_before_the_table(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """Such rows expire like all others, even if the read ends before the table was created."""
+    """Their loss is reported like any other, even if the read ends before the table was created."""
     server.execute("DROP TABLE ks.t")
     clock.advance(300 * SECOND)
     server.execute(
@@ -154,7 +168,7 @@ def test_rows_with_a_write_time_before_the_table(
 def test_a_complete_snapshot_is_resumed_too_late(
     clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """Its checkpoint is checked like any other, although it has no generation yet."""
+    """The snapshot's checkpoint is checked like any other, although it has no generation yet."""
     table = open_reader().table
     rows = table._snapshot_reader(table.begin_snapshot())
     list(rows.deliveries())

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from uuid import UUID
+
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.config import DataLossMode
+from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.expiry import LossReporter, TtlHistory
+from cdc_reader.cql.schema import CdcOptions, TableState
+from cdc_reader.errors import ConfigurationError, DataLossError
+from cdc_reader.reading.expiry import (
+    LossReporter,
+    TtlHistory,
+    refuse_endless_snapshots,
+    report_loss,
+)
 from cdc_reader.streams.window import Window
 
 SECOND = 1_000_000
@@ -104,6 +116,56 @@ def test_only_changes_from_the_position_on_are_kept() -> None:
     assert history.after(20).lost(20, 0) == Window(20, 20)
 
 
+@given(st.integers(0, 2_000 * SECOND), st.integers(1, 10_000))
+def test_a_ttl_is_refused_if_rows_are_endangered_at_once(needed: int, ttl: int) -> None:
+    """The error has the shortest TTL that is accepted."""
+    history, now = TtlHistory([(0, ttl)]), 10_000 * SECOND
+    if history.endangered(now - needed, now).is_empty and needed % SECOND:
+        refuse_endless_snapshots("data_loss", ttl, needed)
+        return
+    if not history.endangered(now - needed, now).is_empty:
+        with pytest.raises(ConfigurationError, match=r"cdc ttl to \d+ or more") as refused:
+            refuse_endless_snapshots("data_loss", ttl, needed)
+        [shortest] = re.findall(r"ttl to (\d+) or", str(refused.value))
+        refuse_endless_snapshots("data_loss", int(shortest), needed)
+        assert TtlHistory([(0, int(shortest))]).endangered(now - needed, now).is_empty
+    refuse_endless_snapshots("data_loss", 0, needed)
+
+
+LOGS = [timeuuid.make(at * SECOND, bytes(8)) for at in (10, 20, 30)]
+
+
+@given(st.integers(1, 3), st.integers(0, 40), st.integers(0, 1_000))
+def test_rows_of_a_dropped_log_are_gone(count: int, position: int, ttl: int) -> None:
+    """They are those written before the last log was created, if an earlier one was read."""
+    history = TtlHistory([(0, ttl)], LOGS[:count])
+    at, last = position * SECOND, 10 * count * SECOND
+    gone = Window(at, last if count > 1 and at < last else at)
+    now = 31 * SECOND
+    for find in (history.lost, history.expired, history.endangered, history.unpromised):
+        assert gone.intersect(find(at, now)) == gone
+    assert history.after(at).lost(at, now) == history.lost(at, now)
+    if not gone.is_empty:
+        assert history.expires(at) == last <= history.kept_since(now)
+        with pytest.raises(DataLossError, match="created again"):
+            report_loss(gone, TABLE, history, DataLossMode.FAIL, "start over")
+
+
+def test_the_id_of_a_log_is_recorded_once() -> None:
+    """An unknown id changes nothing; another one means that the log was created again."""
+    state = TableState(UUID(int=0), CdcOptions(ttl=60), 5)
+    known = TtlHistory().updated(evolve(state, log_id=LOGS[0]), 7)
+    assert known == TtlHistory([(5, 60)], LOGS[:1])
+    assert known.updated(state, 8) == known.updated(evolve(state, log_id=LOGS[0]), 8) == known
+    again = known.updated(evolve(state, log_id=LOGS[1]), 9)
+    assert (again.logs, again.created, again.log_lost) == (
+        tuple(LOGS[:2]),
+        10 * SECOND,
+        20 * SECOND,
+    )
+    assert again.after(20 * SECOND).logs == (LOGS[1],)
+
+
 @pytest.mark.parametrize("given", [[(1,)], [(1, -1)], [(2, 1), (1, 1)], [(1, "2")], [(True, 1)]])
 def test_malformed_histories_are_refused(given: list[tuple[int, int]]) -> None:
     """A history stored as text may be invalid."""
@@ -125,9 +187,9 @@ def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
     losses, told = reporter()
     minute, nothing = 60 * SECOND, Window(0, 0)
     for lost in (nothing, Window(0, 100), Window(0, 101), Window(0, 100 + minute), nothing):
-        losses.report_unread(lost, TABLE)
+        losses.report_unread(lost, TABLE, TtlHistory())
     assert told == [Window(0, 100), Window(100, 100 + minute)]
-    losses.report_unread(Window(2 * minute, 2 * minute + 5), TABLE)
+    losses.report_unread(Window(2 * minute, 2 * minute + 5), TABLE, TtlHistory())
     assert told[2:] == [Window(2 * minute, 2 * minute + 5)]
 
 

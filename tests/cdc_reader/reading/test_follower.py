@@ -30,7 +30,7 @@ from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import ManualClock
 from cdc_reader.testing.in_process import RecordedQuery
-from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells, last_marks, rows_read
+from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, last_marks, rows_read
 
 SMALL = ReadConfig(
     window=timedelta(seconds=10), chunk_size=4, fetch_size=3, retry_deadline=timedelta(seconds=1)
@@ -190,7 +190,7 @@ def test_a_generation_announced_late_has_no_rows_before_the_start(followed: Foll
 
 
 def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed: Followed) -> None:
-    """This holds for a restart at any point while the reader catches up."""
+    """The reader may restart at any point while it catches up."""
     followed.server.hold_publication(rows=0)
     for c in range(4):
         followed.server.join(vnodes=2)
@@ -257,8 +257,48 @@ def test_expired_rows_are_reported_once_or_raised(
         followed.follow(resumed, end, data_loss="fail")
 
 
+@pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
+def test_a_log_created_again_while_it_is_followed_is_a_loss(
+    followed: Followed, caplog: pytest.LogCaptureFixture, delivery: str
+) -> None:
+    """The loss includes windows that may have been read in the new log, and is reported once."""
+    lost_at = EPOCH + 2 * MINUTE
+    followed.clock.advance(lost_at - EPOCH)
+    followed.insert(1, 1)
+    followed.clock.advance(MINUTE)
+    follower = followed.follower(EPOCH + MINUTE, delivery=delivery)
+    failing = followed.follower(EPOCH + MINUTE, delivery=delivery, data_loss="fail")
+    deliveries = follower.follow(EPOCH + 6 * MINUTE)
+    strict = failing.follow(EPOCH + 6 * MINUTE)
+    assert next(deliveries).window.end == next(strict).window.end == EPOCH + MINUTE + 10 * SECOND
+    followed.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    followed.execute("DROP TABLE ks.t_scylla_cdc_log")
+    followed.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true}")
+    followed.insert(1, 3)
+    again = followed.clock.now()
+    assert cells(list(deliveries), "c") == [(3,)]
+    assert caplog.text.count("rows_lost") == 1
+    with pytest.raises(DataLossError, match="the log was dropped, and created again") as raised:
+        list(strict)
+    assert raised.value.start <= lost_at < raised.value.end == again
+
+
+def test_a_log_created_again_in_the_last_pass_is_a_loss(followed: Followed) -> None:
+    """It is reported although nothing is read after that pass."""
+    followed.clock.advance(2 * MINUTE)
+    followed.insert(1, 1)
+    followed.clock.advance(MINUTE)
+    deliveries = followed.follower(EPOCH + MINUTE, data_loss="fail").follow(EPOCH + 2 * MINUTE)
+    next(deliveries)
+    followed.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    followed.execute("DROP TABLE ks.t_scylla_cdc_log")
+    followed.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true}")
+    with pytest.raises(DataLossError, match="the log was dropped, and created again"):
+        list(deliveries)
+
+
 def test_a_table_recreated_while_it_is_followed_is_refused(followed: Followed) -> None:
-    """The log of the new table is not read as if it were that of the old one."""
+    """The new table's log is not read as if it were the old table's log."""
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
     deliveries = followed.follower(EPOCH).follow()
@@ -296,7 +336,7 @@ def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) 
 def test_a_row_read_at_once_has_the_columns_it_was_written_with(
     followed: Followed, late: bool
 ) -> None:
-    """This includes a column that is added after the reader has read the schema."""
+    """A column that is added after the reader has read the schema is included."""
     followed.clock.advance(20 * MINUTE)
     altered: list[RecordedQuery] = []
 
@@ -462,7 +502,7 @@ def test_a_search_for_late_rows_requires_a_ttl() -> None:
 @pytest.mark.parametrize("strategy", ["streams", "ranges", "auto"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_shards_together_have_each_row_once(followed: Followed, strategy: str, count: int) -> None:
-    """This holds for both strategies, across a change of generation."""
+    """Both strategies read each row once, across a change of generation."""
     followed.server.join(vnodes=3)
     for c in range(90):
         followed.insert(c % 30, c)

@@ -72,7 +72,7 @@ def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: i
 def test_an_idle_table_costs_one_query_per_chunk_and_poll(
     strategy: str, chunks: int, delivery: str
 ) -> None:
-    """This holds however long the table is idle."""
+    """The cost does not depend on how long the table is idle."""
     counted = _Counted()
     config = ReadConfig(strategy=strategy, delivery=delivery, eager_interval=timedelta(seconds=5))
     follower = counted.follower(config, _EPOCH)

@@ -14,8 +14,8 @@ from cdc_reader._time import FOREVER, duration_micros
 from cdc_reader.config import DeliveryMode, ReadConfig
 from cdc_reader.cql.timeuuid import micros as written_at
 from cdc_reader.cql.timeuuid import order_key
-from tests.cdc_reader.followed import rows_read
-from tests.cdc_reader.recorded_life import Followed, Recorded, follow, generations, switch
+from tests.cdc_reader.support.followed import rows_read
+from tests.cdc_reader.support.recorded_life import Followed, Recorded, follow, generations, switch
 
 _CONFIDENCE = timedelta(seconds=30)
 _POLL = timedelta(seconds=1)

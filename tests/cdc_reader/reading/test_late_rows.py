@@ -16,7 +16,7 @@ from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late_rows import DOUBT, _arrivals
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import Checkpoint
-from tests.cdc_reader.followed import SECOND, Followed, cells, last_marks
+from tests.cdc_reader.support.followed import SECOND, Followed, cells, last_marks
 
 _POLL = timedelta(seconds=4.6)
 _CONFIG = ReadConfig(
@@ -103,7 +103,7 @@ def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None
 def test_arrival_times_are_never_underestimated(
     old: int, new: int, arrived: int, looked: int
 ) -> None:
-    """Nor are they much too late, if the remaining TTL shows which TTL applied.
+    """Times of arrival are not much too late either, if the remaining TTL shows which TTL applied.
 
     The TTL changes at time 0. The row arrives before or after that, and is read later.
     """

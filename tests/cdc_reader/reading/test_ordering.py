@@ -16,7 +16,7 @@ from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.delivery import Delivery, WindowComplete
 from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.testing.in_process import RecordedQuery
-from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells, rows_read
+from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, rows_read
 
 ORDERED = ReadConfig(
     window=timedelta(seconds=10), chunk_size=4, fetch_size=3, in_flight=2, delivery="ordered"

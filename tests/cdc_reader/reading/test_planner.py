@@ -126,7 +126,7 @@ def test_tasks_are_chunks_in_order(history: History, chunk_size: int) -> None:
 
 @given(histories(), st.integers(1, 5), st.integers(1, 9))
 def test_shards_partition_the_streams(history: History, count: int, chunk_size: int) -> None:
-    """This holds for each generation and both strategies."""
+    """Each stream of each generation is in one shard, with both strategies."""
     window = Window(0, 41)
     shards = [Shard(number, count) for number in range(1, count + 1)]
     planners = [planner_of(history, chunk_size, shard) for shard in shards]

@@ -51,7 +51,7 @@ def test_a_transient_error_is_retried_until_it_passes() -> None:
 
 
 def test_a_persistent_error_is_raised_at_the_deadline() -> None:
-    """Its cause is the last transient error."""
+    """The cause of the raised error is the last transient error."""
     with pytest.raises(RetriesExhaustedError, match="after 1 attempts: overloaded") as caught:
         retry(_failing(TransientError("overloaded")), timedelta(0), lambda _: None)
     assert isinstance(caught.value.__cause__, TransientError)

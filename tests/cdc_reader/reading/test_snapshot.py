@@ -34,7 +34,7 @@ from cdc_reader.reading.snapshot import (
 from cdc_reader.streams.ring import WHOLE_RING, TokenRange, TokenRanges
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN, Shard
 from cdc_reader.testing.in_process import RecordedQuery
-from tests.cdc_reader.followed import EPOCH, SECOND, Followed
+from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed
 
 _OF_ROWS = "AND token("
 SMALL = ReadConfig(fetch_size=3, in_flight=3, retry_deadline=timedelta(seconds=1))
@@ -313,6 +313,6 @@ def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
 
 
 def test_a_checkpoint_without_a_snapshot_is_refused(followed: Followed) -> None:
-    """Such a checkpoint's snapshot is complete, or there was none."""
+    """The checkpoint's snapshot is complete, or there was none."""
     with pytest.raises(ValueError, match="without a snapshot"):
         reader_of(followed, Checkpoint(1))

@@ -32,7 +32,7 @@ from cdc_reader.cql.types import Native
 from cdc_reader.errors import CheckpointError, StoppedError
 from cdc_reader.reading import retry
 from cdc_reader.testing import EmbeddedScylla, Fault
-from tests.cdc_reader.line import Line
+from tests.cdc_reader.support.line import Line
 
 pytestmark = pytest.mark.needs("faults")
 
@@ -358,7 +358,7 @@ def test_a_pause_between_retries_does_not_delay_stopping_a_consumer(
 def test_an_outage_does_not_delay_a_cancellation(
     server: EmbeddedScylla, connection: ConnectionConfig, *, is_loop: bool
 ) -> None:
-    """This covers a loop over changes, and a consumer with a coroutine handler."""
+    """A loop over changes ends at once, and so does a consumer with a coroutine handler."""
     options: Any = {"application": "app", "read": READ}
 
     async def handle(_: Change) -> None: ...
@@ -380,7 +380,7 @@ def test_an_outage_does_not_delay_a_cancellation(
 
 
 def test_sigterm_ends_the_command_in_an_outage(server: EmbeddedScylla) -> None:
-    """Otherwise the reads would be retried for two minutes."""
+    """Without the signal, the reads would be retried for two minutes."""
     run = "from cdc_reader.cli import main; main()"
     with outage(server) as struck:
         command = subprocess.Popen(

@@ -18,7 +18,7 @@ from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
 from cdc_reader.testing.in_process import RecordedQuery
-from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells, rows_read
+from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, rows_read
 
 MINUTE = 60 * SECOND
 _CONFIG = ReadConfig(
@@ -88,7 +88,7 @@ def test_strays_are_delivered_once(
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> None:
-    """This holds even if the two streams of twins are in different shards."""
+    """One shard delivers the stray even if its twin's stream is in another shard."""
     written = write_around(followed, twice=twice)
     followed.clock.advance(MINUTE)
     found = [
@@ -106,7 +106,7 @@ def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> N
 def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
     followed: Followed, delivery: str, restarts: bool
 ) -> None:
-    """This holds even if the stray was delivered before a restart."""
+    """The twin is left out even if the stray was delivered before a restart."""
     before, after = (g.ranges[0].streams[0] for g in followed.server.cluster.generations)
     followed.clock.advance(switch(followed) + SECOND - followed.clock.now())
     written = followed.clock.now()

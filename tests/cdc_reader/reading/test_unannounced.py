@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
-from cdc_reader._time import BEGINNING, FOREVER, Clock, SystemClock
+from cdc_reader._time import BEGINNING, FOREVER, Clock, SystemClock, format_timestamp
 from cdc_reader.errors import StoppedError
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from tests.cdc_reader.announcing import Announcing
+from tests.cdc_reader.support.announcing import Announcing
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -47,12 +47,6 @@ READS: dict[str, Read] = {
     "changes": _changes,
     "tasks": _tasks,
 }
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """The clock of the server and of the readers."""
-    return ManualClock(SystemClock().now())
 
 
 @pytest.fixture
@@ -119,7 +113,7 @@ def test_the_wait_ends(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """After `publication_wait` the read goes on, and the log says which rows may be missing."""
+    """After `publication_wait` the read continues, and the log says which rows may be missing."""
     announcing, began = Announcing(server, clock, after=0), clock.now()
     reader = open_reader(announcing, publication_wait="5m", poll_interval="6h")
     assert list(_batches(reader, _until_now(clock))) == []
@@ -136,7 +130,7 @@ def test_a_generation_that_was_followed_by_another(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It has no rows of a later window, even if it is never announced."""
+    """The earlier generation has no rows of a later window, even if it is never announced."""
     server.join(vnodes=2)
     first, second = server.complete_publication()
     clock.advance(MINUTE)
@@ -151,6 +145,29 @@ def test_a_generation_that_was_followed_by_another(
     list(_batches(reader, Window(since - 1, clock.now())))
     assert caplog.text.count("generation_not_announced") == 1
     assert announcing.sleeps == 0
+
+
+def test_several_generations_that_stay_unannounced(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The warnings name the time of each unannounced generation, and no other time."""
+    clock.advance(MINUTE)
+    server.join(vnodes=2)
+    clock.advance(MINUTE)
+    reader = open_reader(Announcing(server, clock, after=0), publication_wait="1m")
+    window = _until_now(clock)
+    assert list(_batches(reader, window)) == []
+    told = [r for r in caplog.messages if "generation_not_announced" in r]
+    assert len(told) == 2
+    first, second = server.complete_publication()
+    starts = [format_timestamp(each.timestamp * 1_000) for each in (first, second)]
+    ends = [starts[1], format_timestamp(window.end)]
+    for message, start, end in zip(told, starts, ends, strict=True):
+        assert start in message
+        assert end in message
 
 
 def test_a_cluster_upgraded_from_4_3(open_reader: Callable[..., CdcReader]) -> None:

@@ -33,7 +33,7 @@ from cdc_reader.replication.replicator import Expiry, Replicator
 from cdc_reader.testing.clock import ManualClock
 from tests.cdc_reader.changes.test_change import ALL_TYPES, change_of
 from tests.cdc_reader.decoding.test_recorded_frames import BODIES
-from tests.cdc_reader.recorded_logs import BASE, History, histories, log_schema
+from tests.cdc_reader.support.recorded_logs import BASE, History, histories, log_schema
 from tests.cdc_reader.testing.embedded.test_laws import statements
 from tests.recordings.comparison import Result
 from tests.recordings.replay import raw_select
@@ -268,7 +268,7 @@ _PARTIAL = sorted(set(IMAGES) - {"none", "both"})
 def test_the_replica_of_a_table_is_the_table(
     tables: Tables, images: str, history: list[str], probe: int
 ) -> None:
-    """This holds for all statements and images.
+    """The tables are equal for all statements and images.
 
     A DELETE with any timestamp leaves the same cells in both tables, so all cells have the right
     timestamps.
@@ -303,7 +303,7 @@ def test_rows_and_log_make_the_table(
     after: list[str],
     order: random.Random,
 ) -> None:
-    """Rows read before and after some changes, and all changes, may be applied in any order."""
+    """Snapshot rows, read at two times, and log changes may be applied in any order."""
     key = next(KEYS)
     source = tables.schemas[images].base.name
     with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:
@@ -400,6 +400,22 @@ def test_ranges_are_deleted_in_any_clustering_order(
     assert found[0] == found[1]
 
 
+def assert_copied(tables: Tables, keyspace: str) -> list[str]:
+    """Apply the log of table `t` to table `copy`, and return their rows, which must be equal."""
+    schema = SchemaSource(tables.opened).log_schema(TableName(keyspace, "t"))
+    grouping = Grouping(schema)
+    replicator = Replicator(tables.writer, {schema.base.name: TableName(keyspace, "copy")})
+    for page in tables.opened.batches(Query(f"SELECT * FROM {schema.name.cql}")):
+        for change in grouping.feed(page):
+            replicator.apply(change)
+    source, copy = (
+        rows_of(raw_select(tables.session, f"SELECT * FROM {keyspace}.{table}"))
+        for table in ("t", "copy")
+    )
+    assert source == copy
+    return source
+
+
 def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, keyspace: str) -> None:
     """Values are equal byte for byte, as cells, keys and collection elements."""
     session, key_types = scylla.session, list(ALL_TYPES)
@@ -414,15 +430,8 @@ def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, key
         assigned = f"c{at} = {text}, l{at} = [{text}, {text}]"
         assigned += f", m{at} = {{{text}: {text}}}" if cql_type != "duration" else ""
         session.execute(f"UPDATE {keyspace}.t SET {assigned} WHERE pk = 1")
-    schema = SchemaSource(tables.opened).log_schema(TableName(keyspace, "t"))
-    grouping = Grouping(schema)
-    replicator = Replicator(tables.writer, {schema.base.name: TableName(keyspace, "copy")})
-    for page in tables.opened.batches(Query(f"SELECT * FROM {schema.name.cql}")):
-        for change in grouping.feed(page):
-            replicator.apply(change)
-    found = [rows_of(raw_select(session, f"SELECT * FROM {keyspace}.{t}")) for t in ("t", "copy")]
-    assert found[0] == found[1]
-    assert "None" not in found[0][0]
+    rows = assert_copied(tables, keyspace)
+    assert "None" not in rows[0]
 
 
 def test_both_zeros_are_replicated(scylla: Scylla, tables: Tables, keyspace: str) -> None:
@@ -441,14 +450,7 @@ def test_both_zeros_are_replicated(scylla: Scylla, tables: Tables, keyspace: str
         "UPDATE {t} SET kept = kept - {-0.0, 0.0} WHERE pk = 1",
     ):
         session.execute(statement.replace("{t}", f"{keyspace}.t"))
-    schema = SchemaSource(tables.opened).log_schema(TableName(keyspace, "t"))
-    grouping = Grouping(schema)
-    replicator = Replicator(tables.writer, {schema.base.name: TableName(keyspace, "copy")})
-    for page in tables.opened.batches(Query(f"SELECT * FROM {schema.name.cql}")):
-        for change in grouping.feed(page):
-            replicator.apply(change)
-    found = [rows_of(raw_select(session, f"SELECT * FROM {keyspace}.{t}")) for t in ("t", "copy")]
-    assert found[0] == found[1]
+    assert_copied(tables, keyspace)
 
 
 def test_a_consumer_keeps_a_replica(connection: ConnectionConfig, tables: Tables) -> None:
@@ -490,7 +492,7 @@ class Ledger:
 
 
 def test_changes_that_cannot_be_applied_are_refused() -> None:
-    """Such changes have keys only, an unknown operation, half a range, or no clustering key."""
+    """The changes have keys only, an unknown operation, half a range, or no clustering key."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     ledger = Ledger()
     for change, message in (
@@ -509,7 +511,7 @@ def test_changes_that_cannot_be_applied_are_refused() -> None:
 
 @pytest.mark.parametrize(("operation", "has_row"), [(-3, True), (-4, False)])
 def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
-    """These are deletions by the server, of expired rows and partitions."""
+    """The server deletes expired rows and partitions, and the copy follows."""
     row = {"ck": 1} if has_row else {}
     (statement,) = Replicator(Ledger()).statements(change_of({"op": operation, **row}))
     ends = 'WHERE "pk" = ? AND "ck" = ?' if has_row else 'WHERE "pk" = ?'
@@ -528,7 +530,7 @@ def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
     ],
 )
 def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
-    """This holds however late the write is applied. `Expiry.APPLIED` keeps the whole TTL."""
+    """The write may be applied late. `Expiry.APPLIED` keeps the whole TTL."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
     clock = ManualClock(change.timestamp + late)
     first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)

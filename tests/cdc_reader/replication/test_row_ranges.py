@@ -54,7 +54,7 @@ bounds = st.builds(
 
 @given(bounds, bounds)
 def test_slices_are_the_rows_of_the_range(start: Bound, end: Bound) -> None:
-    """This holds for prefixes of all lengths."""
+    """The bounds have prefixes of all lengths."""
     if not start.prefix or not end.prefix:
         start, end = (b if b.prefix else Bound({}, inclusive=True) for b in (start, end))
     if tuple(start.prefix.values()) > (*end.prefix.values(), 9, 9, 9):

@@ -381,6 +381,6 @@ def _said(delivery: Delivery) -> str:
 
 
 def _shown(start: Checkpoint) -> str:
-    """Return the checkpoint as text, without marks and table id, which differ between runs."""
-    plain = evolve(start, marks={}, table_id=None)
+    """Return the checkpoint as text, without marks and ids, which differ between runs."""
+    plain = evolve(start, marks={}, table_id=None, ttls=evolve(start.ttls, logs=()))
     return f"{plain} with marks on {len(start.marks)} streams"

@@ -101,7 +101,7 @@ class Hold:
         return True
 
     def keep(self) -> None:
-        """Make sure that the lease is held before a handler call; LeaseLostError if it is lost."""
+        """Ensure that the lease is held before a handler call; raise LeaseLostError if lost."""
         if not self.is_sure:
             self.renew()
         if self._holding.has_leases:

@@ -2,9 +2,9 @@
 
 The design page lists them. Between two positions no row is lost or delivered twice, whatever fails
 or restarts. The rows of a stream, and the changes of a base partition, come in order. A checkpoint
-is never ahead of the acknowledged rows. Streams are read only for the time in which they take
-writes, as far as that is announced. A reader that wants late rows gets strays too, and one row of
-each pair of twins. Rows that expire before they are read are in spans of write time that are
+is never ahead of the acknowledged rows. A stream is read only for write times within its
+generation, as announced so far. A reader that wants late rows gets strays too, and one row
+of each pair of twins. Rows that expire before they are read are in spans of write time that are
 reported as lost, once by each reader, and not before the rows can have expired.
 """
 
@@ -100,7 +100,7 @@ class Laws:
         self._claimed: set[RowName | RowKey] = set()
 
     def begin(self, start: Checkpoint) -> None:
-        """Start a reader at its start or at a checkpoint."""
+        """Start a reader at `start`, which is a checkpoint or the beginning of its first run."""
         self._life = _Life(start.position)
         self._claimed = set(self._past.claimed)
         self._outstanding: set[RowName] = set()
@@ -262,8 +262,8 @@ class Laws:
     def _claims(self, kept: Checkpoint, row: LogRow) -> bool:
         """Return True if a reader that starts from the checkpoint treats the row as delivered.
 
-        It does not while it has yet to catch up with the row's generation, or to search for late
-        rows.
+        A reader that has yet to catch up with the row's generation, or to search for late rows,
+        does not treat the row as delivered.
         """
         stream, key = row.name
         mark = kept.marks.get(stream, _NO_MARK)
@@ -288,7 +288,7 @@ class Laws:
     def _operates(self, start: int, window: Window) -> bool:
         """Return True if the set that begins at `start` may take writes throughout the window.
 
-        It takes writes until the next set begins, of those announced before the reader's last
+        A set takes writes until the next set begins that was announced before the reader's last
         refresh.
         """
         refreshed = min(self._refreshes, default=BEGINNING)

@@ -35,7 +35,7 @@ class Scenario:
     write time.
 
     With a `snapshot` the readers start with the existing rows. Each shard starts `delay` µs after
-    the one before.
+    the previous one.
     """
 
     topology: str

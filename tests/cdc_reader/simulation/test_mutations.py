@@ -184,7 +184,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (horizon.SettledHorizon, "check_read", lambda _self, *_read: None, 8)
     ),
     "expiry: a bounded read is not judged after reading": (
-        (bounded.BoundedRead, "finish", lambda _self: None, 50)
+        (bounded.BoundedRead, "finish", lambda _self: None, 60)
     ),
     "lease: not looked at when saving": (MemoryCheckpoints, "save_as", _saved_anyway, 13),
     "lease: renewed though another took over": (MemoryCheckpoints, "renew", _renewed_anyway, 7),
@@ -224,7 +224,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (acknowledgement, "evolve", _unless_snapshot, 45)
     ),
 }
-"""The same for histories that start with a snapshot."""
+"""What to break, as above, in histories that start with a snapshot."""
 
 
 @pytest.mark.slow

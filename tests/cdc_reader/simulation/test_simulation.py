@@ -31,7 +31,7 @@ def test_the_laws_hold_in_some_histories() -> None:
 
 
 def test_the_laws_hold_in_some_snapshots() -> None:
-    """The laws of following hold, and so do those of the snapshot before it."""
+    """The laws of following hold, and so do the laws of the snapshot before it."""
     _check_laws(range(FIRST, FIRST + _AT_A_TIME), snapshot=True)
 
 

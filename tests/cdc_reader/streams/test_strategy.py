@@ -20,7 +20,7 @@ def read(
 
 @pytest.mark.parametrize("wanted", [Strategy.STREAMS, Strategy.RANGES])
 def test_a_fixed_strategy_is_kept(wanted: Strategy) -> None:
-    """This holds even if the other strategy would be faster."""
+    """The fixed strategy is used even if the other would be faster."""
     cost = {wanted: 1_000, _other(wanted): 1}
     assert set(read(StrategyChoice(wanted), 100, cost, 0.0)) == {wanted}
 

@@ -42,7 +42,7 @@ def test_a_limit_below_the_base_does_not_shrink_windows() -> None:
 def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
     start: int, span: int, emptiness: list[bool]
 ) -> None:
-    """This holds whichever windows are empty."""
+    """Any of the windows may be empty."""
     position, size = start, WindowSize(base=3, limit=50)
     for empty in emptiness:
         if position >= start + span:

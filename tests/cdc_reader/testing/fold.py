@@ -1,7 +1,7 @@
 """Applies a CDC log to an empty table, which reproduces the table that was logged.
 
 Tests compare the result with the table. The merge rules are those of storage (last write wins) and
-do not depend on how the log is written, so a comparison tests both.
+do not depend on how the log is written, so a comparison tests both the log and the table.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def test_refusals_of_the_server_are_raised(server: EmbeddedScylla) -> None:
 
 
 def test_a_type_altered_during_a_read_is_an_error(server: EmbeddedScylla) -> None:
-    """If a type is altered during a read, the error is that of a real connection."""
+    """If a type is altered during a read, the error is the same as over a real connection."""
     connection = InProcessConnection(server)
     source = CqlLogSource(connection, schema_of(connection))
     assert len(keys(source)) == COUNT

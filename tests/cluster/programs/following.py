@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.connectors.pyspark_scylla_cdc.following_query import Narrator, follow
+from tests.connectors.pyspark_scylla_cdc.support.following_query import Narrator, follow
 
 if __name__ == "__main__":
     settings, folder, options = sys.argv[1:]

@@ -11,7 +11,7 @@ import pytest
 from cdc_reader.cluster import Connection
 from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from tests.connectors.pyspark_scylla_cdc.readers import batch_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -89,6 +89,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     ],
     "rangeDeletes": [("drop", "rangeDeletes is 'drop': give fail, emit or skip")],
     "preimages": [("all", "preimages is 'all': give auto, none or require")],
+    "envelopeOutput": [("avro", "envelopeOutput is 'avro': give legacy or advanced")],
+    "includeBefore": [("some", "includeBefore is 'some': give none or full")],
+    "includeAfter": [("some", "includeAfter is 'some': give none or full")],
+    "keyPlacement": [("header", "keyPlacement is 'header'")],
     "columns": [
         ("v,nothing", "columns is"),
         ("[1]", "columns is '[1]': give names separated by commas, or a JSON array"),
@@ -230,7 +234,7 @@ def test_refused(ways: Ways, in_turn: Iterator[str], options: dict[str, str], na
     ],
 )
 def test_batch_stream_and_sql_raise_the_same_line(ways: Ways, given: dict[str, str]) -> None:
-    """They raise the same error for the same input."""
+    """Batch, stream and SQL raise the same error for the same input."""
     assert len({refusal(way, **given) for way in ways.values()}) == 1
 
 

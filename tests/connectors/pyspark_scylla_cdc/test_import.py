@@ -41,5 +41,5 @@ def test_import_never_fails(hidden: str) -> None:
 
 
 def test_import_is_light() -> None:
-    """It imports neither the driver nor the reader."""
+    """The import loads neither the driver nor the reader."""
     run(LIGHT)

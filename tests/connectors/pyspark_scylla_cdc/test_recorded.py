@@ -26,8 +26,8 @@ from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.stream import StreamId
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.spark_versions import TELLS_START
-from tests.connectors.pyspark_scylla_cdc.available_now import read_available
 from tests.connectors.pyspark_scylla_cdc.executors.test_envelope import validator
+from tests.connectors.pyspark_scylla_cdc.support.available_now import read_available
 from tests.recordings.comparison import Result
 from tests.recordings.decoding import decoded
 from tests.recordings.loading import load_rows, published, read_recording

@@ -103,7 +103,7 @@ def test_every_type(load: Callable[..., DataFrame]) -> None:
 def test_load_takes_keyspace_and_table(
     spark: SparkSession, keyspace: str, options: dict[str, str], tmp_path: Path
 ) -> None:
-    """Both may be given as one path, in a batch, a stream and SQL."""
+    """Keyspace and table may be given as one path, in a batch, a stream and SQL."""
     given = {name: value for name, value in options.items() if name not in ("keyspace", "table")}
     batch = spark.read.format("scylla_cdc").options(**given).load(f"{keyspace}.t", columns="v")
     assert batch.where("v < 10 AND `cdc$operation` = 2").count() == 10
@@ -124,7 +124,7 @@ def test_load_takes_keyspace_and_table(
 def test_columns_are_the_log_tables(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """The columns are those of ``SELECT *`` on the log table, in its order, and one more."""
+    """The columns are those of ``SELECT *`` on the log table, then `_commit_timestamp`."""
     log = scylla.session.execute(f"SELECT * FROM {keyspace}.t_scylla_cdc_log LIMIT 1")
     frame = load()
     assert frame.columns == [*log.column_names, "_commit_timestamp"]

@@ -1,8 +1,8 @@
 """Streams in each version of Spark: triggers, limits, and repeated micro-batches.
 
-Spark 4.0 and 4.1 do not tell a reader where a micro-batch starts, so they get a special reader.
-Tests that do not start Spark call that reader directly, the way Spark would. They run with every
-Spark version, as do the tests that start Spark.
+Spark 4.0 and 4.1 do not pass a reader the start of a micro-batch, so they get a special reader.
+Tests that do not start Spark call that reader directly, as Spark would. All tests run with every
+Spark version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import TELLS_START, WithoutStart
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,7 +105,7 @@ def test_limits_hold(make: Make) -> None:
 def test_late_rows_are_sought_once_a_minute(
     make: Make, clock: ManualClock, execute: Execute
 ) -> None:
-    """This includes a query with `availableNow`, because the reader does not know the trigger."""
+    """A query with `availableNow` does this too, because the reader does not know the trigger."""
     execute("ALTER TABLE {t} WITH cdc = {'enabled': true, 'ttl': 86400}")
     before = make(lateRows="deliver", lateHorizon="2h")
     first = before.latestOffset()
@@ -119,7 +119,7 @@ def test_late_rows_are_sought_once_a_minute(
 
 
 def test_an_offset_requested_too_early_ends_the_query(make: Make, clock: ManualClock) -> None:
-    """Such an offset may be earlier than the checkpoint, which Spark passes only later."""
+    """The requested offset may be earlier than the checkpoint, which Spark passes only later."""
     first = make().latestOffset()
     clock.advance(60 * SECOND)
     reader = make()

@@ -2,9 +2,10 @@
 
 It accepts the options of that image; options that only concern a real server's hardware and files
 have no effect. The nodes of the embedded server share one store in one process, in the container
-without `--seeds`. A container with `--seeds` relays to that one: its node joins there, CQL and REST
-reach it at this container's address, and it is down while this container is. So nodes join, leave
-and fail as in a real cluster, except that the whole cluster is lost if the first container fails.
+without `--seeds`. A container with `--seeds` relays to that container: its node joins there, is
+reached by CQL and REST at the relaying container's address, and is down while the relaying
+container is. So nodes join, leave and fail as in a real cluster, except that the whole cluster is
+lost if the first container fails.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 
 from cdc_reader._time import SystemClock, format_timestamp
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
-from tests.connectors.pyspark_scylla_cdc.available_now import read_available
+from tests.connectors.pyspark_scylla_cdc.support.available_now import read_available
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ LOG = "ks.t_scylla_cdc_log"
 PARTITIONS, QUERIES = 8, 16
 """Partitions per micro-batch, and queries per partition if it is read by streams (8,192 in all)."""
 SPARSE, DENSE, KEYS = 10, 2, 900
-"""Seconds in which one key is written, seconds in which many are written, and how many."""
+"""Seconds in which one key is written, seconds in which many are, and the number of those keys."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

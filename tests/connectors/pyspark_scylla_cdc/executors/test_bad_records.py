@@ -315,7 +315,7 @@ def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
 def test_a_data_frame_without_the_column_is_refused(
     execute: Execute, options: dict[str, str]
 ) -> None:
-    """Otherwise bad rows would look like good ones."""
+    """Without the column, bad rows would look like good ones."""
     execute(TABLE + FULL, "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)")
     parsed = SourceOptions.parse({**options, "format": "changes", "onBadRecord": "quarantine"})
     reader = BatchReader(parsed, schema_of(parsed), ("pk", "d"))

@@ -66,7 +66,7 @@ def test_with_images(execute: Execute, rows: Rows) -> None:
 
 
 def test_with_partial_preimages(execute: Execute, rows: Rows) -> None:
-    """The preimage of an update has only the modified columns; that of a delete has all."""
+    """An update's preimage has only the modified columns; a delete's preimage has all columns."""
     execute(TABLE + "{'enabled': true, 'preimage': true, 'postimage': true}", *HISTORY)
     (_, created, updated), (_, _, last), (_, deleted, _) = [
         (op, before, after) for op, before, after in envelopes(rows)
@@ -133,9 +133,30 @@ def test_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
 
 
 def test_projected(execute: Execute, rows: Rows) -> None:
-    """The time of a change is that of the write, in µs and in ms."""
+    """The time of a change is the time of the write, in µs and in ms."""
     execute(TABLE + "{'enabled': true}", HISTORY[0])
     (found,) = rows(format="envelope")
     source = found["source"]
     assert source["ts_us"] // 1_000 == source["ts_ms"] <= found["ts_ms"] + 5_000
     assert (source["keyspace_name"], source["table_name"]) != ("", "")
+
+
+@pytest.mark.spark
+def test_the_advanced_output_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
+    """Spark's JSON has plain values, in the types of Kafka Connect's."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY, at timestamp, m map<text, int>) "
+        "WITH cdc = {'enabled': true, 'preimage': 'full', 'postimage': true}",
+        "INSERT INTO {t} (pk, at, m) VALUES (1, '2024-06-10T12:34:56.789Z', {'a': 1})",
+    )
+    frame = load(
+        format="envelope",
+        envelopeOutput="advanced",
+        includeAfter="full",
+        keyPlacement="payload-key",
+    ).selectExpr("to_json(struct(*), map('ignoreNullFields', 'false')) AS document")
+    (document,) = [json.loads(found["document"]) for found in frame.collect()]
+    assert document["key"] == {"pk": 1}
+    assert document["after"] == {"at": 1718022896789, "m": [{"key": "a", "value": 1}]}
+    assert (document["op"], document["before"], document["transaction"]) == ("c", None, None)
+    assert document["source"]["ts_us"] * 1_000 == document["source"]["ts_ns"]

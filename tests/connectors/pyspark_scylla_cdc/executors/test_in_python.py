@@ -46,7 +46,7 @@ def test_python_and_spark_give_the_same_rows(
     count: int,
     way: str,
 ) -> None:
-    """This holds for all statements and all cells."""
+    """The rows are equal for all statements and all cells."""
     execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS") + images)
     before = SystemClock().now()
     execute(*random_statements(seed, count, before))

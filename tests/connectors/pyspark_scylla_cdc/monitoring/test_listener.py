@@ -188,7 +188,7 @@ def test_a_new_snapshot_names_what_was_lost(
     "other", ["0", "null", '{"position": 3}', '{"orders":{"0":23}}', "None", "x"]
 )
 def test_other_sources_are_passed_over(listener: ScyllaCdcListener, other: str) -> None:
-    """Such sources may be alone or beside the `scylla_cdc` source, with any offsets."""
+    """Other sources may be alone or beside the `scylla_cdc` source, with any offsets."""
     listener.onQueryProgress(event(source(other, other, 9)))
     assert not listener.streams
     ours = source(text(START), text(END), 4)
@@ -287,14 +287,14 @@ def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: Collect
 
 
 def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) -> None:
-    """The queries of a repeated task count twice, like those of a second read in foreachBatch."""
+    """The queries of a repeated task count twice, as in a second read in foreachBatch."""
     tell(listener, report(1, 0), report(1, 0), report(2, 1), report(3, 1))
     (status,) = listener.streams
     assert (status.queries, status.partitions_reported) == (3 + 8 * 3, 2)
 
 
 def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
-    """These reports are for another micro-batch, table or position."""
+    """The ignored reports are for another micro-batch, table or position."""
     others = [
         evolve(report(1, 0), batch=2),
         report(2, 0, table="shop.items"),

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,12 @@ VERSION_3_KNOWN = (
     '"id": "5c2e7e9a-2f0b-11f0-8080-808080808080", "snapshot": "done", '
     '"ttl": [[1795000000000000, 86400], [1795221000000000, 3600]], '
     '"generations": {"since": 1795000000000000, "known": [1794000000000000, 1795100000000000]}}'
+)
+VERSION_3_LOGS = (
+    '{"version": 3, "position": 1795221125091067, "table": "shop.orders", '
+    '"id": "5c2e7e9a-2f0b-11f0-8080-808080808080", "snapshot": "done", '
+    '"ttl": [[1795000000000000, 86400], [1795221000000000, 3600]], '
+    '"logs": ["5c2e7e9a-2f0b-11f0-8080-808080808081"]}'
 )
 VERSION_4 = (
     '{"version": 4, "position": 1795221125091067, "table": "shop.orders", '
@@ -59,6 +66,13 @@ FORMATS = {
         ID,
         HISTORY,
         generations=KnownGenerations(1795000000000000, (1794000000000000, 1795100000000000)),
+    ),
+    VERSION_3_LOGS: Offset(
+        1795221125091067,
+        SnapshotState.DONE,
+        "shop.orders",
+        ID,
+        evolve(HISTORY, logs=[UUID(int=ID.int + 1)]),
     ),
     VERSION_4: Offset(
         1795221125091067,
@@ -130,6 +144,7 @@ def test_there_and_back(offset: Offset) -> None:
         json.loads(VERSION_3) | {"id": "none"},
         json.loads(VERSION_3) | {"snapshot": "maybe"},
         json.loads(VERSION_3) | {"ttl": [[1]]},
+        json.loads(VERSION_3) | {"logs": ["none"]},
         json.loads(VERSION_3) | {"version": 4},
         json.loads(VERSION_4) | {"token": "1"},
         json.loads(VERSION_4) | {"snapshot": "done"},

@@ -13,13 +13,13 @@ from attrs import frozen
 from pyspark.errors import PythonException, StreamingQueryException
 
 from cdc_reader._time import SystemClock, format_timestamp
-from cdc_reader.errors import CheckpointError, DataLossError
+from cdc_reader.errors import CheckpointError, ConfigurationError, DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.readers import batch_reader, stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader, stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,7 +106,7 @@ def test_an_offset_names_its_table(tables: Tables) -> None:
     tables.create()
     offset = tables.advanced(tables.query())
     assert list(offset) == [
-        *("version", "position", "table", "id", "snapshot", "ttl", "generations", "began")
+        *("version", "position", "table", "id", "snapshot", "ttl", "logs", "generations", "began")
     ]
     assert (offset["version"], offset["table"], offset["snapshot"]) == (3, "ks.t", "none")
     assert offset["ttl"] == [[EPOCH, 3_600]]
@@ -117,7 +117,7 @@ def test_an_offset_names_its_table(tables: Tables) -> None:
 
 
 def test_an_offset_at_rest_stays_as_it_is(tables: Tables) -> None:
-    """This holds for each version, even if the table has changed."""
+    """Offsets of each version stay unchanged, even if the table has changed."""
     tables.create()
     offset = tables.advanced(tables.query())
     tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
@@ -138,7 +138,7 @@ def test_a_checkpoint_of_another_table_is_refused(tables: Tables) -> None:
 
 
 def test_a_table_created_again_is_refused(tables: Tables) -> None:
-    """This holds for a query that is restarted and for one that is running."""
+    """A query that is restarted ends with an error, and so does a running query."""
     tables.create()
     running = tables.query()
     offset = tables.advanced(running)
@@ -154,8 +154,120 @@ def test_a_table_created_again_is_refused(tables: Tables) -> None:
         running.partitions(offset, offset | {"position": tables.clock.now()})
 
 
+def create_log_again(tables: Tables) -> int:
+    """Drop the table's log and create it again, as by turning CDC off and on before 5.1.
+
+    Returns when. Row 2 is only in the old log, and row 3 in the new one.
+    """
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
+    tables.clock.advance(SECOND)
+    tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    tables.server.execute("DROP TABLE ks.t_scylla_cdc_log")
+    tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 3600}")
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (3, 3)")
+    created = tables.clock.now()
+    tables.clock.advance(120 * SECOND)
+    return created
+
+
+GONE = "the log was dropped, and created again at .*; onDataLoss is 'fail': give 'continue'"
+
+
+def test_a_log_created_again_is_a_loss(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    """This holds for a query that is restarted, one that is running, and given offsets."""
+    tables.create()
+    running = tables.query()
+    offset = tables.advanced(running)
+    created = create_log_again(tables)
+    given = {"startingOffsets": json.dumps(offset)}
+    for stream in (running, tables.query(), tables.query(**given)):
+        end = stream.latestOffset(offset, LIMIT)
+        with pytest.raises(DataLossError, match=GONE) as raised:
+            stream.partitions(offset, end)
+        assert (raised.value.start, raised.value.end) == (offset["position"], created)
+    with pytest.raises(DataLossError, match=GONE):
+        tables.batch(**given).partitions()
+    assert "rows_lost" not in caplog.text
+    lenient = tables.query(onDataLoss="continue")
+    end = lenient.latestOffset(offset, LIMIT)
+    assert end["logs"] != offset["logs"]
+    assert read(lenient, lenient.partitions(offset, end)) == [3]
+    assert caplog.text.count("rows_lost") == 1
+    unnamed = {name: value for name, value in offset.items() if name != "logs"}
+    earlier = tables.query()
+    end = earlier.latestOffset(unnamed, LIMIT)
+    assert read(earlier, earlier.partitions(unnamed, end)) == [3]
+
+
+def test_a_log_created_again_within_a_window(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each micro-batch before the creation reports its part of the loss."""
+    tables.create()
+    stream = tables.query(onDataLoss="continue", maxWindowPerTrigger="1s")
+    offset = tables.advanced(stream)
+    tables.clock.advance(2 * SECOND)
+    created = create_log_again(tables)
+    found: list[int] = []
+    for _ in range(1_000):
+        end = stream.latestOffset(offset, LIMIT)
+        if end == offset:
+            break
+        found += read(stream, stream.partitions(offset, end))
+        offset = end
+    assert found == [3]
+    assert offset["position"] > created
+    assert len(offset["logs"]) == 1
+    assert caplog.text.count("rows_lost") > 1
+
+
+def test_a_first_micro_batch_done_again_in_another_log(tables: Tables) -> None:
+    """The offset at its end has the log in which it was planned."""
+    tables.create()
+    start = {"startingTimestamp": format_timestamp(tables.clock.now())}
+    stream = tables.query(**start)
+    first = stream.initialOffset()
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    tables.clock.advance(120 * SECOND)
+    end = stream.latestOffset(first, LIMIT)
+    create_log_again(tables)
+    again = tables.query(**start)
+    with pytest.raises(DataLossError, match=GONE):
+        again.partitions(again.initialOffset(), end)
+
+
+def test_a_log_created_again_and_a_new_snapshot(tables: Tables) -> None:
+    """With ``resnapshot``, the next micro-batch begins to read the table again."""
+    tables.create()
+    anew = {**CHANGES, "onDataLoss": "resnapshot"}
+    offset = tables.advanced(tables.query(**anew))
+    created = create_log_again(tables)
+    stream = tables.query(**anew)
+    end = stream.latestOffset(offset, LIMIT)
+    assert end["lost"] == [offset["position"], created]
+    assert sorted(key for key in read(stream, stream.partitions(offset, end)) if key) == [2, 3]
+
+
+def test_a_ttl_too_short_for_new_snapshots_is_refused(tables: Tables) -> None:
+    """When the query is loaded, and when a loss is found after the TTL was lowered."""
+    tables.create(ttl=3_600)
+    anew = {**CHANGES, "onDataLoss": "resnapshot"}
+    stream = tables.query(**anew)
+    offset = tables.advanced(stream)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    tables.clock.advance(HOUR)
+    tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 100}")
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
+    tables.clock.advance(60 * SECOND)
+    message = "onDataLoss is 'resnapshot': the log keeps changes for 100 s, .* to 134 or more"
+    with pytest.raises(ConfigurationError, match=message):
+        stream.latestOffset(offset, LIMIT)
+    with pytest.raises(ConfigurationError, match=message):
+        tables.query(**anew)
+
+
 def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
-    """Nor can a pending snapshot be left out. After the snapshot, the option is ignored."""
+    """A pending snapshot cannot be left out either. After the snapshot, the option is ignored."""
     tables.create()
     message = (
         "^snapshot is 'initial', but the query of this checkpointLocation began without a snapshot"
@@ -316,7 +428,7 @@ def test_a_starting_timestamp_before_the_table(
 def test_a_table_made_anew_has_lost_nothing(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The age of a log is not that of an earlier table's log with the same name."""
+    """The log of an earlier table with the same name does not make this log older."""
     tables.clock.advance(SystemClock().now() - tables.clock.now())
     tables.create(ttl=3_600)
     tables.clock.advance(3 * HOUR)
@@ -334,7 +446,7 @@ def test_a_table_made_anew_has_lost_nothing(
 def test_rows_with_a_write_time_before_the_table(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such rows may expire before a task reads them, or before the query is planned."""
+    """Rows with earlier write times may expire before a task reads them, or before the plan."""
     tables.clock.advance(SystemClock().now() - tables.clock.now())
     tables.create(ttl=3_600)
     made = tables.clock.now()
@@ -371,7 +483,7 @@ def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) ->
 
 
 def test_starting_offsets_of_another_table(tables: Tables) -> None:
-    """Such offsets are rejected at `load()`."""
+    """Offsets of another table are rejected at `load()`."""
     tables.create("t1")
     tables.create("t2")
     given = json.dumps(tables.query("t1").reportLatestOffset())
@@ -489,7 +601,7 @@ def test_rows_that_expire_before_a_batch_reads_them(
 def test_the_oldest_rows_of_an_old_log(
     tables: Tables, caplog: pytest.LogCaptureFixture, start: dict[str, str]
 ) -> None:
-    """These rows expire all the time, so those that expire soon after the start may be missing."""
+    """The oldest rows expire all the time, so rows that expire soon may be missing."""
     tables.create(ttl=3_600)
     tables.clock.advance(2 * HOUR)
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")

@@ -12,6 +12,7 @@ import pytest
 
 from cdc_reader._time import BEGINNING, FOREVER, SystemClock
 from cdc_reader.changes.frames.options import (
+    AdvancedEnvelope,
     BadRecord,
     FormatName,
     FormatOptions,
@@ -88,7 +89,7 @@ def test_the_message_of_an_empty_option(name: str, message: str) -> None:
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_options_that_cannot_be_zero(option: Option) -> None:
-    """They are numbers, durations and words. Files may have the name 0."""
+    """The options are numbers, durations and words. Files may have the name 0."""
     may_be = {"hosts", "ssl.caFile", "localDC", "columns", "startingTimestamp", "retryTimeout"}
     if option.name in {*may_be, "confidenceWindow"}:
         parse(**{option.name: "0"})
@@ -153,6 +154,27 @@ def test_options_of_this_source() -> None:
     offset = '{"version": 1, "position": 1795239000000000}'
     assert parse(startingOffsets=offset).starting == 1_795_239_000_000_000
     assert parse(columns="a, b").columns == ("a", "b")
+
+
+def test_the_advanced_envelope() -> None:
+    """Its options become settings, and are rejected without it."""
+    advanced = parse(
+        format="envelope",
+        envelopeOutput="advanced",
+        includeBefore="full",
+        keyPlacement="payload-key, payload-after",
+    )
+    assert advanced.format.envelope == AdvancedEnvelope(
+        before="full", key_placement=("payload-key", "payload-after")
+    )
+    assert parse(format="envelope", envelopeOutput="legacy").format.envelope is None
+    given = {"format": "envelope", "envelopeOutput": "advanced"}
+    refused = refusal(**given, keyPlacement="kafka-key")
+    assert refused.startswith("keyPlacement is 'kafka-key': give one of payload-before, ")
+    remedy = "give envelopeOutput 'advanced', or leave it out"
+    assert refusal(format="envelope", includeAfter="full") == f"includeAfter is 'full': {remedy}"
+    remedy = "give format 'envelope', or leave it out"
+    assert refusal(envelopeOutput="advanced") == f"envelopeOutput is 'advanced': {remedy}"
 
 
 def test_times_ago_count_from_when_the_options_are_read() -> None:
@@ -369,7 +391,7 @@ def test_misspelt_secrets_are_not_shown(name: str) -> None:
 
 
 def test_password_shows_nowhere() -> None:
-    """Neither the options nor the connection show it as text."""
+    """Neither the options nor the connection show the password as text."""
     options = parse(username="u", password="hunter2")
     assert "hunter2" not in repr(options) + str(options) + repr(options.connection())
 

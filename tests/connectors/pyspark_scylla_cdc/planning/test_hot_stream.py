@@ -17,7 +17,7 @@ from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import schema_of
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import schema_of
-from tests.connectors.pyspark_scylla_cdc.readers import batch_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader
 
 SECOND = 1_000_000
 KEYS = range(60)

@@ -87,7 +87,7 @@ def test_each_stream_and_moment_once(
 def test_shares_are_about_equal(
     switches: list[int], streams: int, since: int, at_most: int, count: int
 ) -> None:
-    """This holds wherever rows are expected, for all generations and slices."""
+    """Rows may be expected anywhere, and there may be any generations and slices."""
     starts = [hour * HOUR for hour in switches]
     parts = spans(timeline(starts), Window(0, DAY), lambda _: streams, Window(since * HOUR, DAY))
     count = min(count, at_most)

@@ -17,7 +17,7 @@ from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import TELLS_START
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import folded, in_order, table_of
 
 if TYPE_CHECKING:
@@ -246,6 +246,6 @@ def test_envelopes(rows: Rows) -> None:
     ],
 )
 def test_refused(options: dict[str, str], given: dict[str, str], expected: str) -> None:
-    """These options exclude a snapshot."""
+    """Options that exclude a snapshot are rejected."""
     with pytest.raises(ConfigurationError, match=expected):
         SourceOptions.parse({**options, **SNAPSHOT, **given})

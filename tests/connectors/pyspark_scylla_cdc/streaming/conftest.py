@@ -13,8 +13,8 @@ from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import connection_of
-from tests.connectors.pyspark_scylla_cdc.followed_log import FollowedLog
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.followed_log import FollowedLog
+from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 
 Make = Callable[..., FollowedLog]
 

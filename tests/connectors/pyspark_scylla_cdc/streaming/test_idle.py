@@ -31,7 +31,7 @@ from pyspark_scylla_cdc.streaming import idle
 from pyspark_scylla_cdc.streaming.idle import Idle
 from pyspark_scylla_cdc.streaming.row_probe import RowProbe
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -220,7 +220,7 @@ def test_more_streams_than_are_probed(
 def test_probing_begins_where_rows_were_found(
     make: Make, clock: ManualClock, asked: Counter[str], session: Session
 ) -> None:
-    """If one key is written all the time, the first query finds it."""
+    """If one key is written all the time, the first query finds its rows."""
     stream = make(chunk=1, in_flight=1)
     offset, looked = settled(stream, clock), 0
     for _ in range(4):

@@ -35,9 +35,9 @@ from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.spark_versions import TELLS_START, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import late_watch
 from pyspark_scylla_cdc.streaming.key_reader import KeyReader
-from pyspark_scylla_cdc.streaming.late_watch import DeliveringWatch, SweepSettings
-from tests.connectors.pyspark_scylla_cdc.available_now import read_available
-from tests.connectors.pyspark_scylla_cdc.followed_log import FollowedLog
+from pyspark_scylla_cdc.streaming.late_watch import DeliveringWatch, Step, SweepSettings
+from tests.connectors.pyspark_scylla_cdc.support.available_now import read_available
+from tests.connectors.pyspark_scylla_cdc.support.followed_log import FollowedLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -223,7 +223,7 @@ def test_strays_that_arrive_late_are_delivered_once(
 def test_a_stray_whose_twin_was_delivered_is_left_out(
     follow: Make, cluster: EmbeddedScylla
 ) -> None:
-    """This holds even if the stray arrives after the micro-batch with its twin."""
+    """The stray may even arrive after the micro-batch with its twin."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     before, after = followed.switch(cluster)
@@ -356,7 +356,7 @@ def test_behind_the_horizon(follow: Make) -> None:
 
 
 def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
-    """A row written before the snapshot that arrives after it is delivered."""
+    """A row that was written before the snapshot but arrives after it is delivered."""
     followed = follow(lateRows="deliver", snapshot="initial")
     followed.step()
     clock.advance(20 * SECOND)
@@ -565,7 +565,7 @@ def test_exactly_once(rounds: list[Round], server: int) -> None:
         clock.advance(each.pause)
         window = Window(position, max(position, clock.now() - CONFIDENCE))
         clock.advance(each.planning)
-        told = watching.next(late, window, lambda: TTLS, snapshot=False)
+        told = watching.next(Step(window, late), lambda: TTLS)
         if told is None or (told == late and window.is_empty):
             clock.advance(each.doing)
             continue

@@ -17,7 +17,7 @@ from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.minimum import MinimumRows
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.readers import stream_readers
+from tests.connectors.pyspark_scylla_cdc.support.readers import stream_readers
 
 SECOND = 1_000_000
 LIMIT = ReadMaxFiles(1)
@@ -113,7 +113,7 @@ def test_a_micro_batch_waits_for_rows(
 
 
 def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., None]) -> None:
-    """A stream that ends does not wait either, nor one whose trigger requests everything."""
+    """A stream that ends does not wait either, nor does one whose trigger requests everything."""
     stream = make(minRowsPerTrigger="50", maxWindowPerTrigger="1s")
     start = stream.initialOffset()
     write(30)

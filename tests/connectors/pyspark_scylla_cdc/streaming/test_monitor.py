@@ -15,7 +15,7 @@ from pyspark_scylla_cdc.reports import Address, Plan
 from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming import monitor
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 
 if TYPE_CHECKING:
     from cassandra.cluster import Session
@@ -113,7 +113,7 @@ def test_the_plan_tells_what_the_driver_knows(
 def test_late_rows_that_are_only_reported(
     make: Make, session: Session, clock: ManualClock, plans: list[Plan]
 ) -> None:
-    """The plan of the next micro-batch has their number, once."""
+    """The plan of the next micro-batch has the number of late rows, once."""
     reader = make(**REPORT_TO, lateRows="report")
     offset = reader.initialOffset()
     for second in range(240):

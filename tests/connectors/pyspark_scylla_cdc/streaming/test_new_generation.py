@@ -16,9 +16,9 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles, WithoutStart
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.cdc_reader.announcing import Announcing
-from tests.connectors.pyspark_scylla_cdc.followed_log import FollowedLog
-from tests.connectors.pyspark_scylla_cdc.readers import batch_reader, stream_reader
+from tests.cdc_reader.support.announcing import Announcing
+from tests.connectors.pyspark_scylla_cdc.support.followed_log import FollowedLog
+from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader, stream_reader
 
 SECOND = 1_000_000
 Make = Callable[..., FollowedLog]
@@ -131,7 +131,7 @@ def test_a_generation_announced_behind_the_position(
     mode: str,
     stored: int,
 ) -> None:
-    """It is read from its start: each row is delivered once, also if it arrived late."""
+    """The generation is read from its start; each row is delivered once, even a late one."""
     followed = late(lateRows=mode)
     written(followed, 0, 1)
     unannounced(cluster, followed.clock, stored)
@@ -172,7 +172,7 @@ def test_a_restart_while_a_generation_is_unannounced(
 def test_a_repeated_micro_batch_reads_the_generations_of_its_plan(
     cluster: EmbeddedScylla, late: Make, mode: str
 ) -> None:
-    """It has the same rows after a later announcement, whose rows come in the next one."""
+    """A repeated micro-batch has the same rows; the next one reads a generation announced since."""
     followed = late(lateRows=mode)
     followed.write(0)
     unannounced(cluster, followed.clock)
@@ -218,7 +218,7 @@ def test_a_late_generation_older_than_the_query(
 
 
 def test_several_generations_announced_out_of_order(cluster: EmbeddedScylla, late: Make) -> None:
-    """The older one is delivered too, although a newer one has been known for long."""
+    """The older generation is delivered too, although a newer one has long been known."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -258,7 +258,7 @@ def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late:
 def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
     cluster: EmbeddedScylla, late: Make
 ) -> None:
-    """One micro-batch has the rows behind the position, and those of its window."""
+    """One micro-batch has the rows behind the position, and the rows of its window."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -278,7 +278,7 @@ def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
 
 
 def test_starting_offsets_from_before_an_announcement(cluster: EmbeddedScylla, late: Make) -> None:
-    """A new query that continues at the offset of another one also has the unread rows."""
+    """A new query that continues at another query's offset also has the unread rows."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -292,7 +292,7 @@ def test_starting_offsets_from_before_an_announcement(cluster: EmbeddedScylla, l
 def test_rows_of_a_late_generation_that_expired(
     cluster: EmbeddedScylla, late: Make, *, lenient: bool
 ) -> None:
-    """They are reported like other lost rows."""
+    """The expired rows are reported like other lost rows."""
     followed = late(onDataLoss="continue" if lenient else "fail")
     unannounced(cluster, followed.clock)
     followed.write(1)
@@ -314,7 +314,7 @@ def test_rows_of_a_late_generation_that_expired(
 def test_a_new_snapshot_replaces_the_rows_of_a_late_generation(
     cluster: EmbeddedScylla, late: Make
 ) -> None:
-    """It does so if they have expired, and nothing is missed since it began."""
+    """Expired rows cause a new snapshot, and nothing is missed after it has begun."""
     followed = late(onDataLoss="resnapshot")
     unannounced(cluster, followed.clock)
     at = followed.clock.now()
@@ -342,7 +342,7 @@ def test_one_partition_of_a_late_generation(cluster: EmbeddedScylla, late: Make)
 
 
 def test_an_offset_that_records_no_generations(cluster: EmbeddedScylla, late: Make) -> None:
-    """Nothing is caught up at an offset of an earlier release, but the next one records them."""
+    """At an offset of an earlier release nothing is caught up; the next offset has generations."""
     followed = late()
     written(followed, 0)
     followed.run(100)
@@ -404,7 +404,7 @@ def test_some_announcements(cluster: EmbeddedScylla, late: Make, seed: int) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_more_announcements(cluster: EmbeddedScylla, late: Make, seed: int) -> None:
-    """The same for more histories."""
+    """The check of `test_some_announcements`, with more random sequences of events."""
     check_history(seed, cluster, late(lateRows="deliver"))
 
 

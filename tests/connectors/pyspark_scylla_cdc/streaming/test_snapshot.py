@@ -27,7 +27,7 @@ from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
 from pyspark_scylla_cdc.spark_versions import TELLS_START, ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.snapshot_end import RowsAhead
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.readers import stream_readers
+from tests.connectors.pyspark_scylla_cdc.support.readers import stream_readers
 
 if TYPE_CHECKING:
     from cassandra.cluster import Session
@@ -265,7 +265,7 @@ def test_bytes(make: Make, session: Session) -> None:
 
 
 def test_a_large_partition_comes_alone(make: Make, session: Session) -> None:
-    """Its rows have the same token, so they cannot be divided and exceed the limit."""
+    """The partition's rows have the same token, so they stay together and exceed the limit."""
     create(session)
     fill(session, 60, 1)
     for pk in range(1, 21):
@@ -320,7 +320,7 @@ def test_a_trigger_that_asks_for_everything_gets_it(
 
 @pytest.mark.skipif(not TELLS_START, reason="this Spark does not tell which trigger runs")
 def test_the_log_comes_after_the_table(make: Make, session: Session, clock: ManualClock) -> None:
-    """This holds without limits too; the log has separate micro-batches."""
+    """Even without limits, the log has separate micro-batches after the table's."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -337,7 +337,7 @@ def test_the_log_comes_after_the_table(make: Make, session: Session, clock: Manu
 
 
 def test_an_empty_table(make: Make, session: Session, clock: ManualClock) -> None:
-    """Its snapshot is complete after one micro-batch."""
+    """The snapshot of an empty table is complete after one micro-batch."""
     create(session)
     query = Query(lambda: make(maxRowsPerTrigger="1"))
     query.start()
@@ -386,7 +386,7 @@ def test_an_offset_of_a_snapshot_is_no_start(make: Make, session: Session) -> No
 def test_a_snapshot_that_an_earlier_version_began(
     make: Make, session: Session, clock: ManualClock, version: int
 ) -> None:
-    """Its offset has no token, so the query reads all rows, and keeps the old position."""
+    """The old offset has no token, so the query reads all rows, and keeps the old position."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -516,7 +516,7 @@ def test_some_histories(make: Make, session: Session, clock: ManualClock) -> Non
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(make: Make, session: Session, clock: ManualClock) -> None:
-    """The same for many seeds."""
+    """The laws hold for many seeds."""
     check_seeds(SEEDS, lambda seed: check_history(seed, make, session, clock))
 
 
@@ -647,7 +647,7 @@ def test_a_loss_that_shows_when_rows_were_read(
     ],
 )
 def test_what_excludes_a_new_snapshot(make: Make, given: dict[str, str], message: str) -> None:
-    """These options are rejected when the query is created."""
+    """Options that exclude a new snapshot are rejected when the query is created."""
     with pytest.raises(ConfigurationError, match=message):
         make(**AGAIN, **given)
 
@@ -694,5 +694,5 @@ def test_some_losses(make: Make, session: Session, clock: ManualClock) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_loss(make: Make, session: Session, clock: ManualClock) -> None:
-    """The same for many more seeds."""
+    """The copy equals the table for many more seeds."""
     check_seeds(SEEDS, lambda seed: check_losses(seed, make, session, clock))

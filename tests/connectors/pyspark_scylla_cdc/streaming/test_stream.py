@@ -16,7 +16,7 @@ from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: M
 def test_polling_costs_no_query(
     monkeypatch: pytest.MonkeyPatch, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """However often Spark asks, the position depends only on the clock, and advances in steps."""
+    """However often Spark polls, the position depends only on the clock, and advances in steps."""
     stream = reader(confidenceWindow="10s", minAdvance="2s", idleAdvance="2s")
     start = {"version": 1, "position": clock.now() - 10 * SECOND}
     seen = set()

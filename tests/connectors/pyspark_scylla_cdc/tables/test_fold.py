@@ -128,7 +128,7 @@ def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load
 
 @pytest.mark.slow
 def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) -> None:
-    """Such a row is dropped if an UPDATE created it, because no read column shows it."""
+    """A row that an UPDATE created is dropped, because no column that is read shows it."""
     execute(
         TABLE + IMAGES["postimages"],
         f"UPDATE {{t}} SET w = {{1}} WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",
@@ -154,7 +154,7 @@ def test_last_postimages(scylla: Scylla, keyspace: str, execute: Execute, load: 
 def test_a_row_without_values_remains_only_if_inserted(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """This holds without `includeDelta` too, for all statements."""
+    """Only inserted rows remain, without `includeDelta` too, for all statements."""
     row = f"pk = 7 AND a = 'x' AND b = {TIMES[0]}"
     execute(
         TABLE + IMAGES["postimages"],

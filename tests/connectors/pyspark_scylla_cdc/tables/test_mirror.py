@@ -165,7 +165,7 @@ def statements(draw: random.Random, count: int) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_new_columns_come_along(execute: Execute, start: Start, format_name: str) -> None:
-    """This covers columns added between and during runs. A dropped column stays in the copy."""
+    """Columns may be added between and during runs. A dropped column stays in the copy."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v, w) VALUES (1, 1, 1)",

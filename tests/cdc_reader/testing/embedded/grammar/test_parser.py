@@ -165,7 +165,7 @@ def test_statements_of_log_readers_are_parsed() -> None:
     ],
 )
 def test_a_syntax_error_points_at_its_place(text: str, message: str) -> None:
-    """The position has lines counted from 1 and columns from 0, as in ScyllaDB."""
+    """The error counts lines from 1 and columns from 0, as ScyllaDB does."""
     with pytest.raises(CqlSyntaxError) as caught:
         parse(text)
     assert caught.value.message == message

@@ -60,7 +60,7 @@ def test_a_batch_of_several_partitions_has_at_most_a_mebibyte(table: Any) -> Non
 
 
 def test_literals_count_for_the_size_of_a_batch(table: Any) -> None:
-    """The size of a batch is that of its mutations, not only of its bound values."""
+    """The size of a batch is the size of its mutations, not only of its bound values."""
     inserts = [
         f"INSERT INTO t (pk, ck, v) VALUES ('{n}', 'c', '{'v' * 200_000}'); " for n in "1234567"
     ]

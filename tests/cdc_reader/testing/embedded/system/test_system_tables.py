@@ -114,7 +114,7 @@ def test_options_are_those_recorded(session: Session) -> None:
 
 
 def test_cdc_local_shows_the_newest_generation(session: Session) -> None:
-    """`system.cdc_local` has a row for the newest generation, and one that is only a mark."""
+    """`system.cdc_local` has a row for the newest generation, and one that marks the upgrade."""
     rows = decoded(body_of(session, "SELECT * FROM system.cdc_local")).parsed_rows
     assert [row[0] for row in rows] == ["cdc_local", "rewritten"]
     assert [cell is None for cell in rows[0] + rows[1]] == [False] * 4 + [True] * 2

@@ -69,7 +69,7 @@ def test_a_write_goes_to_the_streams_of_its_time(offset: int, index: int) -> Non
 
 
 def test_a_write_before_the_oldest_streams_is_refused() -> None:
-    """A write before the oldest streams is rejected with the log's id and the time in µs."""
+    """The error for a write before the oldest streams shows the log's id and the time in µs."""
     with pytest.raises(ServerError) as error:
         history((-5, 2)).stream_id(ZERO, NOW - 5 * SECOND - 1, NOW)
     assert error.value.message == (

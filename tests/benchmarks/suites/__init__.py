@@ -1,0 +1,1 @@
+"""Benchmarks: each module has a function `figures`, which measures and yields results."""

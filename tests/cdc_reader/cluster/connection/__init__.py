@@ -1,0 +1,1 @@
+"""Connecting to a cluster, routing, limits and faults."""

@@ -1,0 +1,101 @@
+"""Failed connections raise the right error within the timeout, on real sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cassandra.cluster import DefaultConnection
+
+from cdc_reader.cluster.connection import Opening
+from cdc_reader.cluster.tls import tls_context
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.errors import ConfigurationError, ConnectionFailedError
+from cdc_reader.testing import EmbeddedScylla
+
+TLS = Path(__file__).parents[3] / "data" / "tls"
+PATIENCE = timedelta(seconds=1)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A socket that accepts connections and never responds."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def port_of(server: socket.socket) -> int:
+    """Return the port of the listener."""
+    port: int = server.getsockname()[1]
+    return port
+
+
+def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
+    """The message names the host and port, and says what to check."""
+    port = port_of(listener)
+    listener.close()
+    with pytest.raises(
+        ConnectionFailedError, match=rf"cannot connect to 127.0.0.1:{port}: .*check"
+    ):
+        Opening(ConnectionConfig(f"127.0.0.1:{port}"), 100).session()
+
+
+def test_a_silent_server_fails_at_the_timeout(listener: socket.socket) -> None:
+    """The timeout covers all contact points together."""
+    points = [f"127.0.0.1:{port_of(listener)}"] * 3
+    with pytest.raises(ConnectionFailedError, match=r"cannot connect to 127.0.0.1"):
+        Opening(ConnectionConfig(points, connect_timeout=PATIENCE), 100).session()
+
+
+def test_an_unknown_host_is_named() -> None:
+    """RFC 6761 reserves the name, so it never resolves."""
+    with pytest.raises(ConnectionFailedError, match=r"cannot connect to nonesuch.invalid:9042"):
+        Opening(ConnectionConfig("nonesuch.invalid"), 100).session()
+
+
+@pytest.mark.parametrize("content", [None, "not a certificate"])
+def test_an_unfit_authority_file_is_named(tmp_path: Path, content: str | None) -> None:
+    """The error names the option and the path."""
+    path = tmp_path / "ca.pem"
+    if content:
+        path.write_text(content)
+    with pytest.raises(ConfigurationError, match=r"^tls_ca is .*ca.pem"):
+        tls_context(ConnectionConfig("host", tls_ca=str(path)))
+
+
+def test_no_tls_path_is_no_tls() -> None:
+    """Without TLS options, connections are not encrypted."""
+    assert tls_context(ConnectionConfig("host")) is None
+
+
+@pytest.mark.needs("topology")
+def test_the_authority_that_is_given_is_trusted() -> None:
+    """A connection without TLS fails, and the error says that the port uses TLS."""
+    from cdc_reader.testing import EmbeddedScylla
+
+    certificate, key = TLS / "certificate.pem", TLS / "key.pem"
+    with EmbeddedScylla(certificate=certificate, key=key) as server:
+        session = Opening(
+            ConnectionConfig(server.contact_point, tls_ca=str(certificate)), 100
+        ).session()
+        session.cluster.shutdown()
+        without = ConnectionConfig(server.contact_point, connect_timeout=PATIENCE)
+        with pytest.raises(ConnectionFailedError, match="it speaks TLS on this port"):
+            Opening(without, 100).session()
+
+
+def test_requests_are_sent_at_once_and_pages_received_in_few_calls() -> None:
+    """The socket has TCP_NODELAY, and a receive buffer 64 times as large as the default."""
+    with EmbeddedScylla(port=0) as server:
+        session = Opening(ConnectionConfig("127.0.0.1", port=server.port), 100).session()
+        try:
+            [pool] = session.get_pools()
+            connection, _ = pool.borrow_connection(timeout=30)
+            pool.return_connection(connection)
+            assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert connection.in_buffer_size >= 64 * DefaultConnection.in_buffer_size
+        finally:
+            session.cluster.shutdown()

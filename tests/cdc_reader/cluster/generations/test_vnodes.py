@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_reader.cluster import Connection
+from cdc_reader.cluster.generations import VnodeGenerations
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.streams.generation import StreamGroup
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
+from tests.recordings.loading import published
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+LONG_AGO = 1_000_000_000_000  # ms since 1970, in 2001: before any other generation
+GROUPS = (
+    StreamGroup(-5, (StreamId(bytes(16)), StreamId(b"\xff" * 16))),
+    StreamGroup(7, (StreamId(b"\x01" * 16),)),
+)
+
+
+@pytest.fixture
+def generations(connection: ConnectionConfig) -> Iterator[VnodeGenerations]:
+    """The server's generations, read with one group per page."""
+    opened = Connection(connection, ReadConfig(fetch_size=1))
+    yield VnodeGenerations(opened)
+    opened.close()
+
+
+@pytest.mark.needs("generations")
+def test_a_published_generation_is_found_with_its_streams(
+    scylla: Scylla, generations: VnodeGenerations
+) -> None:
+    """The streams span several pages."""
+    with published(scylla.session, LONG_AGO, GROUPS):
+        assert LONG_AGO * 1_000 in generations.timestamps()
+        assert tuple(generations.groups(LONG_AGO * 1_000)) == GROUPS
+    assert LONG_AGO * 1_000 not in generations.timestamps()
+
+
+def test_a_generation_that_was_never_published_has_no_streams(
+    generations: VnodeGenerations,
+) -> None:
+    """The planner warns and continues."""
+    assert tuple(generations.groups(LONG_AGO * 1_000)) == ()
+
+
+def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) -> None:
+    """The first node starts the first generation."""
+    newest = max(generations.timestamps())
+    streams = [stream for group in generations.groups(newest) for stream in group.streams]
+    assert len(streams) == len(set(streams)) > 0
+
+
+@pytest.mark.needs("topology")
+@pytest.mark.parametrize("rows", [0, 1, None], ids=["nothing", "a row", "all rows"])
+def test_a_generation_with_streams_but_no_timestamp_is_unpublished(rows: int | None) -> None:
+    """The generation has no timestamp; some or all rows of its streams may be stored."""
+    server = EmbeddedScylla()
+    generations = VnodeGenerations(InProcessConnection(server))
+    assert list(generations.unpublished()) == []
+    server.hold_publication(rows)
+    joined = server.join()
+    assert list(generations.unpublished()) == [joined.start_us] * (rows != 0)
+    assert joined.start_us not in generations.timestamps()
+    server.complete_publication()
+    assert list(generations.unpublished()) == []
+    assert joined.start_us in generations.timestamps()
+
+
+@pytest.mark.needs("topology")
+def test_a_generation_announced_between_two_queries_is_published() -> None:
+    """A generation announced between the two queries counts as published."""
+    server = EmbeddedScylla()
+
+    def announce(asked: RecordedQuery) -> None:
+        if "cdc_generation_timestamps" in asked.query.cql:
+            server.complete_publication()
+
+    generations = VnodeGenerations(InProcessConnection(server, before=announce))
+    server.hold_publication()
+    server.join()
+    assert list(generations.unpublished()) == []

@@ -1,0 +1,244 @@
+"""Both kernels make the same Python objects from Arrow columns."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import uuid
+import weakref
+from types import ModuleType
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.changes.delta import DELETED, CollectionDelta, Set
+from cdc_reader.cql.values import FrozenDict
+from cdc_reader.decoding.choice import MODULES
+from tests.cdc_reader.decoding.conftest import kernel
+
+TYPES = {
+    pa.bool_(): st.booleans(),
+    pa.int8(): st.integers(-(2**7), 2**7 - 1),
+    pa.int16(): st.integers(-(2**15), 2**15 - 1),
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.float32(): st.floats(width=32),
+    pa.float64(): st.floats(),
+    pa.string(): st.text(),
+    pa.binary(): st.binary(),
+    pa.list_(pa.int32()): st.lists(st.integers(0, 9)),
+    pa.null(): st.none(),
+}
+"""The types whose values the compiled kernel makes, and others."""
+
+
+@pytest.fixture(scope="module", params=sorted(MODULES))
+def made(request: pytest.FixtureRequest) -> ModuleType:
+    """Each kernel in turn."""
+    return kernel(request.param)
+
+
+@given(st.data())
+def test_values_are_those_of_the_column(made: ModuleType, data: st.DataObject) -> None:
+    """Slices begin at any bit of the null bitmap, and a column may have no null, or only nulls."""
+    kind = data.draw(st.sampled_from(list(TYPES)))
+    cells = data.draw(st.lists(st.none() | TYPES[kind], max_size=20))
+    column = pa.array(cells, kind)
+    start = data.draw(st.integers(0, len(cells)))
+    column = column.slice(start, data.draw(st.integers(0, len(cells) - start)))
+    found = made.values(column)
+    assert repr(list(found)) == repr(column.to_pylist())  # NaN does not equal itself
+    assert repr([found[at] for at in range(len(found))]) == repr(column.to_pylist())
+    with pytest.raises(IndexError):
+        found[len(column)]
+
+
+@given(st.lists(st.none() | st.uuids()), st.integers(0, 9))
+def test_uuids_are_those_of_their_text(
+    made: ModuleType, cells: list[uuid.UUID | None], start: int
+) -> None:
+    """They are equal, hash, print and are pickled like those that `uuid.UUID` makes."""
+    texts = [None if cell is None else str(cell) for cell in cells]
+    found = list(made.uuids(pa.array(texts, pa.string()).slice(start)))
+    expected = cells[start:]
+    assert found == expected
+    assert [*map(hash, found)] == [*map(hash, expected)]
+    assert repr(found) == repr(expected)
+    assert [*map(pickle.dumps, found)] == [*map(pickle.dumps, expected)]
+
+
+NUMBER = "123e4567-e89b-42d3-a456-426614174000"
+
+
+@pytest.mark.parametrize("text", [NUMBER.upper(), f"{{{NUMBER}}}", NUMBER.replace("-", "")])
+def test_uuids_in_other_forms_are_read(made: ModuleType, text: str) -> None:
+    """All forms that `uuid.UUID` accepts are read."""
+    assert list(made.uuids(pa.array([text]))) == [uuid.UUID(NUMBER)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x" * 36, NUMBER[:-1], NUMBER.replace("-", "+"), NUMBER + "0"]
+)
+def test_a_text_that_is_no_uuid_is_refused(made: ModuleType, text: str) -> None:
+    """The error is that of `uuid.UUID`."""
+    with pytest.raises(ValueError, match="badly formed hexadecimal UUID string"):
+        list(made.uuids(pa.array([text])))
+
+
+def test_values_outlive_their_column(made: ModuleType) -> None:
+    """The values keep the column's memory."""
+    found = made.values(pa.array([f"text {n}" for n in range(1_000)]))
+    gc.collect()
+    assert [found[n] for n in range(1_000)] == [f"text {n}" for n in range(1_000)]
+
+
+def test_a_mapping_has_the_fields_of_its_row(made: ModuleType) -> None:
+    """A `Field` puts every value; a `GivenField` leaves out values that a row lacks."""
+    numbers, nulls = (
+        made.values(pa.array([1, None, None])),
+        made.values(pa.array([None, True, False])),
+    )
+    fields = [
+        made.Field("all", numbers),
+        made.Field("none", None),
+        made.GivenField("given", numbers, nulls),
+        made.GivenField("set", numbers, nulls, DELETED, Set),
+        made.GivenField("missing", None, None),
+    ]
+    found = made.Mappings(bytes(3), [fields])
+    assert [list(found[row].items()) for row in range(3)] == [
+        [("all", 1), ("none", None), ("given", 1), ("set", Set(1))],
+        [("all", None), ("none", None), ("given", None), ("set", DELETED)],
+        [("all", None), ("none", None)],
+    ]
+    assert type(found[0]) is FrozenDict
+    with pytest.raises(IndexError):
+        found[3]
+
+
+def test_rows_of_several_kinds_have_their_own_fields(made: ModuleType) -> None:
+    """A field may be any object that has `put`."""
+
+    class Row:
+        def put(self, mapping: dict[str, Any], row: int) -> None:
+            dict.__setitem__(mapping, "row", row)
+
+    found = made.Mappings(b"\0\1\2", [[], [Row()], [made.Field("x", [7, 8, 9]), Row()]])
+    assert [found[row] for row in range(3)] == [{}, {"row": 1}, {"x": 9, "row": 2}]
+
+
+def test_picked_mappings_are_those_of_their_rows(made: ModuleType) -> None:
+    """An item without a row is None, or what the function returns for its index."""
+    by_row = made.Mappings(bytes(3), [[made.Field("x", [7, 8, 9])]])
+    assert [by_row.picked([2, -1, 0])[at] for at in range(3)] == [{"x": 9}, None, {"x": 7}]
+    assert [by_row.picked([2, -1], str)[at] for at in range(2)] == [{"x": 9}, "1"]
+
+
+@attrs.frozen
+class Page:
+    """A page whose sequences record what is read."""
+
+    squares: Any
+
+
+class Squares:
+    """The squares of the indices; `read` has the indices in the order in which they were read."""
+
+    def __init__(self) -> None:
+        self.read: list[int] = []
+
+    def __getitem__(self, index: int) -> list[int]:
+        self.read.append(index)
+        return [index * index]
+
+
+def entry_class(made: ModuleType) -> Any:
+    """Return a class of entries."""
+
+    class Entry:
+        __slots__ = ("__weakref__", "_number", "_page", "_square")
+
+        def __init__(self, page: Page, number: int) -> None:
+            self._page = page
+            self._number = number
+
+        square = made.entry("squares", "The square.")
+
+    return Entry
+
+
+def test_an_attribute_of_an_entry_is_read_once(made: ModuleType) -> None:
+    """The attribute is read on first use; the object keeps its value, which cannot be set."""
+    squares, kind = Squares(), entry_class(made)
+    found = made.entries(kind, Page(squares), 4)
+    first, second, *others = found
+    assert (second.square, first.square, squares.read) == ([1], [0], [1, 0])
+    assert second.square is second.square
+    assert [other.square for other in others] == [[4], [9]]
+    assert kind(Page(squares), 5).square == [25]
+    assert kind.square.__doc__ == "The square."
+    assert squares.read == [1, 0, 2, 3, 5]
+    with pytest.raises(AttributeError):
+        first.square = 7
+    assert list(found) == []
+
+
+def test_entries_are_freed_with_what_they_keep(made: ModuleType) -> None:
+    """No entry outlives its last reference, except in a cycle, which is collected."""
+    kind = entry_class(made)
+    squares: list[Any] = [{1}, {2}]
+    found = list(made.entries(kind, Page(squares), 2))
+    assert found[0].square == {1}
+    squares[1] = found  # a cycle
+    assert found[1].square is found
+    alive = [weakref.ref(each) for each in found]
+    del found
+    squares.clear()
+    gc.collect()
+    assert [each() for each in alive] == [None, None]
+
+
+def test_a_sequence_that_fails_is_asked_again(made: ModuleType) -> None:
+    """An error of the sequence reaches the reader, and nothing is kept."""
+    squares: list[int] = []
+    (found,) = made.entries(entry_class(made), Page(squares), 1)
+    with pytest.raises(IndexError):
+        _ = found.square
+    squares.append(4)
+    assert found.square == 4
+
+
+def test_deltas_are_as_their_class_makes_them(made: ModuleType) -> None:
+    """Deltas are equal, immutable, hashable, tracked by the garbage collector and picklable."""
+    cells = [1, "x", FrozenDict(a=1)]
+    mappings = made.Mappings(bytes(3), [[made.GivenField("c", cells, None, DELETED, Set)]])
+    found = [mappings[row]["c"] for row in range(3)]
+    assert found == [Set(value) for value in cells]
+    assert set(found) == {Set(value) for value in cells}
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert all(map(gc.is_tracked, found))
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        found[0].value = 2
+
+
+@pytest.mark.parametrize("kind", [FrozenDict, CollectionDelta, int])
+def test_the_compiled_kernel_refuses_classes_that_it_cannot_make(kind: type) -> None:
+    """The kernel makes objects without calling their constructor, and writes to their slots."""
+    compiled = kernel("cython")
+    with pytest.raises((TypeError, ValueError, attrs.exceptions.NotAnAttrsClassError)):
+        compiled.GivenField("c", [1], None, DELETED, kind)
+    with pytest.raises(TypeError, match="expected a "):
+        compiled.entries(kind, Page([]), 1)
+
+
+def test_the_compiled_kernel_refuses_objects_of_other_classes() -> None:
+    """An attribute is read only from objects of the class that has it."""
+    kind = entry_class(kernel("cython"))
+    with pytest.raises(TypeError, match="expected an instance of"):
+        kind.__dict__["square"].__get__(7, int)
+    with pytest.raises(AttributeError):
+        _ = object.__new__(kind).square

@@ -1,0 +1,1 @@
+"""Clocks, recordings and running readers that several tests use."""

@@ -1,0 +1,31 @@
+"""A clock that publishes a generation while its user sleeps."""
+
+from __future__ import annotations
+
+import threading
+
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+
+
+class Announcing:
+    """A clock that is `behind` µs slow; held publications complete in sleep number `after`."""
+
+    def __init__(
+        self, server: EmbeddedScylla, clock: ManualClock, after: int, behind: int = 0
+    ) -> None:
+        self.sleeps = 0
+        self._server = server
+        self._clock = clock
+        self._after = after
+        self._behind = behind
+
+    def now(self) -> int:
+        """Return the time, in µs since 1970."""
+        return self._clock.now() - self._behind
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        """Advance by `micros`."""
+        self.sleeps += 1
+        self._clock.sleep(micros, wake)
+        if self.sleeps == self._after:
+            self._server.complete_publication()

@@ -1,0 +1,1 @@
+"""Queries that are killed at random moments or overtaken by writes."""

@@ -1,0 +1,1 @@
+"""Readers and queries that several tests use."""

@@ -1,0 +1,62 @@
+"""Runs an example that keeps a copy, and kills this process at a chosen call of a function.
+
+    python killed.py MODULE TARGET HOSTS TABLE FUNCTION MOMENT NUMBER
+
+FUNCTION is the name of a method of the copy's class, or of a function of the module. The process is
+killed before or after (MOMENT) its call NUMBER; NUMBER 0 kills it never.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from cdc_reader import CdcReader, ReadConfig, TableName
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+READ = ReadConfig(
+    confidence_window="0s", window="200ms", max_window="200ms", fetch_size=20, in_flight=2
+)
+"""No write is on its way, so there is no need to wait. Small windows and pages make more steps."""
+
+
+def killing(function: Callable[..., Any], moment: str, number: int) -> Callable[..., Any]:
+    """Return the function with a SIGKILL to this process before or after one of its calls."""
+    calls = count(1)
+
+    def call(*arguments: Any) -> Any:
+        is_chosen = next(calls) == number
+        if is_chosen and moment == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = function(*arguments)
+        if is_chosen:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    return call
+
+
+def main(
+    name: str, target: str, hosts: str, table: str, function: str, moment: str, number: str
+) -> None:
+    """Keep the copy current up to now."""
+    sys.path.insert(0, str(EXAMPLES))
+    module: Any = import_module(name)
+    if name == "keep_duckdb_current":
+        place, make = module.Copy, lambda: module.Copy(Path(target), TableName.parse(table))
+    else:
+        module.SECONDS = 0  # write with each checkpoint
+        place, make = module, lambda: module.Folder(Path(target))
+    setattr(place, function, killing(getattr(place, function), moment, int(number)))
+    with CdcReader(hosts, table, config=READ) as reader:
+        module.keep_current(reader, make(), "now")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,176 @@
+"""The examples that keep copies of a table in DuckDB and in Parquet files."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+TABLE = (
+    "CREATE TABLE {t} (customer int, year int, number int, status text, items map<text, int>, "
+    "PRIMARY KEY (customer, year, number)) WITH CLUSTERING ORDER BY (year DESC, number ASC) "
+    "AND cdc = {{'enabled': true, 'postimage': true}}"
+)
+ROW = "customer = {c} AND year = {y} AND number = {n}"
+CHANGES = {
+    "INSERT INTO {t} (customer, year, number, status, items) "
+    "VALUES ({c}, {y}, {n}, 'placed', {{'mug': {n}}})": 20,
+    f"UPDATE {{t}} SET items = items + {{{{'kettle': 1}}}} WHERE {ROW}": 10,
+    f"UPDATE {{t}} SET status = 'shipped {{n}}' WHERE {ROW}": 10,
+    f"DELETE FROM {{t}} WHERE {ROW}": 4,
+    "DELETE FROM {t} WHERE customer = {c} AND year = {y} AND number >= {n}": 2,
+    "DELETE FROM {t} WHERE customer = {c} AND year = {y}": 1,
+    "DELETE FROM {t} WHERE customer = {c} AND year < {y}": 1,
+    "DELETE FROM {t} WHERE customer = {c}": 1,
+}
+"""Statements, each with its weight; they delete ranges in both directions of the key."""
+ROUND = 25
+"""The number of statements before each run."""
+
+Rows = list[dict[str, Any]]
+
+
+@frozen
+class Example:
+    """An example, its copy, and how to read the copy. `function` is where it may be killed."""
+
+    module: str
+    function: str
+    target: Path
+    read: Callable[[Path], Rows]
+
+    def run(self, scylla: Scylla, table: str, moment: str = "before", number: int = 0) -> int:
+        """Run the example up to now, or until the kill; return its status."""
+        script = [sys.executable, str(HERE / "killed.py"), self.module, str(self.target)]
+        place = [scylla.contact_point, table, self.function, moment, str(number)]
+        return subprocess.run([*script, *place], check=False, timeout=120).returncode
+
+    def rows(self) -> Rows:
+        """Return the rows of the copy, by key."""
+        return by_key(self.read(self.target))
+
+
+def by_key(rows: Rows) -> Rows:
+    """Return the rows, sorted; empty collections are null."""
+    plain = ({**row, "items": dict(row["items"]) if row["items"] else None} for row in rows)
+    return sorted(plain, key=lambda row: (row["customer"], row["year"], row["number"]))
+
+
+def in_duckdb(path: Path) -> Rows:
+    """Return the rows of the table in a DuckDB file."""
+    with duckdb.connect(str(path), read_only=True) as database:
+        found = database.execute("FROM orders")
+        names = [name for name, *_ in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def in_parquet(path: Path) -> Rows:
+    """Return the rows of a folder of Parquet files."""
+    files = [pq.read_table(file) for file in sorted(path.glob("*.parquet"))]
+    found: Rows = pa.concat_tables(files, promote_options="default").to_pylist()
+    return found
+
+
+@pytest.fixture(params=["duckdb", "parquet"])
+def example(request: pytest.FixtureRequest, tmp_path: Path) -> Example:
+    """Each of the two examples."""
+    if request.param == "duckdb":
+        return Example("keep_duckdb_current", "commit", tmp_path / "shop.duckdb", in_duckdb)
+    return Example("keep_parquet_current", "replace", tmp_path / "copy", in_parquet)
+
+
+class Orders:
+    """A table that random statements change."""
+
+    def __init__(self, scylla: Scylla, name: str, seed: int) -> None:
+        self.name, self._session, self._draw = name, scylla.session, random.Random(seed)
+        self._session.execute(TABLE.format(t=name))
+
+    def change(self, times: int) -> None:
+        """Execute this many random statements."""
+        for _ in range(times):
+            [statement] = self._draw.choices([*CHANGES], weights=[*CHANGES.values()])
+            customer, year, number = (self._draw.randrange(n) for n in (12, 3, 5))
+            self._session.execute(statement.format(t=self.name, c=customer, y=year, n=number))
+
+    def rows(self) -> Rows:
+        """Return the rows, by key."""
+        return by_key(
+            [row._asdict() for row in self._session.execute(f"SELECT * FROM {self.name}")]
+        )
+
+
+@pytest.fixture
+def orders(scylla: Scylla, keyspace: str) -> Orders:
+    """A table with rows that are not in its log."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    orders = Orders(scylla, f"{keyspace}.orders", seed)
+    scylla.session.execute(f"ALTER TABLE {orders.name} WITH cdc = {{'enabled': false}}")
+    orders.change(100)
+    on = "{'enabled': true, 'postimage': true}"
+    scylla.session.execute(f"ALTER TABLE {orders.name} WITH cdc = {on}")
+    return orders
+
+
+def survive(example: Example, scylla: Scylla, orders: Orders, kills: int) -> None:
+    """Kill runs of the example, then run it to the end; the copy then equals the table."""
+    draw = random.Random(kills)
+    for _ in range(kills):
+        orders.change(ROUND)
+        moment, number = draw.choice(["before", "after"]), draw.randrange(1, 4)
+        status = example.run(scylla, orders.name, moment, number)
+        assert status == -signal.SIGKILL, (moment, number)
+    orders.change(ROUND)
+    assert example.run(scylla, orders.name) == 0
+    assert example.rows() == orders.rows()
+
+
+def test_the_copy_equals_the_table(example: Example, scylla: Scylla, orders: Orders) -> None:
+    """This holds after the first run, and after a run that was killed and one that was not."""
+    assert example.run(scylla, orders.name) == 0
+    assert example.rows() == orders.rows()
+    survive(example, scylla, orders, 1)
+    assert len(orders.rows()) > 10
+
+
+@pytest.mark.slow
+def test_the_copy_survives_kills(example: Example, scylla: Scylla, orders: Orders) -> None:
+    """It is killed in the snapshot and later, between effects and checkpoint, and after both."""
+    survive(example, scylla, orders, 12)
+
+
+def test_the_program_copies_the_existing_rows(
+    example: Example, scylla: Scylla, orders: Orders
+) -> None:
+    """Up to a time before the position from which it follows, it only copies."""
+    program = [sys.executable, str(EXAMPLES / f"{example.module}.py"), scylla.contact_point]
+    subprocess.run([*program, orders.name, str(example.target), "-1h"], check=True, timeout=120)
+    assert example.rows() == orders.rows()
+
+
+def test_a_column_that_is_added(example: Example, scylla: Scylla, orders: Orders) -> None:
+    """The copy has it after the next change."""
+    assert example.run(scylla, orders.name) == 0
+    scylla.session.execute(f"ALTER TABLE {orders.name} ADD note text")
+    scylla.session.execute(
+        f"UPDATE {orders.name} SET note = 'gift' WHERE customer = 1 AND year = 1 AND number = 1"
+    )
+    assert example.run(scylla, orders.name) == 0
+    assert example.rows() == orders.rows()
+    assert {row["note"] for row in example.rows()} == {"gift", None}

@@ -1,0 +1,203 @@
+"""The example that shows a table in web pages, in headless Chromium."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from playwright.async_api import Page, async_playwright
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+ROOT = Path(__file__).parents[2]
+SERVICE = ROOT / "examples" / "live_table" / "service.py"
+TABLE = (
+    "CREATE TABLE {t} (customer int, number bigint, status text, PRIMARY KEY (customer, number)) "
+    "WITH CLUSTERING ORDER BY (number DESC) AND cdc = {{'enabled': true, 'postimage': true}}"
+)
+INSERT = "INSERT INTO {t} (customer, number, status) VALUES ({c}, {n}, '{s}')"
+BIG = 2**60 + 1
+"""JavaScript would round this number."""
+WRITES = (
+    "UPDATE {t} SET status = 'shipped' WHERE customer = 1 AND number = 2",
+    "DELETE FROM {t} WHERE customer = 2 AND number = 2",
+    "DELETE FROM {t} WHERE customer = 3 AND number > 2",
+    "DELETE FROM {t} WHERE customer = 4",
+)
+SHOWN = """() => JSON.stringify([...document.querySelectorAll("tbody tr")].map(
+    (row) => [...row.cells].map((cell) => cell.textContent)).sort())"""
+"""The texts of the page's rows, in order."""
+STATUS = "() => document.querySelector('[role=status]').textContent"
+
+
+class Orders:
+    """A table, and what a page should show of it."""
+
+    def __init__(self, scylla: Scylla, name: str) -> None:
+        self.name, self._session = name, scylla.session
+        self.execute(TABLE)
+        for customer in range(5):
+            for number in (1, 2, 3, BIG):
+                self.execute(INSERT, c=customer, n=number, s="placed <b>")
+
+    def execute(self, statement: str, **values: Any) -> None:
+        """Execute a statement, in which ``{t}`` stands for the table."""
+        self._session.execute(statement.format(t=self.name, **values))
+
+    def shown(self) -> str:
+        """Return what `SHOWN` returns once a page shows the rows."""
+        rows = [[*map(str, row)] for row in self._session.execute(f"SELECT * FROM {self.name}")]
+        return json.dumps(sorted(rows), separators=(",", ":"))
+
+
+@pytest.fixture
+def orders(scylla: Scylla, keyspace: str) -> Orders:
+    """A table with rows."""
+    return Orders(scylla, f"{keyspace}.orders")
+
+
+class Service:
+    """The service in a process of its own, which can be killed and started again."""
+
+    def __init__(self, hosts: str, table: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._command = [sys.executable, str(SERVICE), hosts, table, str(self.port)]
+        self.process = subprocess.Popen(self._command)
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    def wait(self) -> None:
+        """Wait until the service answers; fail if it ends first."""
+        while True:
+            with suppress(URLError), urlopen(f"{self.url}health"):
+                return
+            with suppress(subprocess.TimeoutExpired):
+                raise AssertionError(f"ended with {self.process.wait(0.1)}")
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self.process.kill()
+        self.process.wait()
+
+    def start(self) -> None:
+        """Start the service again, on the same port."""
+        self.process = subprocess.Popen(self._command)
+
+
+@pytest.fixture
+def service(scylla: Scylla, orders: Orders) -> Iterator[Service]:
+    """The service, running."""
+    service = Service(scylla.contact_point, orders.name)
+    yield service
+    service.process.terminate()
+    assert service.process.wait(30) in (0, -15)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> str:
+    """The path of Chromium."""
+    found = subprocess.run(
+        [ROOT / "scripts" / "chromium"], capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        pytest.skip(found.stderr.strip())
+    return found.stdout.strip()
+
+
+def in_browser(chromium: str, check: Callable[[Page], Awaitable[None]]) -> None:
+    """Run `check` with a page of headless Chromium, whose code must not raise errors."""
+    errors: list[str] = []
+
+    async def run() -> None:
+        async with async_playwright() as playwright:
+            browser = await playwright.chromium.launch(
+                executable_path=chromium, args=["--no-sandbox"]
+            )
+            page = await browser.new_page()
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            await check(page)
+            await browser.close()
+
+    asyncio.run(run())
+    assert not errors
+
+
+async def wait_for(page: Page, orders: Orders) -> None:
+    """Wait until the page shows the table."""
+    shows = f"(wanted) => ({SHOWN})() === wanted"
+    await page.wait_for_function(shows, arg=orders.shown(), timeout=60_000)
+
+
+@pytest.mark.slow
+def test_the_page_follows_the_table(chromium: str, service: Service, orders: Orders) -> None:
+    """It shows the rows and each change, and after a crash of the service those made meanwhile."""
+
+    async def check(page: Page) -> None:
+        service.wait()
+        await page.goto(service.url)
+        await wait_for(page, orders)
+        for statement in WRITES:
+            orders.execute(statement)
+            await wait_for(page, orders)
+        assert await page.evaluate(STATUS) == "connected"
+        for number in range(3):
+            service.kill()
+            await page.wait_for_function(f"() => ({STATUS})() === 'connecting'")
+            orders.execute(INSERT, c=10 + number, n=number, s="placed")
+            orders.execute("DELETE FROM {t} WHERE customer = 1 AND number = {n}", n=number)
+            service.start()
+            await wait_for(page, orders)
+        orders.execute(INSERT, c=20, n=1, s="placed")
+        await wait_for(page, orders)
+
+    in_browser(chromium, check)
+
+
+@pytest.fixture
+def example() -> ModuleType:
+    """The module of the service."""
+    spec = spec_from_file_location("service", SERVICE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_slow_page_is_disconnected(
+    example: ModuleType, scylla: Scylla, orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its events end, and those of another page do not."""
+    monkeypatch.setattr(example, "WAITING", 10)
+    table = example.LiveTable()
+
+    async def follow() -> tuple[int, int]:
+        slow, quick = aiter(table.events()), aiter(table.events())
+        await anext(slow)  # the first event, which connects the page
+        read = [await anext(quick)]
+        following = asyncio.create_task(example.follow(table, scylla.contact_point, orders.name))
+        while len(read) <= 20:
+            read.append(await anext(quick))
+        following.cancel()
+        await asyncio.wait([following])
+        return len([event async for event in slow]), len(read)
+
+    assert asyncio.run(follow()) == (0, 21)

@@ -1,0 +1,27 @@
+"""The script that finds Chromium."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.scripts.conftest import Machine
+
+
+def test_the_program_on_path_is_taken(machine: Machine) -> None:
+    """Nothing is installed then."""
+    machine.command("chromium")
+    found = machine.run("chromium", "--install")
+    assert (found.returncode, found.stdout.strip()) == (0, str(machine.commands / "chromium"))
+
+
+def test_a_given_program_is_taken(machine: Machine, tmp_path: Path) -> None:
+    """CHROMIUM comes before PATH; if it does not exist, one line says so."""
+    machine.command("chromium")
+    machine.command(str(tmp_path / "chrome"))
+    found = machine.run("chromium", CHROMIUM=str(tmp_path / "chrome"))
+    assert (found.returncode, found.stdout.strip()) == (0, str(tmp_path / "chrome"))
+    missing = machine.run("chromium", CHROMIUM="/nowhere")
+    assert missing.returncode == 1
+    assert missing.stderr == "no Chromium at /nowhere: install it, or set CHROMIUM to its path\n"
