@@ -46,6 +46,8 @@ class Profile:
     # of two live cells with the same timestamp, the one that expires later wins, regardless of
     # their values.
     expiry_before_value: bool = _since((5, 4))
+    # a keyspace with SimpleStrategy, or with one or two replicas, is created with a warning.
+    warns_of_replication: bool = _since((5, 4))
     # the state of transactions on a table that uses tablets is in a separate table.
     paxos_tables: bool = _since((2025, 4))
     # CREATE KEYSPACE does not require `replication`.

@@ -19,6 +19,15 @@ from cdc_reader.testing.embedded.storage.database import Database
 
 _LOCATOR = "org.apache.cassandra.locator."
 _STRATEGIES = ("SimpleStrategy", "NetworkTopologyStrategy", "LocalStrategy", "EverywhereStrategy")
+_DISCOURAGED = (
+    "{0} replication class is not recommended, but was used for keyspace {1}. You may suppress "
+    "this warning by delisting {0} from replication_strategy_warn_list configuration option, or "
+    "make it into an error by listing this replication strategy on replication_strategy_fail_list."
+)
+_FEW_REPLICAS = (
+    "Using Replication Factor {}={} lower than the minimum_replication_factor_warn_threshold=3 is "
+    "not recommended."
+)
 _PROPERTIES = frozenset(["replication", "durable_writes", "tablets", "storage", "consistency"])
 
 
@@ -28,24 +37,23 @@ def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaCh
     properties = _checked(statement.properties, catalog.profile)
     if not properties and not catalog.profile.default_replication:
         raise InvalidSyntax("line 1:0 : Syntax error")
-    if "replication" not in properties and not catalog.profile.default_replication:
-        raise ConfigurationError("Missing mandatory replication strategy class")
+    replication = _replication(properties.get("replication"), statement.name, catalog)
     if statement.name in catalog.keyspaces:
         if statement.if_not_exists:
             return None
         raise AlreadyExists(f'Cannot add existing keyspace "{statement.name}"', statement.name)
-    replication = _replication(properties.get("replication"), statement.name, catalog)
     tablets = _tablets(properties)
     if tablets is not None and replication["class"].endswith("SimpleStrategy"):
         raise ConfigurationError("SimpleStrategy doesn't support tablet replication")
     if "tablets" not in properties and replication["class"].endswith("NetworkTopologyStrategy"):
         tablets = 0 if catalog.prefers_tablets else None
+    consistency = str(properties.get("consistency", "eventual"))
     catalog.keyspaces[statement.name] = Keyspace(
         statement.name,
         replication,
         durable_writes=bool(properties.get("durable_writes", True)),
         tablets=tablets,
-        consistency=_consistency(properties),
+        consistency=consistency if consistency != "eventual" else None,
     )
     return catalog.changed(SchemaChange("CREATED", "KEYSPACE", statement.name))
 
@@ -87,6 +95,20 @@ def drop_keyspace(
     for table in keyspace.tables.values():
         database.drop(table.id)
     return catalog.changed(SchemaChange("DROPPED", "KEYSPACE", statement.name))
+
+
+def replication_warnings(
+    statement: ast.CreateKeyspace | ast.AlterKeyspace, profile: Profile
+) -> tuple[str, ...]:
+    """Return the warnings about the replication that a statement requests."""
+    given = statement.properties.values.get("replication")
+    if not profile.warns_of_replication or not isinstance(given, Mapping):
+        return ()
+    strategy = given.get("class", "")
+    is_simple = strategy.endswith("SimpleStrategy")
+    discouraged = (_DISCOURAGED.format(strategy, statement.name),) if is_simple else ()
+    few = (_FEW_REPLICAS.format(*each) for each in sorted(given.items()) if each[1] in ("1", "2"))
+    return *discouraged, *few
 
 
 def _checked(properties: ast.Properties, profile: Profile) -> Mapping[str, ast.PropertyValue]:
@@ -140,11 +162,6 @@ def _check_step(old: Mapping[str, str], new: Mapping[str, str]) -> None:
     names = (old.keys() | new.keys()) - {"class"}
     if sum(abs(int(new.get(name, old.get(name, 0))) - int(old.get(name, 0))) for name in names) > 1:
         raise InvalidRequest("Only one DC's RF can be changed at a time and not by more than 1")
-
-
-def _consistency(properties: Mapping[str, ast.PropertyValue]) -> str | None:
-    value = str(properties.get("consistency", "eventual"))
-    return None if value == "eventual" else value
 
 
 def _by_datacenter(

@@ -15,7 +15,7 @@ from pickle import UnpicklingError
 from tempfile import NamedTemporaryFile
 
 import lark
-from lark import Lark, UnexpectedInput
+from lark import Lark, Token, Tree, UnexpectedInput
 from lark.exceptions import UnexpectedToken, VisitError
 
 from cdc_reader.testing.embedded.errors import CqlError, InvalidSyntax
@@ -150,6 +150,12 @@ def _message(unexpected: UnexpectedInput, cql: str) -> str:
     accepted = unexpected.accepts if isinstance(unexpected, UnexpectedToken) else set()
     position, found = getattr(unexpected, "pos_in_stream", None) or 0, ""
     place = f"line {_place(cql, position)}"
+    read = unexpected.state.value_stack if isinstance(unexpected, UnexpectedToken) else []
+    match read[-2:]:  # ScyllaDB's parser chooses among calls at their parenthesis
+        case [Tree(data="called_name" | "called_in"), Token(start_pos=int(opened))]:
+            return f"line {_place(cql, opened)} no viable alternative at input '('"
+        case [Token(type="_SELECT" | "COMMA"), Token(type="TOKEN")]:
+            accepted = set()
     match unexpected:
         case UnexpectedToken(token=token) if token.type == "$END":
             place, found = "line 1:0", "<EOF>"

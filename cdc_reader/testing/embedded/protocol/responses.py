@@ -146,7 +146,7 @@ def result(outcome: Result, version: int = 4, style: ResultFormat | None = None)
         case SetKeyspace(keyspace):
             return _result(ResultKind.SET_KEYSPACE, body.string(keyspace))
         case SchemaChange():
-            return _result(ResultKind.SCHEMA_CHANGE, _schema_change(outcome))
+            return _result(ResultKind.SCHEMA_CHANGE, _schema_change(outcome), outcome.warnings)
         case Prepared():
             encoded = _prepared(outcome, version, style.lwt_mark)
             return _result(ResultKind.PREPARED, encoded, outcome.warnings)

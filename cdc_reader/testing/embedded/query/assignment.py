@@ -261,15 +261,13 @@ def _element(column: Column, change: Assignment, key: Term, scope: Scope) -> Ope
 
 def _delete_element(column: Column, key: Term, scope: Scope) -> Operation:
     """Compile ``DELETE column[key]``; executing it rejects a list index that is out of bounds."""
-    match column.type:
-        case MapType(key_type) | SetType(key_type) if column.is_multi_cell:
-            spec = scope.spec(f"key({column.name})", freeze(key_type))
-        case ListType() if column.is_multi_cell:
-            spec = scope.spec(f"idx({column.name})", Native("int"))
-        case _:
-            raise InvalidRequest(
-                f"Invalid deletion operation for column {column.name} of type {column.type}"
-            )
+    types = elements.entry_types(column.type)
+    if types is None or not column.is_multi_cell:
+        raise InvalidRequest(
+            f"Invalid deletion operation for column {column.name} of type {column.type}"
+        )
+    label = "idx" if isinstance(column.type, ListType) else "key"
+    spec = scope.spec(f"{label}({column.name})", freeze(types[0]))
     place = _element_place(column, compile_term(key, spec, scope))
     return lambda row, write, read: _put(row, column, place(write, read), write.dead())
 

@@ -1,14 +1,14 @@
-"""Converts collections between cells and single values, and shows rows as values."""
+"""Converts collections between cells and single values, and reads rows and elements."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import define
 
-from cdc_reader.cql.types import CqlType, ListType, MapType, SetType, UserType
+from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType, freeze
 from cdc_reader.testing.embedded.cdc.collection import element_order
-from cdc_reader.testing.embedded.codec.order import join_cells, read_fields, sort_key
+from cdc_reader.testing.embedded.codec.order import join_cells, read_fields, signed, sort_key
 from cdc_reader.testing.embedded.codec.validation import (
     list_value,
     map_value,
@@ -16,6 +16,10 @@ from cdc_reader.testing.embedded.codec.validation import (
     set_value,
 )
 from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.grammar.terms import Term
+from cdc_reader.testing.embedded.query.model import Execution, Scope
+from cdc_reader.testing.embedded.query.result import ColumnSpec
+from cdc_reader.testing.embedded.query.terms import bound_value
 from cdc_reader.testing.embedded.schema.table import Column, Kind
 from cdc_reader.testing.embedded.storage.cell import Cell
 from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue
@@ -48,23 +52,34 @@ def list_elements(value: bytes) -> list[bytes]:
     return read_collection(value, 1)
 
 
-def list_element(value: bytes, place: bytes) -> bytes | None:
-    """Return the element of a serialised list at an index, which is an int; None if absent."""
-    elements, index = list_elements(value), int.from_bytes(place, "big", signed=True)
-    return elements[index] if 0 <= index < len(elements) else None
-
-
 def map_entries(value: bytes) -> list[tuple[bytes, bytes]]:
     """Return the (key, value) pairs of a serialised map."""
     cells = read_collection(value, 2)
     return list(zip(cells[::2], cells[1::2], strict=True))
 
 
-def map_element(of_type: MapType, value: bytes, key: bytes) -> bytes | None:
-    """Return the value of a key in a serialised map; None if absent."""
-    order = sort_key(of_type.key)
-    place = order(key)
-    return next((cell for k, cell in map_entries(value) if order(k) == place), None)
+def entry_types(cql_type: CqlType) -> tuple[CqlType, CqlType] | None:
+    """Return the types of a collection's keys and values; None for other types.
+
+    The keys of a list are indexes; a set's elements are both its keys and its values.
+    """
+    match cql_type:
+        case MapType(key, value):
+            return key, value
+        case SetType(element):
+            return element, element
+        case ListType(element):
+            return Native("int"), element
+    return None
+
+
+def entries(cql_type: CqlType, value: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the (key, value) pairs of a serialised collection."""
+    if isinstance(cql_type, MapType):
+        return map_entries(value)
+    elements = list_elements(value)
+    is_set = isinstance(cql_type, SetType)
+    return [(e if is_set else i.to_bytes(4, "big"), e) for i, e in enumerate(elements)]
 
 
 def fields(value: bytes) -> list[tuple[bytes, bytes | None]]:
@@ -116,3 +131,30 @@ class RowView:
         if live is None:
             return None
         return live.value if isinstance(live, Cell) else join(column.type, live)
+
+
+def element_reader(
+    column: Column, key: Term, scope: Scope
+) -> tuple[Callable[[RowView, Execution], bytes | None], ColumnSpec]:
+    """Compile ``column[key]`` to a function that reads it, null if absent, and its type."""
+    types, profile = entry_types(column.type), scope.catalog.profile
+    is_list, is_set = isinstance(column.type, ListType), isinstance(column.type, SetType)
+    if types is None or (is_set and not profile.vectors):
+        kinds = "map/list" if is_set else "map/set/list"
+        raise InvalidRequest(f"Column {column.name} is not a {kinds}, cannot be subscripted")
+    label = "idx" if is_list else "value" if is_set else "key"
+    wanted = bound_value(key, scope.spec(f"{label}({column.name})", freeze(types[0])), scope)
+    order = sort_key(types[0])
+
+    def read(view: RowView, execution: Execution) -> bytes | None:
+        value, place = view.value(column), wanted(execution)
+        if value is None or (place is None and profile.new_words):
+            return None
+        if place is None:
+            raise InvalidRequest(f"Invalid null value for {column.type} element access")
+        if is_list and signed(place) < 0 and not profile.new_words:
+            raise InvalidRequest(f"Invalid negative list index {signed(place)}")
+        found = (each for k, each in entries(column.type, value) if order(k) == order(place))
+        return next(found, None)
+
+    return read, scope.spec(f"value({column.name})", freeze(types[1]))

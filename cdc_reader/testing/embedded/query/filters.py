@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
-from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, freeze
+from cdc_reader.cql.types import CqlType, MapType, freeze
 from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import Relation
 from cdc_reader.testing.embedded.grammar.terms import Term
 from cdc_reader.testing.embedded.query.elements import (
     RowView,
-    list_element,
-    list_elements,
-    map_element,
-    map_entries,
+    element_reader,
+    entries,
+    entry_types,
 )
 from cdc_reader.testing.embedded.query.model import Execution, Scope
 from cdc_reader.testing.embedded.query.result import ColumnSpec
@@ -101,34 +100,7 @@ def _subject(column: Column, key: Term | None, scope: Scope) -> tuple[_Read, Col
     """Return what a relation compares (a column or an element), and its type."""
     if key is None:
         return lambda view, _: view.value(column), scope.spec(column.name, freeze(column.type))
-    match column.type:
-        case MapType(key_type, value_type):
-            return _element(column, key, (key_type, value_type), scope)
-        case ListType(value_type):
-            return _element(column, key, (Native("int"), value_type), scope)
-    raise InvalidRequest(f"Invalid element access syntax for column {column.name}")
-
-
-def _element(
-    column: Column, key: Term, types: tuple[CqlType, CqlType], scope: Scope
-) -> tuple[_Read, ColumnSpec]:
-    label = "idx" if isinstance(column.type, ListType) else "key"
-    wanted = bound_value(key, scope.spec(f"{label}({column.name})", freeze(types[0])), scope)
-    new_words = scope.catalog.profile.new_words
-
-    def read(view: RowView, execution: Execution) -> bytes | None:
-        value, place = view.value(column), wanted(execution)
-        if value is None or (place is None and new_words):
-            return None
-        if place is None:
-            raise InvalidRequest(f"Invalid null value for {column.type} element access")
-        if isinstance(column.type, MapType):
-            return map_element(column.type, value, place)
-        if (index := int.from_bytes(place, "big", signed=True)) < 0 and not new_words:
-            raise InvalidRequest(f"Invalid negative list index {index}")
-        return list_element(value, place)
-
-    return read, scope.spec(f"value({column.name})", freeze(types[1]))
+    return element_reader(column, key, scope)
 
 
 def _comparison(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
@@ -145,28 +117,18 @@ def _comparison(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
 
 
 def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
-    of_key = relation.operator == "CONTAINS KEY"
-    match spec.type:
-        case MapType(key, value):
-            element, position = (key, 0) if of_key else (value, 1)
-        case SetType(element) | ListType(element) if not of_key:
-            position = 0
-        case _:
-            raise InvalidRequest(
-                f"Cannot use {relation.operator} on column {relation.column} of type {spec.type}"
-            )
-    is_map, same = isinstance(spec.type, MapType), _same(element)
-    wanted = bound_value(
-        relation.value, scope.spec(f"value({relation.column})", freeze(element)), scope
+    of_key, types = relation.operator == "CONTAINS KEY", entry_types(spec.type)
+    if types is None or (of_key and not isinstance(spec.type, MapType)):
+        raise InvalidRequest(
+            f"Cannot use {relation.operator} on column {relation.column} of type {spec.type}"
+        )
+    part = 0 if of_key else 1
+    same, element = _same(types[part]), freeze(types[part])
+    wanted = bound_value(relation.value, scope.spec(f"value({relation.column})", element), scope)
+    return lambda value, execution: (
+        value is not None
+        and any(same(entry[part], wanted(execution)) for entry in entries(spec.type, value))
     )
-
-    def compare(value: bytes | None, execution: Execution) -> bool:
-        if value is None:
-            return False
-        entries = map_entries(value) if is_map else [(each,) for each in list_elements(value)]
-        return any(same(entry[position], wanted(execution)) for entry in entries)
-
-    return compare
 
 
 @frozen

@@ -30,16 +30,9 @@ _ToJson = Callable[[bytes], str]
 
 def row_writer(columns: Sequence[tuple[str, CqlType]]) -> Callable[[Sequence[bytes | None]], str]:
     """Return a function that formats a row as a JSON object; `columns` are (name, type)."""
-    parts = [(_text(_label(name)), json_writer(of_type)) for name, of_type in columns]
-
-    def written(cells: Sequence[bytes | None]) -> str:
-        members = [
-            f"{name}: {_value(cell, write)}"
-            for (name, write), cell in zip(parts, cells, strict=True)
-        ]
-        return f"{{{', '.join(members)}}}"
-
-    return written
+    names = [_text(_label(name)) for name, _ in columns]
+    writers = [json_writer(of_type) for _, of_type in columns]
+    return lambda cells: _object(names, cells, writers)
 
 
 def _label(name: str) -> str:
@@ -106,10 +99,14 @@ def _fields(names: list[str], writers: list[_ToJson]) -> _ToJson:
     def write(value: bytes) -> str:
         cells = read_fields(value)
         cells += [None] * (len(names) - len(cells))
-        parts = [f"{n}: {_value(c, w)}" for n, c, w in zip(names, cells, writers, strict=True)]
-        return f"{{{', '.join(parts)}}}"
+        return _object(names, cells, writers)
 
     return write
+
+
+def _object(names: list[str], cells: Sequence[bytes | None], writers: list[_ToJson]) -> str:
+    parts = [f"{n}: {_value(c, w)}" for n, c, w in zip(names, cells, writers, strict=True)]
+    return f"{{{', '.join(parts)}}}"
 
 
 def _tuple(writers: list[_ToJson]) -> _ToJson:

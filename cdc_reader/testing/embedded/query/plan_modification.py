@@ -9,7 +9,6 @@ from attrs import evolve
 from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
-from cdc_reader.testing.embedded.grammar.terms import Marker, Term
 from cdc_reader.testing.embedded.query.assignment import (
     assignment,
     check_assignments,
@@ -29,6 +28,7 @@ from cdc_reader.testing.embedded.query.terms import compile_optional, compile_te
 from cdc_reader.testing.embedded.query.where import (
     Where,
     analyse,
+    bound_key,
     check_key_slices,
     partition_key_markers,
 )
@@ -113,7 +113,7 @@ def _plan_insert(insert: ast.Insert, scope: Scope, source: TableSource) -> Modif
         tuple(operations),
         inserts=not is_static,
         conditions=conditions((), scope, exists=False if insert.if_not_exists else None),
-        partition_key_indexes=_bound_key(values, scope),
+        partition_key_indexes=bound_key(values, scope),
     )
 
 
@@ -192,11 +192,7 @@ def _where(relations: Sequence[ast.AnyRelation], scope: Scope) -> Where:
         raise InvalidRequest(f"Non PRIMARY KEY columns found in where clause: {', '.join(others)} ")
     _exact(where, scope)
     if where.skipped:
-        name, before = where.skipped
-        raise InvalidRequest(
-            f'PRIMARY KEY column "{name}" cannot be restricted as preceding column "{before}" is '
-            "not restricted"
-        )
+        raise InvalidRequest(where.skipped)
     return where
 
 
@@ -229,10 +225,3 @@ def _check_rows(where: Where, columns: list[Column], when: Conditions | None, ve
 
 def _touches_statics_alone(columns: Sequence[Column]) -> bool:
     return bool(columns) and all(column.kind is Kind.STATIC for column in columns)
-
-
-def _bound_key(values: dict[str, Term], scope: Scope) -> tuple[int, ...]:
-    """Return the indexes of the partition key's bind variables; none unless all of it is bound."""
-    terms = [values[column.name] for column in scope.table.partition_key]
-    indexes = tuple(term.index for term in terms if isinstance(term, Marker))
-    return indexes if len(indexes) == len(terms) else ()

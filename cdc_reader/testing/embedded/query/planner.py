@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.ddl.cdc_log import check_view
 from cdc_reader.testing.embedded.ddl.definition import define
+from cdc_reader.testing.embedded.ddl.keyspaces import replication_warnings
 from cdc_reader.testing.embedded.ddl.tables import ensure_paxos
 from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax, Unauthorized
 from cdc_reader.testing.embedded.grammar import ast
@@ -124,7 +125,10 @@ class Planner:
         return plan
 
     def _define(self, statement: ast.SchemaStatement, keyspace: str | None) -> Result:
-        return define(statement, keyspace, self.catalog, self.database, self.clock()) or Void()
+        done = define(statement, keyspace, self.catalog, self.database, self.clock()) or Void()
+        if isinstance(statement, ast.CreateKeyspace | ast.AlterKeyspace):
+            return evolve(done, warnings=replication_warnings(statement, self.catalog.profile))
+        return done
 
     def _truncate(self, scope: Scope, term: Term | None) -> SchemaAction:
         if term is not None and not self.catalog.profile.new_words:

@@ -246,11 +246,7 @@ def _check_filtering(select: ast.Select, where: Where, scope: Scope) -> tuple[st
     if select.allow_filtering:
         return ()
     if where.skipped and where.key_is_exact:
-        name, before = where.skipped
-        raise InvalidRequest(
-            f'PRIMARY KEY column "{name}" cannot be restricted as preceding column "{before}" is '
-            "not restricted"
-        )
+        raise InvalidRequest(where.skipped)
     check_key_slices(where, scope)
     if where.filters:
         raise InvalidRequest(_NEEDS_FILTERING)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, freeze
-from cdc_reader.testing.embedded.codec.order import sort_key
+from cdc_reader.cql.types import CqlType, Native
 from cdc_reader.testing.embedded.codec.token import token_of
 from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax
 from cdc_reader.testing.embedded.grammar.ast import Selected
@@ -25,16 +24,14 @@ from cdc_reader.testing.embedded.query.aggregates import AGGREGATES, Aggregate
 from cdc_reader.testing.embedded.query.cast import cast
 from cdc_reader.testing.embedded.query.elements import (
     RowView,
+    element_reader,
     field_value,
-    list_element,
-    list_elements,
-    map_element,
     user_field,
 )
 from cdc_reader.testing.embedded.query.functions import Function, overloads
 from cdc_reader.testing.embedded.query.json_output import json_writer, row_writer
 from cdc_reader.testing.embedded.query.model import Execution, Scope
-from cdc_reader.testing.embedded.query.terms import assignable, compile_term, given, no_signature
+from cdc_reader.testing.embedded.query.terms import assignable, no_signature
 from cdc_reader.testing.embedded.schema.table import Column, Kind
 from cdc_reader.testing.embedded.storage.cell import Cell
 
@@ -144,33 +141,9 @@ def _field(source: Output, field: str) -> Output:
 def _element(column: Column, key: Term, scope: Scope) -> Output:
     if not scope.catalog.profile.vectors:
         raise InvalidSyntax("line 1:0 no viable alternative at input '['")
-    match column.type:
-        case MapType(key_type, of_type):
-            pass
-        case SetType(key_type):
-            of_type = key_type
-        case ListType(of_type):
-            key_type = Native("int")
-        case _:
-            raise InvalidRequest(f"Invalid element selection: {column.name} is no collection")
-    spec = scope.spec(f"key({column.name})", freeze(key_type))
-    wanted, order = compile_term(key, spec, scope), sort_key(key_type)
-
-    def compute(view: RowView, execution: Execution) -> bytes | None:
-        value = view.value(column)
-        if value is None:
-            return None
-        place = given(wanted, spec, execution)
-        if place is None:
-            return None
-        if isinstance(column.type, MapType):
-            return map_element(column.type, value, place)
-        if isinstance(column.type, ListType):
-            return list_element(value, place)
-        return next((each for each in list_elements(value) if order(each) == order(place)), None)
-
+    read, spec = element_reader(column, key, scope)
     label = key.text if isinstance(key, Constant) else "?"
-    return Output(f"{column.name}[{label}]", of_type, compute, columns=(column,))
+    return Output(f"{column.name}[{label}]", spec.type, read, columns=(column,))
 
 
 def _cast(source: Output, target: CqlType, scope: Scope) -> Output:

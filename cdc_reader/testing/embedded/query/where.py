@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
@@ -14,7 +14,7 @@ from cdc_reader.testing.embedded.grammar.ast import (
     TokenRelation,
     TupleRelation,
 )
-from cdc_reader.testing.embedded.grammar.terms import Marker, written
+from cdc_reader.testing.embedded.grammar.terms import Marker, Term, written
 from cdc_reader.testing.embedded.query import clustering
 from cdc_reader.testing.embedded.query.clustering import SLICES, ClusteringRestriction
 from cdc_reader.testing.embedded.query.keys import (
@@ -35,13 +35,13 @@ _FITTING = ("=", "IN", *SLICES)
 class Where:
     """An analysed WHERE clause; `filters` are the relations to test on each row.
 
-    `skipped` has the names of a restricted clustering column and of the unrestricted one before it.
+    `skipped` says that a clustering column is restricted, but the one before it is not.
     """
 
     keys: KeyRestriction
     clustering: ClusteringRestriction
     filters: tuple[Relation, ...] = ()
-    skipped: tuple[str, str] | None = None
+    skipped: str | None = None
 
     @property
     def key_is_exact(self) -> bool:
@@ -64,15 +64,15 @@ def analyse(relations: Sequence[AnyRelation], scope: Scope) -> Where:
 
 def partition_key_markers(relations: Sequence[AnyRelation], scope: Scope) -> tuple[int, ...]:
     """Return the indexes of the partition key's bind variables; none unless ``=`` binds all."""
-    bound = {
-        relation.column: relation.value.index
-        for relation in relations
-        if isinstance(relation, Relation)
-        and relation.operator == "="
-        and isinstance(relation.value, Marker)
-    }
-    names = [column.name for column in scope.table.partition_key]
-    return tuple(bound[name] for name in names) if bound.keys() >= set(names) else ()
+    equal = (r for r in relations if isinstance(r, Relation) and r.operator == "=")
+    return bound_key({relation.column: relation.value for relation in equal}, scope)
+
+
+def bound_key(values: Mapping[str, Term], scope: Scope) -> tuple[int, ...]:
+    """Return the indexes of the partition key's bind variables; none unless all of it is bound."""
+    terms = [values.get(column.name) for column in scope.table.partition_key]
+    indexes = tuple(term.index for term in terms if isinstance(term, Marker))
+    return indexes if len(indexes) == len(terms) else ()
 
 
 def _by_column(relations: Sequence[AnyRelation], scope: Scope) -> dict[str, list[Relation]]:
@@ -160,7 +160,7 @@ def check_key_slices(where: Where, scope: Scope) -> None:
 
 def _rows(
     relations: Sequence[AnyRelation], single: dict[str, list[Relation]], scope: Scope
-) -> tuple[ClusteringRestriction, list[Relation], tuple[str, str] | None]:
+) -> tuple[ClusteringRestriction, list[Relation], str | None]:
     table = scope.table
     multiple = [relation for relation in relations if isinstance(relation, TupleRelation)]
     for relation in multiple:
@@ -179,8 +179,11 @@ def _rows(
     skipped = None
     if rest:
         first = next(iter(rest))
-        position = table.by_name[first].position
-        skipped = (first, table.clustering[max(position - 1, 0)].name)
+        before = table.clustering[max(table.by_name[first].position - 1, 0)].name
+        skipped = (
+            f'PRIMARY KEY column "{first}" cannot be restricted as preceding column "{before}" is '
+            "not restricted"
+        )
     filters = [relation for each in rest.values() for relation in each]
     return clustering.single_columns(fitting, scope), filters, skipped
 

@@ -38,13 +38,14 @@ class SchemaChange:
     """The effect of a DDL statement, in the terms of the native protocol.
 
     `change` is CREATED, UPDATED or DROPPED; `target` is KEYSPACE, TABLE or TYPE; `name` is None for
-    a keyspace.
+    a keyspace. The client that sent the statement gets `warnings`.
     """
 
     change: str
     target: str
     keyspace: str
     name: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @define

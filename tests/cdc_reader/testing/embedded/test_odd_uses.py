@@ -305,6 +305,8 @@ ALTER_TB = "ALTER KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrat
         (FILTER.format("m['k'] > 0"), "Only EQ relations are supported on map/list entries"),
         (FILTER.format("fm['k'] = 1"), "predicates on frozen map column fm are not supported"),
         (FILTER.format("s[1] = 1"), "Column s cannot be subscripted"),
+        ("UPDATE ks.e SET v = 1 WHERE pk = 1 IF v[1] = 1", "v is not a map/set/list, cannot be"),
+        ("SELECT v[1] FROM ks.e", "Column v is not a map/set/list, cannot be subscripted"),
         (FILTER.format("d > 1h"), "Duration type is unordered for d"),
         (FILTER.format("td <= (1, 1h)"), "Duration type is unordered for td"),
         ("UPDATE ks.e SET v = 1 WHERE pk = 1 IF d > 1h", "Duration type is unordered for d"),
@@ -341,6 +343,8 @@ def test_what_a_real_server_refuses(session: Session, cql: str, message: str) ->
         (FILTER.format("d > 1h"), "Slice restrictions are not supported on duration columns"),
         (FILTER.format("td > (1, 1h)"), "Slice restrictions .* on tuples containing durations"),
         ("UPDATE ks.e SET v = 1 WHERE pk = 1 IF d > 1h", "Slice conditions .* on durations"),
+        ("UPDATE ks.e SET v = 1 WHERE pk = 1 IF s[1] = 1", "access syntax for set column s"),
+        ("UPDATE ks.e SET v = 1 WHERE pk = 1 IF v[1] = 1", "syntax for non-collection column v"),
         ("SELECT m['k'] FROM ks.e", "no viable alternative at input '\\['"),
         (NEW_TABLE.replace("a int", "b vector<int, 2>, a int"), "no viable alternative"),
         ("TRUNCATE ks.e USING TIMEOUT 5s", "no viable alternative at input 'USING'"),
@@ -406,6 +410,48 @@ def test_elements_of_collections_are_selected(session: Session) -> None:
     session.execute("INSERT INTO ks.e (pk, s, m, l) VALUES (1, {1, 2}, {'k': 5}, [7, 8])")
     row = session.execute("SELECT s[2], s[3], m['k'], m['x'], l[1], l[2], l[-1] FROM ks.e").one()
     assert tuple(row) == (2, None, 5, None, 8, None, None)
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("s[2] = 2", True),
+        ("s[3] = 3", False),
+        ("s[3] = null", True),
+        ("s[null] = null", True),
+        ("s[2] > 1", True),
+        ("s[2] IN (5, 2)", True),
+        ("s[3] != 2", True),
+    ],
+)
+def test_conditions_on_elements_of_sets(session: Session, condition: str, holds: bool) -> None:
+    """An element of a set is itself if the set contains it; otherwise it is null."""
+    session.execute(ELEMENTS)
+    session.execute("INSERT INTO ks.e (pk, s) VALUES (1, {1, 2})")
+    result = session.execute(f"UPDATE ks.e SET v = 1 WHERE pk = 1 IF {condition}")
+    assert result.was_applied is holds
+
+
+@pytest.mark.parametrize(
+    ("replication", "warnings"),
+    [
+        ("'class': 'NetworkTopologyStrategy', 'replication_factor': 3", []),
+        ("'class': 'NetworkTopologyStrategy', 'datacenter1': 2", ["datacenter1=2 lower than"]),
+        (
+            "'class': 'SimpleStrategy', 'replication_factor': 1",
+            ["SimpleStrategy replication class is not rec", "replication_factor=1 lower than"],
+        ),
+    ],
+)
+def test_few_replicas_earn_a_warning(
+    session: Session, replication: str, warnings: list[str]
+) -> None:
+    """Newer versions advise against SimpleStrategy and fewer than three replicas."""
+    future = session.execute_async(f"CREATE KEYSPACE x WITH replication = {{{replication}}}")
+    future.result()
+    found = future.warnings or []
+    assert len(found) == len(warnings)
+    assert all(part in text for part, text in zip(warnings, found, strict=True))
 
 
 def test_one_partition_key_in_a_list_can_be_paged_in_order(session: Session) -> None:

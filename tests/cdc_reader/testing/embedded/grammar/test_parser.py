@@ -158,6 +158,8 @@ def test_statements_of_log_readers_are_parsed() -> None:
         ("SELECT * FROM t WHERE pk = ", "line 1:0 no viable alternative at input '<EOF>'"),
         ("SELECT *\n FROM t WHERE a ~ 1", "line 2:16 no viable alternative at input '~'"),
         ("", "line 1:0 no viable alternative at input '<EOF>'"),
+        ("SELECT a, token FROM t", "line 1:16 no viable alternative at input 'FROM'"),
+        ("SELECT token(a), f('x') FROM t", "line 1:18 no viable alternative at input '('"),
         (
             "UPDATE t SET a = b + 1 WHERE pk = 1",
             ("Only expressions of the form a = a +<value> are supported."),
