@@ -89,6 +89,7 @@ class TableReader:
         self._schema, self._is_given = schema, schema is not None
         self._version: object = None
         self._ttls = TtlHistory()
+        self._refreshed_at = BEGINNING
         self._log_reader: LogReader | None = None
         self._shard = Shard.of(shard)
         self._stop = Stop()
@@ -313,7 +314,7 @@ class TableReader:
             return Window(BEGINNING, BEGINNING)
         with stopped_by(self._stop):
             now, state = self._clock.now(), self._table.state()
-            start = evolve(start, ttls=start.ttls.updated(state, now))
+            start = evolve(start, ttls=start.ttls.updated(state, now, start.position))
             return lost_since(start, now, self._config.data_loss)
 
     def begin(self, start: Moment | None = None) -> Checkpoint:
@@ -392,7 +393,9 @@ class TableReader:
         Records the log's TTL and id, so that a later read knows what rows have been lost since.
         """
         schema = self._current()
-        self._ttls = self._ttls.updated(schema.base, self._clock.now())
+        now = self._clock.now()
+        self._ttls = self._ttls.updated(schema.base, now, self._refreshed_at)
+        self._refreshed_at = now
         return schema
 
     def _current(self) -> LogSchema:

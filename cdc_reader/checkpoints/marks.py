@@ -2,8 +2,9 @@
 
 A row key is packed as the 16 bytes of `cdc$time`, then 4 bytes of the sequence number, big-endian
 and signed. The history of a TTL is a JSON object: `changes` has pairs of the time of a change (µs)
-and the TTL from then on, in seconds; `logs` has the ids of the log. Earlier versions stored only
-the array of pairs. The progress of a snapshot is a JSON object with its ranges as pairs of tokens.
+and the TTL from then on, in seconds; `logs` has the ids of the log; with several ids, `log_lost` is
+the time (µs) before which all rows are gone. Earlier versions stored only the array of pairs. The
+progress of a snapshot is a JSON object with its ranges as pairs of tokens.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def pack_ttls(ttls: TtlHistory) -> str | None:
     """Return the history as text; None if nothing is known."""
     if not ttls.logs:
         return json.dumps(ttls.changes) if ttls.changes else None
-    return json.dumps({"changes": ttls.changes, "logs": list(map(str, ttls.logs))})
+    return json.dumps({"changes": ttls.changes, **ttls.logs_to_json()})
 
 
 def unpack_ttls(text: str | None) -> TtlHistory:
@@ -94,7 +95,7 @@ def unpack_ttls(text: str | None) -> TtlHistory:
     try:
         said = json.loads(text or "[]")
         if isinstance(said, dict):
-            return TtlHistory(said["changes"], map(UUID, said["logs"]))
+            return TtlHistory.from_json(said["changes"], said)
         return TtlHistory(said)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise CheckpointError(

@@ -44,7 +44,7 @@ class SparkCheckpoint:
         """Return the position up to which all micro-batches are done."""
         if (offset := self._reached()) is None:
             return None
-        kept = {"changes": offset.get("ttl", []), "logs": offset.get("logs", [])}
+        kept = {**offset, "changes": offset.get("ttl", [])}
         ttls = unpack_ttls(json.dumps(kept))
         return Checkpoint(offset["position"], ttls=ttls, table_id=unpack_id(offset.get("id")))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cdc_reader._time import BEGINNING, FOREVER, Clock
+from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableState
@@ -55,7 +55,7 @@ class BoundedRead:
         """Report rows of `window` that have expired; costs small queries if it has a start."""
         self._judged = now = self._clock.now()
         if window.start > BEGINNING:
-            self._see_log()
+            self._see_log(window.start)
             lost = since_created(self._ttls.lost(window.start, now), self._ttls.created, now)
             self._losses.report_unread(lost.intersect(window), self._name, self._ttls)
         else:
@@ -69,13 +69,15 @@ class BoundedRead:
 
     def finish(self) -> None:
         """Check the windows read since the last check, and report rows that may be gone."""
-        self._see_log()
+        if self._unjudged.is_empty:
+            return
+        self._see_log(self._unjudged.start)
         self._judged = self._clock.now()
         self._losses.check_read(
             self._unjudged, self._ttls, self._judged, self._name, is_chosen=True
         )
         self._unjudged = _NOTHING
 
-    def _see_log(self) -> None:
-        """Record the log's current TTL and id, which may change during a long read."""
-        self._ttls = self._ttls.updated(self._table.state(), self._clock.now())
+    def _see_log(self, unread: Micros) -> None:
+        """Record the log's TTL and id, which may change while rows from `unread` µs are read."""
+        self._ttls = self._ttls.updated(self._table.state(), self._clock.now(), unread)

@@ -5,9 +5,10 @@ Rows expire, and are gone all at once if the log is dropped and created again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 from attrs import define, evolve, field, frozen
@@ -79,6 +80,31 @@ class TtlHistory:
 
     changes: tuple[Change, ...] = field(default=(), converter=_changes)
     logs: tuple[UUID, ...] = field(default=(), converter=_logs)
+    log_lost: Micros = field()
+    """The time, in µs, before which all rows are gone because their log was dropped.
+
+    BEGINNING if it was not.
+    """
+
+    @log_lost.default
+    def _created_last(self) -> Micros:
+        return max(map(_created, self.logs[1:]), default=BEGINNING)
+
+    @classmethod
+    def from_json(cls, changes: Iterable[Sequence[int]], stored: Mapping[str, Any]) -> TtlHistory:
+        """Return the history of these changes, with the logs that `logs_to_json` stored.
+
+        Raises ValueError, TypeError or AttributeError for any other value.
+        """
+        history = cls(changes, map(UUID, stored.get("logs", ())))
+        return evolve(history, log_lost=int(stored.get("log_lost", history.log_lost)))
+
+    def logs_to_json(self) -> dict[str, Any]:
+        """Return the ids of the logs, and with several also `log_lost`; empty without an id."""
+        if not self.logs:
+            return {}
+        lost = {"log_lost": self.log_lost} if len(self.logs) > 1 else {}
+        return {"logs": list(map(str, self.logs)), **lost}
 
     @property
     def seconds(self) -> int:
@@ -90,20 +116,20 @@ class TtlHistory:
         """When the first of the `logs` was created, in µs; None if unknown."""
         return timeuuid.created(self.logs[0]) if self.logs else None
 
-    @property
-    def log_lost(self) -> Micros:
-        """The time, in µs, before which all rows are gone because their log was dropped.
+    def updated(self, table: TableState | TableSchema, now: Micros, position: Micros) -> TtlHistory:
+        """Return the history, extended by what is new in the table's state at `now` (µs).
 
-        BEGINNING if it was not.
+        `position` is where reading resumes, in µs. Rows from there on were to be read in the log
+        known so far. If there is another log by now, at least the row at the position is gone,
+        even if the new log's id, from the clock of one node, says that it was created earlier.
         """
-        return max(map(_created, self.logs[1:]), default=BEGINNING)
-
-    def updated(self, table: TableState | TableSchema, now: Micros) -> TtlHistory:
-        """Return the history, extended by what is new in the table's state at `now` (µs)."""
         seen = self.seen(table.cdc.ttl, now, table.altered)
         if table.log_id is None or table.log_id in self.logs[-1:]:
             return seen
-        return evolve(seen, logs=(*self.logs, table.log_id))
+        if not self.logs:
+            return evolve(seen, logs=(table.log_id,))
+        lost = max(self.log_lost, _created(table.log_id), position + 1)
+        return evolve(seen, logs=(*self.logs, table.log_id), log_lost=lost)
 
     def seen(self, seconds: int, now: Micros, altered: Micros | None = None) -> TtlHistory:
         """Return the history, extended if the TTL that is in force at `now` (µs) is a new one.
@@ -122,8 +148,9 @@ class TtlHistory:
         """Return the part that applies to rows written at `position` (µs) or later."""
         begun = [number for number, (since, _) in enumerate(self.changes) if since <= position]
         changes = self.changes[begun[-1] if begun else 0 :]
-        logs = self.logs[-1:] if self.log_lost <= position else self.logs
-        return evolve(self, changes=changes, logs=logs)
+        if self.log_lost > position:
+            return evolve(self, changes=changes)
+        return TtlHistory(changes, self.logs[-1:])
 
     def lost(self, position: Micros, now: Micros) -> Window:
         """Return the span of write times, from `position` on, that a reader has lost by `now` (µs).
@@ -265,7 +292,7 @@ def report_loss(
         warn_of_loss(lost, table)
         return
     if lost.start < ttls.log_lost:
-        again = format_timestamp(ttls.log_lost)
+        again = format_timestamp(_created(ttls.logs[-1]))
         raise DataLossError(
             f"rows of {table} written in {lost} are gone: the log was dropped, and created again "
             f"at {again}; {remedy}",

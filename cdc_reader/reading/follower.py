@@ -137,8 +137,9 @@ class Follower:
         """
         self._log.refresh()
         base = self._log.schema.base
-        before, self.ttls = self.ttls, self.ttls.updated(base, now)
-        unread = self._position if before.logs == self.ttls.logs else self._refreshed_at
+        is_same = base.log_id in (None, *self.ttls.logs)
+        unread = self._position if is_same else self._refreshed_at
+        self.ttls = self.ttls.updated(base, now, unread)
         horizon = self._horizon.refresh(now, unread, base.name, self.ttls)
         if horizon > BEGINNING:
             self._position = max(self._position, self._horizon.oldest)

@@ -60,7 +60,7 @@ def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
     if there is a generation already.
     """
     base = table.schema().base
-    ttls = TtlHistory().updated(base, now)
+    ttls = TtlHistory().updated(base, now, start)
     starts = table.generations.timestamps() if start == BEGINNING else ()
     if starts:
         start = _oldest(starts, ttls, now)

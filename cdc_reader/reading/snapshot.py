@@ -121,7 +121,7 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
         table=base.name,
         snapshot=SnapshotProgress(now, _generation_at(table.generations, position)),
     )
-    return evolve(checkpoint, ttls=checkpoint.ttls.updated(base, now))
+    return evolve(checkpoint, ttls=checkpoint.ttls.updated(base, now, position))
 
 
 def _generation_at(generations: GenerationSource, position: Micros) -> Micros | None:
@@ -296,7 +296,7 @@ class SnapshotReader:
     def _check_kept(self) -> None:
         """Raise DataLossError, or warn, if rows of the log since the position have expired."""
         now, base = self._clock.now(), self._log.schema.base
-        self.ttls = self.ttls.updated(base, now)
+        self.ttls = self.ttls.updated(base, now, self._start.position)
         start = evolve(self._start, ttls=self.ttls)
         lost = lost_since(start, now, self._config.data_loss)
         self._losses.report_unread(lost, base.name, self.ttls)

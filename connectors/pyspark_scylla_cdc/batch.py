@@ -10,7 +10,6 @@ from attrs import evolve
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, SystemClock, duration_micros
-from cdc_reader.config import DataLossMode
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.horizon import (
@@ -87,7 +86,7 @@ class BatchReader(DataSourceReader):
         """Report if rows from the start on may have expired, or if the start is in the future.
 
         Returns which rows the tasks must find. Without a start the batch reads what the log holds,
-        so it is not an error if rows expire meanwhile.
+        so it is not an error if rows expire meanwhile; it is one if the log is created again.
         """
         options = self._options
         warn_of_future(wanted.start, now, options.table)
@@ -96,7 +95,7 @@ class BatchReader(DataSourceReader):
             return report_loss(options, wanted, ttls, now, "leave startingOffsets out")
         promise = promise_from(options, wanted, ttls, now)
         is_open = wanted.start == BEGINNING and not options.snapshot
-        return evolve(promise, mode=DataLossMode.CONTINUE) if is_open else promise
+        return evolve(promise, is_open=is_open)
 
     def _alive(self, wanted: Window, now: Micros) -> Window:
         """Return the part of the window that holds nearly all rows, for dividing the work.

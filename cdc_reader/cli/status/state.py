@@ -165,7 +165,7 @@ class StatusSource:
                 checkpoint,
                 oldest,
                 now,
-                checkpoint.ttls.updated(base, now),
+                checkpoint.ttls.updated(base, now, checkpoint.position),
                 base.id,
             )
             for name, checkpoint in kept.items()

@@ -9,7 +9,6 @@ import pyarrow as pa
 from attrs import evolve
 
 from cdc_reader._time import Clock, Micros, SystemClock
-from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import STREAM_ID, Column, LogSchema
 from cdc_reader.reading.deduplication import ROW_KEY
 from cdc_reader.reading.fetch import read_ahead, read_tasks
@@ -20,6 +19,7 @@ from pyspark_scylla_cdc.executors.timing import timed
 from pyspark_scylla_cdc.offsets.late import rows_named, tasks_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, LogRead
+from pyspark_scylla_cdc.planning.promise import report_lost_late_rows
 from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
 from pyspark_scylla_cdc.schema import part_of
 from pyspark_scylla_cdc.sessions import (
@@ -27,6 +27,7 @@ from pyspark_scylla_cdc.sessions import (
     partition_key_of,
     row_format,
     source_of,
+    state_of,
     streams_loader,
 )
 
@@ -49,12 +50,12 @@ def log_rows(
     read = evolve(schema, columns=columns)
     source = source_of(options.connection(), options.read, read, tolerant=output.is_tolerant)
     if isinstance(partition, LatePartition):
-        batches = _late_rows(source, partition, options.read.in_flight)
+        batches = _late_rows(options, source, partition)
     else:
         batches = _planned_rows(
             options, source, partition, streams_loader(options, schema.base), clock
         )
-        batches = _checked(batches, partition, options.table, clock)
+        batches = _checked(options, batches, partition, clock)
     if key is not None:
         batches = key.rows(batches)
     typed = options.format.types.convert(batches, read.columns)
@@ -87,12 +88,16 @@ def _planned_rows(
 
 
 def _checked(
-    batches: Iterator[pa.RecordBatch], partition: LogPartition, table: TableName, clock: Clock
+    options: SourceOptions,
+    batches: Iterator[pa.RecordBatch],
+    partition: LogPartition,
+    clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; then report rows that may have expired before they were read."""
+    """Yield the batches; then report rows that may have been gone before they were read."""
     yield from batches
-    if partition.promise is not None:
-        partition.promise.check(partition.window, table, clock)
+    if (promise := partition.promise) is not None:
+        state = state_of(options)
+        promise.check(partition.window, options.table, state, clock.now())
 
 
 def task_rows(
@@ -108,12 +113,16 @@ def task_rows(
 
 
 def _late_rows(
-    source: LogSource, partition: LatePartition, in_flight: int
+    options: SourceOptions, source: LogSource, partition: LatePartition
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that the partition names; no batch is empty."""
-    for _, batch in read_tasks(source, tasks_of(partition.names), in_flight):
+    """Yield the rows that the partition names, and report those that are gone."""
+    missing = len(partition.names)
+    for _, batch in read_tasks(source, tasks_of(partition.names), options.read.in_flight):
         if (rows := rows_named(batch, partition.names)).num_rows:
+            missing -= rows.num_rows
             yield rows
+    if missing:
+        report_lost_late_rows(missing, partition.window, options.table, options.data_loss)
 
 
 def _columns(

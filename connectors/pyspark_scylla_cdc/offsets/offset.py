@@ -10,7 +10,7 @@ from uuid import UUID
 from attrs import evolve, frozen
 
 from cdc_reader.cql.names import TableName
-from cdc_reader.cql.schema import TableState
+from cdc_reader.cql.schema import TableSchema, TableState
 from cdc_reader.errors import CheckpointError, ConfigurationError
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import is_moment
@@ -95,7 +95,7 @@ class Offset:
             "snapshot": str(self.snapshot),
             **({} if self.token is None else {"token": self.token}),
             "ttl": [list(change) for change in self.ttls.changes],
-            **({"logs": list(map(str, self.ttls.logs))} if self.ttls.logs else {}),
+            **self.ttls.logs_to_json(),
             **({} if self.generations is None else {"generations": self.generations.to_json()}),
             **({} if self.late is None else {"late": self.late.to_json()}),
             **({} if self.began is None else {"began": self.began}),
@@ -165,9 +165,9 @@ class Offset:
             generations=None,
         )
 
-    def ttls_at(self, state: TableState, now: int) -> TtlHistory:
-        """Return the history of the log's TTL up to `now` (µs)."""
-        return self.ttls.updated(state, now)
+    def ttls_at(self, state: TableState | TableSchema, now: int) -> TtlHistory:
+        """Return the history of the log up to `now` (µs)."""
+        return self.ttls.updated(state, now, self.position)
 
     def check_table(
         self, table: TableName, table_id: UUID | None, option: str = "checkpointLocation"
@@ -234,7 +234,7 @@ def _read(stored: Mapping[str, Any]) -> Offset:
                 SnapshotState(stored["snapshot"]),
                 str(stored["table"]),
                 UUID(stored["id"]),
-                TtlHistory(stored["ttl"], map(UUID, stored.get("logs", []))),
+                TtlHistory.from_json(stored["ttl"], stored),
                 Late.from_json(stored["late"]) if "late" in stored else None,
                 began,
                 _token(stored) if version == _IN_SNAPSHOT else None,

@@ -189,8 +189,9 @@ class SourceOptions:
 
     def ttls(self, base: TableSchema, now: Micros) -> TtlHistory:
         """Return what is known at `now` (µs) about the rows that the table's log keeps."""
-        known = self.starting_offset.ttls if self.starting_offset else TtlHistory()
-        return known.updated(base, now)
+        if self.starting_offset is None:
+            return TtlHistory().updated(base, now, self.starting)
+        return self.starting_offset.ttls_at(base, now)
 
     def check_start(self, base: TableSchema) -> None:
         """Raise CheckpointError if startingOffsets is an offset of another table."""

@@ -111,6 +111,12 @@ class LatePartition(SourcePartition):
     def __init__(self, names: Collection[RowName]) -> None:
         self.names = frozenset(names)
 
+    @property
+    def window(self) -> Window:
+        """The smallest window that has the rows' write times."""
+        times = [key.micros for _, key in self.names]
+        return Window(min(times), max(times) + 1)
+
     def __repr__(self) -> str:
         return f"LatePartition(rows={len(self.names)})"
 

@@ -4,36 +4,63 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from cdc_reader._time import Clock, Micros
+from cdc_reader._time import Micros
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.expiry import LossReporter, TtlHistory
+from cdc_reader.cql.schema import TableState
+from cdc_reader.errors import DataLossError
+from cdc_reader.reading.expiry import LossReporter, TtlHistory, warn_of_loss
 from cdc_reader.streams.window import Window
+
+
+def report_lost_late_rows(count: int, window: Window, table: TableName, mode: DataLossMode) -> None:
+    """Raise DataLossError, or warn, because late rows of `window` that a plan names are gone.
+
+    If a new snapshot follows each loss, it includes them, so nothing is reported.
+    """
+    if mode is DataLossMode.CONTINUE:
+        warn_of_loss(window, table)
+    if mode is DataLossMode.FAIL:
+        raise DataLossError(
+            f"{count} late rows of {table} written in {window} are gone: they expired before they "
+            "were read, or the log was dropped and created again; onDataLoss is 'fail': give "
+            "'continue' to do without them, or start over",
+            window.start,
+            window.end,
+        )
 
 
 @frozen
 class Promise:
-    """The rows written at `since` (µs) or later, in a log with these TTLs.
+    """The rows written at `since` (µs) or later, in the newest log of this history.
 
     Planned on the driver, and checked by each task after it has read its rows, because rows may
-    expire while the task waits.
+    expire, or the log may be dropped and created again, while the task waits.
     """
 
     ttls: TtlHistory
     since: Micros
     mode: DataLossMode
+    is_open: bool = False
+    """Whether the read has no start, so that rows that expire meanwhile are only warned of."""
 
-    def check(self, window: Window, table: TableName, clock: Clock) -> None:
-        """Raise DataLossError, or warn, if rows of `window` may have expired before now."""
-        losses = LossReporter(self.mode, self._remedy, named=self.since)
-        losses.check_read(window, self.ttls, clock.now(), table)
+    def check(self, window: Window, table: TableName, state: TableState, now: Micros) -> None:
+        """Raise DataLossError, or warn, if rows of `window` may be gone.
 
-    @property
-    def _remedy(self) -> str:
-        passed = f"the log's TTL of {self.ttls.seconds} s passed while the query read them"
+        `state` is the table's, as of `now` (µs).
+        """
+        ttls = self.ttls.updated(state, now, max(self.since, window.start))
+        is_other_log = ttls.logs != self.ttls.logs
+        mode = DataLossMode.CONTINUE if self.is_open and not is_other_log else self.mode
+        losses = LossReporter(mode, self._remedy(is_other_log), named=self.since)
+        losses.check_read(window, ttls, now, table)
+
+    def _remedy(self, is_other_log: bool) -> str:
+        why, what = "", "start over"
+        if not is_other_log:
+            why = f"the log's TTL of {self.ttls.seconds} s passed while the query read them"
+            what += " with a longer TTL, or less to read at a time"
         if self.mode is DataLossMode.RESNAPSHOT:
-            return f"{passed}: start the query again, and it reads the table again"
-        return (
-            f"{passed}, and onDataLoss is {self.mode.value!r}: give 'continue' to do without them, "
-            "or start over with a longer TTL, or less to read at a time"
-        )
+            return f"{why}: start the query again, and it reads the table again".removeprefix(": ")
+        option = f"onDataLoss is {self.mode.value!r}: give 'continue' to do without them"
+        return f"{why}, and {option}, or {what}".removeprefix(", and ")

@@ -148,8 +148,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         since, until = self._checked(start), Offset.from_json(end)
         if until.began is not None and since != until:
-            began = self._beginning_at(until.began)
-            since = evolve(began, ttls=evolve(began.ttls, logs=until.ttls.logs))
+            since = self._beginning_at(until.began)
+            since = evolve(since, ttls=evolve(until.ttls, changes=since.ttls.changes))
         if until.lost is not None and since != until:
             since = since.again(until.position)
         window, tokens = Window(since.position, until.position), TokenRange(since.done, until.done)

@@ -194,6 +194,34 @@ def test_a_log_created_again_is_a_loss(
     assert run() == [4]
 
 
+def test_a_log_created_again_by_a_node_whose_clock_is_behind(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    store: LeasingStore,
+    run: Callable[..., list[int]],
+) -> None:
+    """The position is later than the creation that the log's id tells, and still a loss is told."""
+    clock.advance(2 * HOUR)
+    create(server, ttl=3_600)
+    insert(server, 1)
+    assert run() == [1]
+    kept = store.load(NAME)
+    assert kept is not None
+    insert(server, 2)
+    clock.advance(60 * SECOND)
+    server.skew_clock(server.nodes[0], -HOUR)
+    create_log_again(server)
+    server.skew_clock(server.nodes[0], 0)
+    insert(server, 3)
+    for _ in range(2):
+        with pytest.raises(DataLossError, match="log was dropped, and created again at") as raised:
+            run()
+        assert (raised.value.start, raised.value.end) == (kept.position, kept.position + 1)
+    assert run(evolve(STRICT, data_loss="continue")) == [3]
+    insert(server, 4)
+    assert run() == [4]
+
+
 def test_a_log_created_again_before_any_row_was_read(
     server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:

@@ -116,6 +116,26 @@ def test_a_log_created_again_during_a_read(
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_log_created_again_between_two_reads(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+) -> None:
+    """The second read says so, even if the node that created the log has a clock that is behind."""
+    server.execute("INSERT INTO ks.t (p) VALUES (1)")
+    clock.advance(60 * SECOND)
+    reader = open_reader(ReadConfig(data_loss="fail"))
+    assert len(list(read(reader, "-10m"))) == 1
+    server.skew_clock(server.nodes[0], -HOUR)
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    server.execute("DROP TABLE ks.t_scylla_cdc_log")
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 3600}")
+    with pytest.raises(DataLossError, match="the log was dropped, and created again"):
+        list(read(reader, "-10m"))
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("start", [None, "earliest", "-30m"])
 def test_no_loss(
     server: EmbeddedScylla,

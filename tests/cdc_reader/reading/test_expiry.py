@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from uuid import UUID
 
@@ -154,16 +155,34 @@ def test_rows_of_a_dropped_log_are_gone(count: int, position: int, ttl: int) -> 
 def test_the_id_of_a_log_is_recorded_once() -> None:
     """An unknown id changes nothing; another one means that the log was created again."""
     state = TableState(UUID(int=0), CdcOptions(ttl=60), 5)
-    known = TtlHistory().updated(evolve(state, log_id=LOGS[0]), 7)
+    known = TtlHistory().updated(evolve(state, log_id=LOGS[0]), 7, 6)
     assert known == TtlHistory([(5, 60)], LOGS[:1])
-    assert known.updated(state, 8) == known.updated(evolve(state, log_id=LOGS[0]), 8) == known
-    again = known.updated(evolve(state, log_id=LOGS[1]), 9)
+    assert known.updated(state, 8, 6) == known
+    assert known.updated(evolve(state, log_id=LOGS[0]), 8, 6) == known
+    again = known.updated(evolve(state, log_id=LOGS[1]), 9, 6)
     assert (again.logs, again.created, again.log_lost) == (
         tuple(LOGS[:2]),
         10 * SECOND,
         20 * SECOND,
     )
     assert again.after(20 * SECOND).logs == (LOGS[1],)
+
+
+@given(st.permutations(LOGS), st.integers(0, 40 * SECOND), st.integers(0, 40 * SECOND))
+def test_another_log_is_a_loss_whatever_its_time(
+    logs: list[UUID], position: int, later: int
+) -> None:
+    """The node that creates a log may have a clock that is behind."""
+    history = TtlHistory(logs=logs[:1])
+    for log_id in logs[1:]:
+        history = history.updated(TableState(UUID(int=0), CdcOptions(), 5, log_id), 9, position)
+    created = max(timeuuid.micros(log_id.bytes) for log_id in logs[1:])
+    assert history.lost(position, 9) == Window(position, max(created, position + 1))
+    for stored in (
+        history,
+        TtlHistory.from_json([], json.loads(json.dumps(history.logs_to_json()))),
+    ):
+        assert stored.after(later).lost(later, 9) == history.lost(later, 9)
 
 
 @pytest.mark.parametrize("given", [[(1,)], [(1, -1)], [(2, 1), (1, 1)], [(1, "2")], [(True, 1)]])

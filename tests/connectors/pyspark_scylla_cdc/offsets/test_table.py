@@ -154,16 +154,20 @@ def test_a_table_created_again_is_refused(tables: Tables) -> None:
         running.partitions(offset, offset | {"position": tables.clock.now()})
 
 
-def create_log_again(tables: Tables) -> int:
+def create_log_again(tables: Tables, behind: int = 0) -> int:
     """Drop the table's log and create it again, as by turning CDC off and on before 5.1.
 
-    Returns when. Row 2 is only in the old log, and row 3 in the new one.
+    Returns when. Row 2 is only in the old log, and row 3 in the new one. The clock of the node that
+    creates the log is `behind` µs behind.
     """
+    node = tables.server.nodes[0]
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
     tables.clock.advance(SECOND)
     tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     tables.server.execute("DROP TABLE ks.t_scylla_cdc_log")
+    tables.server.skew_clock(node, -behind)
     tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 3600}")
+    tables.server.skew_clock(node, 0)
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (3, 3)")
     created = tables.clock.now()
     tables.clock.advance(120 * SECOND)
@@ -234,6 +238,73 @@ def test_a_first_micro_batch_done_again_in_another_log(tables: Tables) -> None:
     again = tables.query(**start)
     with pytest.raises(DataLossError, match=GONE):
         again.partitions(again.initialOffset(), end)
+
+
+@pytest.mark.parametrize("behind", [0, HOUR])
+def test_a_log_created_again_after_the_plan(
+    tables: Tables, caplog: pytest.LogCaptureFixture, behind: int
+) -> None:
+    """The tasks notice it, also if the node that creates the log has a clock that is behind."""
+    tables.clock.advance(2 * HOUR)
+    tables.create()
+    modes = ("fail", "resnapshot", "continue")
+    streams = [tables.query(**CHANGES, onDataLoss=mode) for mode in modes]
+    start = {"startingTimestamp": format_timestamp(tables.clock.now())}
+    batches = [tables.batch(), tables.batch(**start), tables.batch(onDataLoss="continue")]
+    offset = tables.advanced(streams[0])
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    tables.clock.advance(120 * SECOND)
+    end = streams[0].latestOffset(offset, LIMIT)
+    plans: list[tuple[StreamReader | BatchReader, Sequence[InputPartition]]]
+    plans = [(stream, stream.partitions(offset, end)) for stream in streams]
+    plans += [(batch, batch.partitions()) for batch in batches]
+    create_log_again(tables, behind)
+    remedies = [
+        "onDataLoss is 'fail': give 'continue' to do without them, or start over",
+        "start the query again, and it reads the table again",
+        "",
+        *["onDataLoss is 'fail': give 'continue' to do without them, or start over"] * 2,
+        "",
+    ]
+    assert "rows_lost" not in caplog.text
+    for (reader, parts), remedy in zip(plans, remedies, strict=True):
+        if remedy:
+            with pytest.raises(DataLossError, match=f"created again at [^ ]*; {remedy}$"):
+                read(reader, parts)
+        else:
+            assert read(reader, parts) == ([] if reader in streams else [3])
+            assert "rows_lost" in caplog.text
+            caplog.clear()
+    anew = tables.query(**CHANGES, onDataLoss="resnapshot")
+    assert read(anew, anew.partitions(offset, end)) == []
+    again = anew.latestOffset(end, LIMIT)
+    assert sorted(key for key in read(anew, anew.partitions(end, again)) if key) == [1, 2, 3]
+
+
+def test_late_rows_of_a_log_created_again_after_the_plan(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task notices that late rows that the plan names are gone."""
+    tables.create()
+    stream, lenient, anew = (
+        tables.query(**CHANGES, lateRows="deliver", onDataLoss=mode)
+        for mode in ("fail", "continue", "resnapshot")
+    )
+    offset = tables.advanced(stream)
+    written = tables.clock.now() - 60 * SECOND
+    tables.server.execute(f"INSERT INTO ks.t (pk, v) VALUES (1, 1) USING TIMESTAMP {written}")
+    tables.clock.advance(120 * SECOND)
+    end = stream.latestOffset(offset, LIMIT)
+    plans = [[p for p in s.partitions(offset, end) if "Late" in repr(p)] for s in (stream, lenient)]
+    assert read(stream, plans[0]) == [1]
+    create_log_again(tables)
+    with pytest.raises(DataLossError, match=r"^1 late rows of ks\.t .* are gone: .* start over$"):
+        read(stream, plans[0])
+    assert "rows_lost" not in caplog.text
+    assert read(anew, plans[0]) == []
+    assert "rows_lost" not in caplog.text
+    assert read(lenient, plans[1]) == []
+    assert caplog.text.count("rows_lost") == 1
 
 
 def test_a_log_created_again_and_a_new_snapshot(tables: Tables) -> None:
