@@ -51,7 +51,7 @@ def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaCh
     catalog.keyspaces[statement.name] = Keyspace(
         statement.name,
         replication,
-        durable_writes=bool(properties.get("durable_writes", True)),
+        durable_writes=_is_true(properties.get("durable_writes", True)),
         tablets=tablets,
         consistency=consistency if consistency != "eventual" else None,
     )
@@ -76,7 +76,7 @@ def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChan
             _check_step(old, new)
         keyspace.replication = new
     if "durable_writes" in properties:
-        keyspace.durable_writes = bool(properties["durable_writes"])
+        keyspace.durable_writes = _is_true(properties["durable_writes"])
     return catalog.changed(SchemaChange("UPDATED", "KEYSPACE", statement.name))
 
 
@@ -119,6 +119,10 @@ def _checked(properties: ast.Properties, profile: Profile) -> Mapping[str, ast.P
         if not isinstance(properties.values.get(name, {}), Mapping):
             raise InvalidSyntax(f"Invalid value for property '{name}'. It should be a map.")
     return properties.values
+
+
+def _is_true(value: ast.PropertyValue) -> bool:
+    return str(value).lower() in ("true", "yes", "1")
 
 
 def _replication(

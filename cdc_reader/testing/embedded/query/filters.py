@@ -119,12 +119,12 @@ def _comparison(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
 def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
     of_key, types = relation.operator == "CONTAINS KEY", entry_types(spec.type)
     if types is None or (of_key and not isinstance(spec.type, MapType)):
-        raise InvalidRequest(
-            f"Cannot use {relation.operator} on column {relation.column} of type {spec.type}"
-        )
-    part = 0 if of_key else 1
+        name = relation.column
+        kind = f"KEY on non-map column {name}" if of_key else f'on non-collection column "{name}"'
+        raise InvalidRequest(f"Cannot use CONTAINS {kind}")
+    part, label = (0, "key") if of_key else (1, "value")
     same, element = _same(types[part]), freeze(types[part])
-    wanted = bound_value(relation.value, scope.spec(f"value({relation.column})", element), scope)
+    wanted = bound_value(relation.value, scope.spec(f"{label}({relation.column})", element), scope)
     return lambda value, execution: (
         value is not None
         and any(same(entry[part], wanted(execution)) for entry in entries(spec.type, value))

@@ -306,6 +306,8 @@ ALTER_TB = "ALTER KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrat
         (FILTER.format("fm['k'] = 1"), "predicates on frozen map column fm are not supported"),
         (FILTER.format("s[1] = 1"), "Column s cannot be subscripted"),
         ("UPDATE ks.e SET v = 1 WHERE pk = 1 IF v[1] = 1", "v is not a map/set/list, cannot be"),
+        (FILTER.format("v CONTAINS 1"), 'CONTAINS on non-collection column "v"'),
+        (FILTER.format("s CONTAINS KEY 1"), "CONTAINS KEY on non-map column s"),
         ("SELECT v[1] FROM ks.e", "Column v is not a map/set/list, cannot be subscripted"),
         (FILTER.format("d > 1h"), "Duration type is unordered for d"),
         (FILTER.format("td <= (1, 1h)"), "Duration type is unordered for td"),
@@ -430,6 +432,18 @@ def test_conditions_on_elements_of_sets(session: Session, condition: str, holds:
     session.execute("INSERT INTO ks.e (pk, s) VALUES (1, {1, 2})")
     result = session.execute(f"UPDATE ks.e SET v = 1 WHERE pk = 1 IF {condition}")
     assert result.was_applied is holds
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("false", False), ("'false'", False), ("'Yes'", True), ("1", True)]
+)
+def test_durable_writes_may_be_text(session: Session, written: str, meant: bool) -> None:
+    """A boolean property may be written as a string or a number."""
+    session.execute(f"CREATE KEYSPACE x {REPLICATION} AND durable_writes = {written}")
+    found = session.execute(
+        "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = 'x'"
+    )
+    assert found.one().durable_writes is meant
 
 
 @pytest.mark.parametrize(
