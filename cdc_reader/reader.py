@@ -176,10 +176,9 @@ class CdcReader:
 
     def _changes(self, deliveries: Iterator[Delivery]) -> Iterator[Change]:
         changes: dict[TableName, TableChanges] = defaultdict(TableChanges)
-        stop = self._stop
+        parts = (part for delivery in deliveries for part in changes[delivery.table].each(delivery))
         with suppress(StoppedError):
-            for delivery in deliveries:
-                yield from each_until(stop, changes[delivery.table].each(delivery))
+            yield from each_until(self._stop, parts)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self._tables))

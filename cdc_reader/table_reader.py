@@ -37,7 +37,7 @@ from cdc_reader.cluster import CdcTable, Connection
 from cdc_reader.config import DataLossMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
-from cdc_reader.decoding import arrow_schema
+from cdc_reader.decoding import Entries, arrow_schema
 from cdc_reader.errors import (
     CheckpointError,
     ConfigurationError,
@@ -460,12 +460,13 @@ class TableReader:
         batches = self._bounded(window, log_schema, source)
         return row_format.convert(types.convert(batches, read.columns), schema)
 
-    def _changes(self, window: Window, stop: Stop) -> Iterator[Change]:
+    def _changes(self, window: Window, stop: Stop) -> Iterator[Entries[Change]]:
+        """Yield the changes of each page."""
         schema = self._refreshed()
         grouping = Grouping(schema)
         for batch in each_stopped_by(stop, self._bounded(window, schema)):
-            yield from grouping.each(batch)
-        yield from grouping.finish()
+            yield grouping.each(batch)
+        yield grouping.rest()
 
     def _rows(self, start: Checkpoint, table: SnapshotTable, *, cells: bool) -> SnapshotReader:
         start.check()

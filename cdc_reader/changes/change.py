@@ -42,7 +42,7 @@ from cdc_reader.cql.schema import (
     Operation,
 )
 from cdc_reader.cql.values import FrozenDict
-from cdc_reader.decoding import entry
+from cdc_reader.decoding import Entry, entry
 from cdc_reader.streams.stream import StreamId
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,23 +79,15 @@ class RowRange:
         return f"from {self.start or '?'} to {self.end or '?'}"
 
 
-class Change:
+class Change(Entry):
     """What one write did to one row, range or partition of the base table.
 
     Changes with equal contents are equal; changes can be hashed and pickled. Attributes are
     computed on first use from the page of rows, which the change keeps in memory.
     """
 
-    __slots__ = (
-        *("__weakref__", "_number", "_page"),
-        *("_after", "_before", "_deltas", "_key", "_operation", "_partition_key"),
-    )
+    __slots__ = ("_after", "_before", "_deltas", "_key", "_operation", "_partition_key")
     _page: ChangePage
-    _number: int
-
-    def __init__(self, page: ChangePage, number: int) -> None:
-        self._page = page
-        self._number = number
 
     @property
     def table(self) -> TableName:

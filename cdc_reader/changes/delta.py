@@ -11,13 +11,16 @@ from typing import Any
 from attrs import frozen
 
 from cdc_reader.cql.values import frozen_map, frozen_set
+from cdc_reader.decoding import Wrapper
 
 
-@frozen
-class Set:
+class Set(Wrapper):
     """The column was set to `value`, replacing any former value."""
 
-    value: Any
+    __slots__ = ()
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
 
     def __str__(self) -> str:
         return f"= {self.value!r}"

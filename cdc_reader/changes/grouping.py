@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 import pyarrow as pa
 
-from cdc_reader import decoding
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.columns import LogPage, layout_of
 from cdc_reader.changes.page import ChangePage
 from cdc_reader.changes.records import ChangeRows, RecordBuffer, Records
 from cdc_reader.cql.schema import LogSchema
+from cdc_reader.decoding import Entries
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 
 
@@ -33,12 +32,16 @@ class Grouping:
         """Return the changes of all records that this batch completes, in order."""
         return list(self.each(batch))
 
-    def each(self, batch: pa.RecordBatch) -> Iterator[Change]:
+    def each(self, batch: pa.RecordBatch) -> Entries[Change]:
         """Like `feed`, but make each change when it is asked for.
 
         The batch is taken in by the call itself, before the first `next`.
         """
         return self._changes(self._records.feed(batch))
+
+    def rest(self) -> Entries[Change]:
+        """Like `finish`, but make each change when it is asked for."""
+        return self._changes(self._records.finish())
 
     def finish(self) -> list[Change]:
         """Return the changes of the record held; then the grouping can be used again.
@@ -46,14 +49,14 @@ class Grouping:
         They are not `complete`, because the read ended before their record did. Before ScyllaDB
         4.3, logs do not mark the end of a record; their changes count as complete.
         """
-        return list(self._changes(self._records.finish()))
+        return list(self.rest())
 
-    def _changes(self, records: Records | None) -> Iterator[Change]:
+    def _changes(self, records: Records | None) -> Entries[Change]:
         if records is None:
-            return iter(())
+            return Entries(Change, None, 0)
         log = LogPage(self._layout, records.batch, late=self._late)
         changes = ChangeRows.of(records, self._layout.schema.base)
-        return decoding.entries(Change, ChangePage(log, changes), changes.count)
+        return Entries(Change, ChangePage(log, changes), changes.count)
 
 
 class TableChanges:
@@ -65,30 +68,25 @@ class TableChanges:
 
     def feed(self, delivery: Delivery) -> list[Change]:
         """Return the changes that this delivery completes; at a window's end, all that remain."""
-        if isinstance(delivery, WindowComplete):
-            return self._finish()
-        return self._of_schema_before(delivery) + self._grouping(delivery).feed(delivery.batch)
+        return [change for part in self.each(delivery) for change in part]
 
-    def each(self, delivery: Delivery) -> Iterator[Change]:
-        """Like `feed`, but make the changes lazily; see `Grouping.each`."""
+    def each(self, delivery: Delivery) -> Iterator[Entries[Change]]:
+        """Like `feed`, but in parts whose changes are made when they are asked for."""
         if isinstance(delivery, WindowComplete):
-            return iter(self._finish())
-        left = self._of_schema_before(delivery)
-        return chain(left, self._grouping(delivery).each(delivery.batch))
-
-    def _of_schema_before(self, delivery: RowsRead) -> list[Change]:
-        """Return the changes still held from the previous schema: no record spans two schemas."""
-        if delivery.schema is self._schema:
-            return []
-        self._schema = delivery.schema
-        return self._finish()
+            yield from self._rest()
+            return
+        if delivery.schema is not self._schema:  # no record spans two schemas
+            self._schema = delivery.schema
+            yield from self._rest()
+        yield self._grouping(delivery).each(delivery.batch)
 
     def _grouping(self, delivery: RowsRead) -> Grouping:
         if delivery.late not in self._groupings:
             self._groupings[delivery.late] = Grouping(delivery.schema, late=delivery.late)
         return self._groupings[delivery.late]
 
-    def _finish(self) -> list[Change]:
-        left = [change for grouping in self._groupings.values() for change in grouping.finish()]
-        self._groupings = {}
-        return left
+    def _rest(self) -> Iterator[Entries[Change]]:
+        """Yield the changes that are still held."""
+        groupings, self._groupings = self._groupings, {}
+        for grouping in groupings.values():
+            yield grouping.rest()

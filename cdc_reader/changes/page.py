@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
@@ -39,9 +40,9 @@ class ChangePage:
         self._changes = changes
 
     @cached_property
-    def first_rows(self) -> list[int]:
+    def first_rows(self) -> Sequence[int]:
         """The first log row of each change."""
-        return _list(self._changes.first)
+        return range(self.log.count) if self._changes.are_single else _list(self._changes.first)
 
     @cached_property
     def are_last(self) -> list[bool]:
@@ -64,14 +65,14 @@ class ChangePage:
     def partition_keys(self) -> Items[FrozenDict[str, Any]]:
         """The partition key of each change, by column."""
         fields = self.log.key_fields(clustering=False)
-        return kernel.Mappings(bytes(self.log.count), [fields]).picked(self.first_rows)
+        return self._of_first_rows(kernel.Mappings(bytes(self.log.count), [fields]))
 
     @cached_property
     def keys(self) -> Items[FrozenDict[str, Any]]:
         """The key of each change, by column; see `Change.key`."""
         are_rows = ~(self.log.are_static | self._changes.having(RANGE_BOUNDS))
         fields = [self.log.key_fields(clustering=has_clustering) for has_clustering in _BOTH]
-        return kernel.Mappings(are_rows.tobytes(), fields).picked(self.first_rows)
+        return self._of_first_rows(kernel.Mappings(are_rows.tobytes(), fields))
 
     @cached_property
     def deltas(self) -> Items[Deltas]:
@@ -107,6 +108,11 @@ class ChangePage:
     def _places(self) -> tuple[list[int], list[int]]:
         """Return the log rows, grouped by change, and the index where each group begins."""
         return _list(self._changes.order), _list(self._changes.bounds)
+
+    def _of_first_rows(self, mappings: kernel.Mappings) -> kernel.Mappings:
+        """Return the mapping of the first row of each change."""
+        are_single = self._changes.are_single
+        return mappings if are_single else mappings.picked(_list(self._changes.first))
 
     def _images(self, rows: Indices, *, whole: bool) -> Items[Image | None]:
         if (rows == NONE).all():

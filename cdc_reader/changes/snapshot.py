@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader import decoding
 from cdc_reader._time import Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.columns import LogPage, layout_of
@@ -26,7 +25,7 @@ from cdc_reader.cql.schema import (
     Operation,
 )
 from cdc_reader.cql.types import ListType, is_multi_cell
-from cdc_reader.decoding import arrow_type
+from cdc_reader.decoding import Entries, arrow_type
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotDelivery
 
 _NO_STREAM = bytes(16)
@@ -53,11 +52,11 @@ class SnapshotChanges:
             yield from snapshot_changes(schema, batch, delivery.position)
 
 
-def snapshot_changes(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> Iterator[Change]:
-    """Yield a change for each of these rows, written at `position` (µs)."""
+def snapshot_changes(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> Entries[Change]:
+    """Return a change for each of these rows, written at `position` (µs)."""
     page = LogPage(layout_of(schema), _logged(schema, rows, position))
     changes = ChangeRows.of_snapshot(page.count)
-    yield from decoding.entries(Change, ChangePage(page, changes), changes.count)
+    return Entries(Change, ChangePage(page, changes), changes.count)
 
 
 def _logged(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> pa.RecordBatch:

@@ -25,15 +25,17 @@ from cdc_reader.decoding.page import Page
 
 __all__ = [
     "NAME",
+    "Entries",
+    "Entry",
     "Field",
     "GivenField",
     "Mappings",
     "Page",
     "ResultMetadata",
+    "Wrapper",
     "arrow_schema",
     "arrow_type",
     "decode",
-    "entries",
     "entry",
     "micros_of",
     "parse_metadata",
@@ -52,10 +54,20 @@ entry: Callable[[str, str], Any] = _kernel.entry
 """Declare an attribute that is made when it is read; see `cdc_reader.decoding.objects.entry`."""
 
 if TYPE_CHECKING:
-    from cdc_reader.decoding.objects import Field, GivenField, Mappings, entries, uuids, values
+    from cdc_reader.decoding.objects import (
+        Entries,
+        Entry,
+        Field,
+        GivenField,
+        Mappings,
+        Wrapper,
+        uuids,
+        values,
+    )
 else:
     Field, GivenField, Mappings = _kernel.Field, _kernel.GivenField, _kernel.Mappings
-    entries, uuids, values = _kernel.entries, _kernel.uuids, _kernel.values
+    Entries, Entry, Wrapper = _kernel.Entries, _kernel.Entry, _kernel.Wrapper
+    uuids, values = _kernel.uuids, _kernel.values
 
 
 def warn_if_slow() -> None:

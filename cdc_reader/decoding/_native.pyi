@@ -1,9 +1,11 @@
 import pyarrow as pa
 
+from cdc_reader.decoding.objects import Entries as Entries
+from cdc_reader.decoding.objects import Entry as Entry
 from cdc_reader.decoding.objects import Field as Field
 from cdc_reader.decoding.objects import GivenField as GivenField
 from cdc_reader.decoding.objects import Mappings as Mappings
-from cdc_reader.decoding.objects import entries as entries
+from cdc_reader.decoding.objects import Wrapper as Wrapper
 from cdc_reader.decoding.objects import entry as entry
 from cdc_reader.decoding.objects import uuids as uuids
 from cdc_reader.decoding.objects import values as values

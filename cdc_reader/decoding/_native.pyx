@@ -18,7 +18,6 @@ from libc.string cimport memcpy, memset
 
 from functools import lru_cache
 
-import attrs
 import pyarrow as pa
 
 from cdc_reader.cql.types import ListType, MapType, Native, SetType, UserType, VectorType

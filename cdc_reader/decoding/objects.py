@@ -1,6 +1,6 @@
 """Makes Python objects from the rows of Arrow columns, each when it is read; in pure Python.
 
-`values` is a column, `Mappings` has a mapping for each row, and `entries` are slotted objects whose
+`values` is a column, `Mappings` has a mapping for each row, and `Entries` yields objects whose
 attributes, each declared as an `entry`, are items of such sequences. So an item that is not read
 costs nothing, and an item that was read lives only as long as its object.
 """
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
+from attrs import frozen
 
 from cdc_reader.cql.values import FrozenDict
 
-V = TypeVar("V")
+E = TypeVar("E", bound="Entry")
 Other = Callable[[int], Mapping[str, Any] | None]
 
 
@@ -32,6 +32,20 @@ def values(array: pa.Array) -> Sequence[Any]:
 def uuids(array: pa.Array) -> Sequence[Any]:
     """Like `values`, for a column of UUIDs as text."""
     return [None if text is None else uuid.UUID(text) for text in array.to_pylist()]
+
+
+@frozen
+class Wrapper:
+    """An object with one attribute, for subclasses that add only methods.
+
+    Objects of one class with equal values are equal. The garbage collector does not scan those of
+    the compiled kernel, so a value must not refer to its wrapper.
+    """
+
+    value: Any
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Any]]:
+        return type(self), (self.value,)
 
 
 class Field:
@@ -55,8 +69,8 @@ class Field:
 class GivenField(Field):
     """A column that the mappings of some rows lack.
 
-    A value is put as ``kind(value)`` if `kind` is given, a slotted class with one attribute. If the
-    value is null, `null` is put where `nulls` is true. Otherwise the mapping lacks the column.
+    A value is put as ``kind(value)`` if `kind` is given. If the value is null, `null` is put where
+    `nulls` is true. Otherwise the mapping lacks the column.
     """
 
     def __init__(
@@ -65,7 +79,7 @@ class GivenField(Field):
         values: Sequence[Any] | None,
         nulls: Sequence[Any] | None,
         null: Any = None,
-        kind: type | None = None,
+        kind: type[Wrapper] | None = None,
     ) -> None:
         super().__init__(name, values)
         self._nulls = nulls
@@ -112,8 +126,18 @@ class Mappings:
         return made
 
 
+class Entry:
+    """An object of a page; its attributes are declared as `entry` by a subclass."""
+
+    __slots__ = ("__weakref__", "_number", "_page")
+
+    def __init__(self, page: Any, number: int) -> None:
+        self._page = page
+        self._number = number
+
+
 class entry:  # noqa: N801 - used like `property`
-    """An attribute of the objects of `entries`: the object's own item of a sequence of its page.
+    """An attribute of an `Entry`: the object's own item of a sequence of its page.
 
     The sequence is the page's attribute `name`, and the item's index is the object's number. The
     item is kept in the object's slot that has the attribute's name after an underscore.
@@ -123,7 +147,7 @@ class entry:  # noqa: N801 - used like `property`
         self._sequence = name
         self.__doc__ = doc
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __set_name__(self, owner: type[Entry], name: str) -> None:
         self._slot = vars(owner)[f"_{name}"]
 
     def __get__(self, instance: Any, owner: type) -> Any:
@@ -137,13 +161,23 @@ class entry:  # noqa: N801 - used like `property`
             return found
 
 
-def entries(kind: type[V], page: object, count: int) -> Iterator[V]:
-    """Yield the `count` objects of a page, numbered from 0, each made when it is requested.
+class Entries(Iterator[E]):
+    """The `count` objects of a page, numbered from 0, each made when it is requested."""
 
-    Their class is slotted, with `_page` and `_number` among its slots; it has no base, and its
-    constructor does nothing but fill these two.
-    """
-    return map(kind, repeat(page), range(count))
+    def __init__(self, kind: type[E], page: object, count: int) -> None:
+        self._kind = kind
+        self._page = page
+        self._numbers = iter(range(count))
+        self._has_ended = False
+
+    def __next__(self) -> E:
+        if self._has_ended:
+            raise StopIteration
+        return self._kind(self._page, next(self._numbers))
+
+    def end(self) -> None:
+        """Yield no more objects. Any thread may call this."""
+        self._has_ended = True
 
 
 _set = dict.__setitem__  # mappings are read-only for others

@@ -19,17 +19,29 @@ from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding.arrow_type import arrow_schema
 from cdc_reader.decoding.cells import build
-from cdc_reader.decoding.objects import Field, GivenField, Mappings, entries, entry, uuids, values
+from cdc_reader.decoding.objects import (
+    Entries,
+    Entry,
+    Field,
+    GivenField,
+    Mappings,
+    Wrapper,
+    entry,
+    uuids,
+    values,
+)
 from cdc_reader.decoding.page import Page
 from cdc_reader.decoding.scalars import Cells
 from cdc_reader.errors import ColumnDecodeError, DecodeError
 
 __all__ = [
+    "Entries",
+    "Entry",
     "Field",
     "GivenField",
     "Mappings",
+    "Wrapper",
     "decode",
-    "entries",
     "entry",
     "micros_of",
     "uuids",

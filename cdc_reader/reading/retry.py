@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, NoReturn, TypeVar
+from itertools import chain
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import tenacity
 from attrs import evolve, frozen
@@ -26,6 +27,7 @@ from cdc_reader.errors import RetriesExhaustedError, StoppedError, TransientErro
 log = get_logger(__name__)
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 Subscribe = Callable[[Callable[..., None]], object]
 """Registers a function to be called, with any arguments, when the response arrives."""
@@ -40,32 +42,37 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 
 
 class Stop(threading.Event):
-    """An event that also wakes threads waiting for other events. Thread safe."""
+    """An event that also wakes threads, and ends iterators. Thread safe."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._wakes: set[threading.Event] = set()
-        self._registering = threading.Lock()
+        self._actions: set[Callable[[], object]] = set()
+        # A generator may leave `calling` when it is collected, in any thread and at any time.
+        self._registering = threading.RLock()
 
     def set(self) -> None:
-        """Set this event and every event it wakes."""
+        """Set this event, and call the actions registered with `calling`."""
         super().set()
         with self._registering:
-            for event in self._wakes:
-                event.set()
+            for action in [*self._actions]:
+                action()
+
+    def waking(self, event: threading.Event) -> AbstractContextManager[None]:
+        """Within this context, set `event` when this stop is set, or at once if it is already."""
+        return self.calling(event.set)
 
     @contextmanager
-    def waking(self, event: threading.Event) -> Iterator[None]:
-        """Within this context, set `event` when this stop is set, or at once if it is already."""
+    def calling(self, action: Callable[[], object]) -> Iterator[None]:
+        """Within this context, call `action` when this stop is set, or at once if it is already."""
         with self._registering:
-            self._wakes.add(event)
+            self._actions.add(action)
             if self.is_set():
-                event.set()
+                action()
         try:
             yield
         finally:
             with self._registering:
-                self._wakes.discard(event)
+                self._actions.discard(action)
 
 
 def _nothing() -> None:
@@ -132,13 +139,27 @@ def each_stopped_by(stop: Stop, items: Iterator[T]) -> Iterator[T]:
         yield item
 
 
-def each_until(stop: Stop, items: Iterable[T]) -> Iterator[T]:
-    """Yield the items; once `stop` is set, raise StoppedError instead of the next one."""
-    for item in items:
-        if stop.is_set():  # a call of `_check` costs as much as the item does
-            break
-        yield item
-    _check(stop)
+class Ending(Protocol[T_co]):
+    """An iterator that yields nothing more after a call of `end`, from any thread."""
+
+    def __iter__(self) -> Iterator[T_co]: ...
+
+    def end(self) -> object: ...
+
+
+def each_until(stop: Stop, parts: Iterable[Ending[T]]) -> Iterator[T]:
+    """Yield the items of all parts; once `stop` is set, raise StoppedError instead of the next one.
+
+    The stop ends the part, so it costs nothing for each item.
+    """
+    return chain.from_iterable(_until(stop, parts))
+
+
+def _until(stop: Stop, parts: Iterable[Ending[T]]) -> Iterator[Ending[T]]:
+    for part in parts:
+        with stop.calling(part.end):
+            yield part
+        _check(stop)
 
 
 def sleep(clock: Clock, micros: int) -> None:

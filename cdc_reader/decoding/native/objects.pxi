@@ -14,28 +14,29 @@ cdef extern from *:
     #define CDC_IS_SLOT(descriptor) \
         (Py_IS_TYPE(descriptor, &PyMemberDescr_Type) \
          && ((PyMemberDescrObject *)descriptor)->d_member->type == T_OBJECT_EX)
-    #define CDC_SLOT(instance, slot) \
-        ((PyObject **)((char *)instance + ((PyMemberDescrObject *)slot)->d_member->offset))
+    #define CDC_OFFSET(descriptor) ((PyMemberDescrObject *)descriptor)->d_member->offset
+    #define CDC_SLOT(instance, offset) ((PyObject **)((char *)instance + (offset)))
     """
     object new "CDC_NEW"(object type, tuple arguments)
     object allocate "CDC_ALLOCATE"(object type)
     bint is_slot "CDC_IS_SLOT"(object descriptor)
-    PyObject **slot_of "CDC_SLOT"(object instance, object slot)
+    Py_ssize_t offset_of "CDC_OFFSET"(object descriptor)
+    PyObject **slot_of "CDC_SLOT"(object instance, Py_ssize_t offset)
 
 cdef object FROZEN_DICT = FrozenDict
 
 
-cdef object member(type owner, str name):
-    """Return the descriptor of a slot of this class itself."""
+cdef Py_ssize_t slot_offset(type owner, str name) except -1:
+    """Return where objects have a slot of this class itself."""
     slot = vars(owner).get(name)
     if not is_slot(slot):
         raise TypeError(f"expected a slot {name!r} of {owner}, found {slot!r}")
-    return slot
+    return offset_of(slot)
 
 
-cdef inline int fill_slot(object instance, object slot, object value) except -1:
+cdef inline int fill_slot(object instance, Py_ssize_t offset, object value) except -1:
     """Fill a slot, which may have been filled meanwhile."""
-    cdef PyObject **place = slot_of(instance, slot)
+    cdef PyObject **place = slot_of(instance, offset)
     cdef PyObject *former = place[0]
     Py_INCREF(value)
     place[0] = <PyObject *>value
@@ -43,10 +44,10 @@ cdef inline int fill_slot(object instance, object slot, object value) except -1:
     return 0
 
 
-cdef type slotted(type kind):
-    """Return the class, whose instances may be made without calling it."""
-    if kind.__new__ is not object.__new__ or kind.__base__ is not object:
-        raise TypeError(f"expected a class that makes its instances as object does, found {kind}")
+cdef type made_as(type base, type kind):
+    """Return the class, whose objects may be made without calling it."""
+    if not issubclass(kind, base) or kind.__new__ is not base.__new__:
+        raise TypeError(f"expected a class that makes its objects as {base} does, found {kind}")
     return kind
 
 
@@ -56,6 +57,33 @@ cdef inline object item(object sequence, Py_ssize_t index):
     if type(sequence) is Mappings:
         return (<Mappings>sequence).at(index)
     return sequence[index]
+
+
+@cython.no_gc
+cdef class Wrapper:
+    """See `cdc_reader.decoding.objects.Wrapper`."""
+
+    cdef object __weakref__
+    cdef readonly object value
+
+    __match_args__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.value == (<Wrapper>other).value
+
+    def __hash__(self):
+        return hash((type(self), self.value))
+
+    def __repr__(self):
+        return f"{type(self).__qualname__}(value={self.value!r})"
+
+    def __reduce__(self):
+        return type(self), (self.value,)
 
 
 cdef class Field:
@@ -78,17 +106,14 @@ cdef class Field:
 cdef class GivenField(Field):
     """See `cdc_reader.decoding.objects.GivenField`."""
 
-    cdef object nulls, null, slot
+    cdef object nulls, null
     cdef type kind
 
     def __init__(self, str name not None, values, nulls, null=None, type kind=None):
         super().__init__(name, values)
         self.nulls = nulls
         self.null = null
-        if kind is not None:
-            self.kind = slotted(kind)
-            [attribute] = attrs.fields(kind)
-            self.slot = member(kind, attribute.name)
+        self.kind = None if kind is None else made_as(Wrapper, kind)
 
     cpdef put(self, mapping, Py_ssize_t row):
         value = self.value(row)
@@ -98,8 +123,8 @@ cdef class GivenField(Field):
             PyDict_SetItem(mapping, self.name, self.null)
 
     cdef inline object made(self, value):
-        made = allocate(self.kind)
-        fill_slot(made, self.slot, value)
+        cdef Wrapper made = new(self.kind, ())
+        made.value = value
         return made
 
 
@@ -140,70 +165,107 @@ cdef class Mappings:
         return made
 
 
+@cython.final
+cdef class Source:
+    """A page, and the sequences that were read from it, by the place of their `entry`."""
+
+    cdef object page
+    cdef list sequences
+
+    def __init__(self, page):
+        self.page = page
+        self.sequences = [None] * places
+
+
+cdef class Entry:
+    """See `cdc_reader.decoding.objects.Entry`."""
+
+    cdef object __weakref__
+    cdef Source source
+    cdef readonly Py_ssize_t _number
+
+    def __init__(self, page, Py_ssize_t number):
+        self.source = Source(page)
+        self._number = number
+
+    @property
+    def _page(self):
+        return self.made_from().page
+
+    cdef inline Source made_from(self):
+        if self.source is None:
+            raise AttributeError(f"{type(self)} was not initialized")
+        return self.source
+
+
+cdef Py_ssize_t places = 0  # of all that were declared as `entry`
+
+
 cdef class entry:
     """See `cdc_reader.decoding.objects.entry`."""
 
-    cdef str sequence, doc
+    cdef str name, doc
     cdef type owner
-    cdef object page, number, slot
+    cdef Py_ssize_t offset, place
 
     def __init__(self, str name not None, str doc not None):
-        self.sequence = name
+        global places
+        self.name = name
         self.doc = doc
+        self.place = places
+        places += 1
 
     @property
     def __doc__(self):
         return self.doc
 
     def __set_name__(self, type owner not None, str name not None):
-        self.page = member(owner, "_page")
-        self.number = member(owner, "_number")
-        self.slot = member(owner, f"_{name}")
-        self.owner = owner
+        self.offset = slot_offset(owner, f"_{name}")
+        self.owner = made_as(Entry, owner)
 
     def __get__(self, instance, owner):
         cdef PyObject *found
+        cdef Source source
         if instance is None:
             return self
         if self.owner is None or not isinstance(instance, self.owner):
             raise TypeError(f"expected an instance of {self.owner}, found {type(instance)}")
-        found = slot_of(instance, self.slot)[0]
+        found = slot_of(instance, self.offset)[0]
         if found != NULL:
             return <object>found
-        made = item(getattr(self.filled(instance, self.page), self.sequence),
-                    self.filled(instance, self.number))
-        fill_slot(instance, self.slot, made)
+        source = (<Entry>instance).made_from()
+        sequence = source.sequences[self.place]
+        if sequence is None:
+            sequence = source.sequences[self.place] = getattr(source.page, self.name)
+        made = item(sequence, (<Entry>instance)._number)
+        fill_slot(instance, self.offset, made)
         return made
 
-    cdef inline object filled(self, instance, slot):
-        cdef PyObject *found = slot_of(instance, slot)[0]
-        if found == NULL:
-            raise AttributeError(f"{self.owner} has no {slot}")
-        return <object>found
 
-
-cdef class entries:
-    """See `cdc_reader.decoding.objects.entries`."""
+cdef class Entries:
+    """See `cdc_reader.decoding.objects.Entries`."""
 
     cdef type kind
-    cdef object page, page_slot, number_slot
+    cdef Source source
     cdef Py_ssize_t number, count
 
     def __init__(self, type kind not None, page, Py_ssize_t count):
-        self.kind = slotted(kind)
-        self.page_slot = member(kind, "_page")
-        self.number_slot = member(kind, "_number")
-        self.page = page
+        self.kind = made_as(Entry, kind)
+        self.source = Source(page)
         self.count = count
 
     def __iter__(self):
         return self
 
     def __next__(self):
+        cdef Entry made
         if self.number >= self.count:
             raise StopIteration
-        made = allocate(self.kind)
-        fill_slot(made, self.page_slot, self.page)
-        fill_slot(made, self.number_slot, self.number)
+        made = new(self.kind, ())
+        made.source = self.source
+        made._number = self.number
         self.number += 1
         return made
+
+    def end(self):
+        self.count = 0

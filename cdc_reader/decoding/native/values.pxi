@@ -130,8 +130,8 @@ cdef object make_uuid(Values column, Py_ssize_t at):
     return UUID(make_text(column, at))
 
 
-cdef object UUID_INT = member(UUID, "int")
-cdef object UUID_SAFETY = member(UUID, "is_safe")
+cdef Py_ssize_t UUID_INT = slot_offset(UUID, "int")
+cdef Py_ssize_t UUID_SAFETY = slot_offset(UUID, "is_safe")
 cdef object UNKNOWN_SAFETY = SafeUUID.unknown
 
 MAKERS[<int>pa.lib.Type_BOOL] = make_boolean

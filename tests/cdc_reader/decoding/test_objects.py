@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import pickle
 import uuid
@@ -158,23 +159,20 @@ class Squares:
 
 def entry_class(made: ModuleType) -> Any:
     """Return a class of entries."""
+    base: Any = made.Entry
 
-    class Entry:
-        __slots__ = ("__weakref__", "_number", "_page", "_square")
-
-        def __init__(self, page: Page, number: int) -> None:
-            self._page = page
-            self._number = number
+    class Number(base):  # type: ignore[misc]  # of either kernel
+        __slots__ = ("_square",)
 
         square = made.entry("squares", "The square.")
 
-    return Entry
+    return Number
 
 
 def test_an_attribute_of_an_entry_is_read_once(made: ModuleType) -> None:
     """The attribute is read on first use; the object keeps its value, which cannot be set."""
     squares, kind = Squares(), entry_class(made)
-    found = made.entries(kind, Page(squares), 4)
+    found = made.Entries(kind, Page(squares), 4)
     first, second, *others = found
     assert (second.square, first.square, squares.read) == ([1], [0], [1, 0])
     assert second.square is second.square
@@ -187,11 +185,20 @@ def test_an_attribute_of_an_entry_is_read_once(made: ModuleType) -> None:
     assert list(found) == []
 
 
+def test_entries_can_be_ended(made: ModuleType) -> None:
+    """After `end`, nothing more is yielded; what was yielded before remains."""
+    found = made.Entries(entry_class(made), Page([0, 1]), 2)
+    first = next(found)
+    found.end()
+    assert list(found) == []
+    assert first.square == 0
+
+
 def test_entries_are_freed_with_what_they_keep(made: ModuleType) -> None:
     """No entry outlives its last reference, except in a cycle, which is collected."""
     kind = entry_class(made)
     squares: list[Any] = [{1}, {2}]
-    found = list(made.entries(kind, Page(squares), 2))
+    found = list(made.Entries(kind, Page(squares), 2))
     assert found[0].square == {1}
     squares[1] = found  # a cycle
     assert found[1].square is found
@@ -205,7 +212,7 @@ def test_entries_are_freed_with_what_they_keep(made: ModuleType) -> None:
 def test_a_sequence_that_fails_is_asked_again(made: ModuleType) -> None:
     """An error of the sequence reaches the reader, and nothing is kept."""
     squares: list[int] = []
-    (found,) = made.entries(entry_class(made), Page(squares), 1)
+    (found,) = made.Entries(entry_class(made), Page(squares), 1)
     with pytest.raises(IndexError):
         _ = found.square
     squares.append(4)
@@ -213,26 +220,47 @@ def test_a_sequence_that_fails_is_asked_again(made: ModuleType) -> None:
 
 
 def test_deltas_are_as_their_class_makes_them(made: ModuleType) -> None:
-    """Deltas are equal, immutable, hashable, tracked by the garbage collector and picklable."""
+    """Deltas are equal, immutable, hashable and picklable."""
     cells = [1, "x", FrozenDict(a=1)]
     mappings = made.Mappings(bytes(3), [[made.GivenField("c", cells, None, DELETED, Set)]])
     found = [mappings[row]["c"] for row in range(3)]
     assert found == [Set(value) for value in cells]
     assert set(found) == {Set(value) for value in cells}
     assert pickle.loads(pickle.dumps(found)) == found
-    assert all(map(gc.is_tracked, found))
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         found[0].value = 2
+
+
+def test_wrappers_are_values(made: ModuleType) -> None:
+    """Wrappers of one class are equal if their values are; text, copies and patterns have them."""
+    base: Any = made.Wrapper
+
+    class Other(base):  # type: ignore[misc]  # of either kernel
+        __slots__ = ()
+
+    one = made.Wrapper(1)
+    assert one == made.Wrapper(1.0)
+    assert made.Wrapper(2) != one != Other(1)
+    assert len({one, made.Wrapper(1), Other(1)}) == 2
+    assert repr(made.Wrapper("x")) == "Wrapper(value='x')"
+    assert repr(Other(1)).endswith("Other(value=1)")
+    assert copy.deepcopy(one) == one
+    assert one.__reduce__() == (made.Wrapper, (1,))
+    match one:
+        case made.Wrapper(value):
+            assert value == 1
+    with pytest.raises(AttributeError):
+        one.value = 2
 
 
 @pytest.mark.parametrize("kind", [FrozenDict, CollectionDelta, int])
 def test_the_compiled_kernel_refuses_classes_that_it_cannot_make(kind: type) -> None:
     """The kernel makes objects without calling their constructor, and writes to their slots."""
     compiled = kernel("cython")
-    with pytest.raises((TypeError, ValueError, attrs.exceptions.NotAnAttrsClassError)):
+    with pytest.raises(TypeError, match="expected a class"):
         compiled.GivenField("c", [1], None, DELETED, kind)
-    with pytest.raises(TypeError, match="expected a "):
-        compiled.entries(kind, Page([]), 1)
+    with pytest.raises(TypeError, match="expected a class"):
+        compiled.Entries(kind, Page([]), 1)
 
 
 def test_the_compiled_kernel_refuses_objects_of_other_classes() -> None:
@@ -240,5 +268,5 @@ def test_the_compiled_kernel_refuses_objects_of_other_classes() -> None:
     kind = entry_class(kernel("cython"))
     with pytest.raises(TypeError, match="expected an instance of"):
         kind.__dict__["square"].__get__(7, int)
-    with pytest.raises(AttributeError):
-        _ = object.__new__(kind).square
+    with pytest.raises(AttributeError, match="was not initialized"):
+        _ = kind.__new__(kind).square

@@ -3,12 +3,13 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from tenacity import wait_fixed
 
+from cdc_reader.decoding import Entries, Entry
 from cdc_reader.errors import (
     QueryRefusedError,
     RetriesExhaustedError,
@@ -111,23 +112,40 @@ def test_a_stop_ends_the_attempts() -> None:
     assert len(made) == 3
 
 
-@pytest.mark.parametrize("each", [each_stopped_by, each_until])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_stop_ends_iteration_that_never_waits(
-    each: Callable[[Stop, Iterator[int]], Iterator[int]], count: int
-) -> None:
+def test_a_stop_ends_iteration_that_never_waits(count: int) -> None:
     """No further item is yielded, and the end is not mistaken for completion."""
     stop = Stop()
-    items = each(stop, iter(range(count)))
+    items = each_stopped_by(stop, iter(range(count)))
     assert next(items) == 0
     stop.set()
     with pytest.raises(StoppedError):
         next(items)
 
 
+@pytest.mark.parametrize("counts", [[1], [2], [1, 1], [0, 1, 0]])
+def test_a_stop_ends_iteration_in_the_middle_of_a_part(counts: list[int]) -> None:
+    """No further item is yielded, and the end is not mistaken for completion."""
+    stop = Stop()
+    items = each_until(stop, (Entries(Entry, None, count) for count in counts))
+    assert isinstance(next(items), Entry)
+    stop.set()
+    with pytest.raises(StoppedError):
+        next(items)
+
+
+def test_all_parts_are_yielded_until_a_stop() -> None:
+    """Parts that have ended are forgotten; a stop that was set before is found at once."""
+    stop, parts = Stop(), [Entries(Entry, None, count) for count in (2, 0, 1)]
+    assert len(list(each_until(stop, parts))) == 3
+    stop.set()
+    with pytest.raises(StoppedError):
+        next(each_until(stop, [Entries(Entry, None, 1)]))
+
+
 def test_a_stop_ends_a_pause() -> None:
     """The pause of an hour ends; one more attempt is made."""
-    stop, made = Stop(), list[None]()
+    stop, made, pauses = Stop(), list[None](), threading.Event()
 
     def action() -> None:
         made.append(None)
@@ -135,13 +153,13 @@ def test_a_stop_ends_a_pause() -> None:
 
     def run() -> None:
         hour = 3600.0
+        settings = {"wait": wait_fixed(hour), "before_sleep": lambda _: pauses.set()}
         with stopped_by(stop), pytest.raises(TransientError):
-            retrying(lambda _: False, hour, hour, wait=wait_fixed(hour), reraise=True)(action)
+            retrying(lambda _: False, hour, hour, reraise=True, **settings)(action)
 
     running = threading.Thread(target=run, daemon=True)
     running.start()
-    while not made:
-        running.join(0.001)
+    assert pauses.wait(120)
     stop.set()
     running.join(120)
     assert not running.is_alive()
