@@ -47,11 +47,15 @@ class NodeContext(ssl.SSLContext):
         return super().wrap_socket(sock, server_hostname=server_hostname, **options)
 
     def refuse(self, node: str, error: ssl.SSLError) -> None:
-        """Record a failed handshake, and warn once: the driver continues with other nodes."""
+        """Record a failed handshake, and warn once: the driver continues with other nodes.
+
+        The warning has no remedy: commands and Spark have other names for the settings, and only
+        errors are put into their words.
+        """
         reason = _reason(node, error)
         if self.refusals.get(node) != reason:
             self.refusals[node] = reason
-            log.warning("node_refused", node=node, reason=reason)
+            log.warning("node_refused", node=node, reason=reason.partition("; ")[0])
 
     def _name_of(self, address: str) -> str:
         """Return an address's contact point; names are resolved again, as addresses may change."""

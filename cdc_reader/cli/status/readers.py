@@ -51,6 +51,17 @@ class Reader:
         return None
 
     @property
+    def loss(self) -> str | None:
+        """What is lost because the log was dropped and created again; None if nothing is."""
+        lost = self.ttls.log_lost
+        if self._unread is None or self._unread >= lost:
+            return None
+        return (
+            "the log was dropped and created again: its changes since the position, written before "
+            f"{format_timestamp(lost)}, are gone"
+        )
+
+    @property
     def snapshot(self) -> SnapshotState | None:
         """The state of the snapshot with which reading begins; None if it is complete."""
         kept = self.checkpoint.snapshot
@@ -65,6 +76,8 @@ class Reader:
         """Return what is wrong if the reader may lag by more than `most` µs; None otherwise."""
         if self.refusal is not None:
             return f"{self} cannot resume: {self.refusal}"
+        if self.loss is not None:
+            return f"{self} has lost rows: {self.loss}"
         if self.position is not None and self.position - self.now > most:
             ahead = duration_text(self.position - self.now)
             return f"{self} reads nothing yet: its position is {ahead} in the future"
@@ -103,6 +116,7 @@ class Reader:
             "late_scan_at": _time(self.checkpoint.late_scan_at),
             "snapshot": None if self.snapshot is None else asdict(self.snapshot),
             "refusal": self.refusal,
+            "loss": self.loss,
         }
 
     def cells(self) -> Iterator[str]:

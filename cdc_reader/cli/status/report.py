@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 
 from cdc_reader._time import Micros
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.failure import Failure, Misuse
 from cdc_reader.cli.status.history import Counts, History, Point, connected
 from cdc_reader.cli.status.plot import DURATION, NUMBER, Plot, Series
@@ -124,11 +125,11 @@ def _generations(status: Status) -> str:
 
 
 def _readers(status: Status) -> str:
-    if not status.readers:
+    if not (status.readers or status.never_ran):
         return ""
     headings = ("Application", "Shard", "Position", "Lag", "Unread rows expire")
     head = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
-    rows = "".join(map(_reader, status.readers))
+    rows = "".join([*map(_reader, status.readers), *map(_never_ran, status.never_ran)])
     return (
         f'<div class="scrolled" role="region" aria-label="Readers of {escape(str(status.table))}" '
         f'tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -138,10 +139,18 @@ def _readers(status: Status) -> str:
 def _reader(reader: Reader) -> str:
     application, *cells = reader.cells()
     shard, position, lag, _marks, expiry = map(escape, cells)
-    refusal = f"<br>{escape(reader.refusal)}" if reader.refusal else ""
+    found = reader.refusal or reader.loss
+    problem = f"<br>{escape(found)}" if found else ""
     return (
-        f'<tr><th scope="row">{escape(application)}{refusal}</th><td>{shard}</td>'
+        f'<tr><th scope="row">{escape(application)}{problem}</th><td>{shard}</td>'
         f"<td>{position}</td><td>{lag}</td><td>{expiry}</td></tr>"
+    )
+
+
+def _never_ran(name: CheckpointName) -> str:
+    return (
+        f'<tr><th scope="row">{escape(name.application)}</th><td>{escape(name.shard)}</td>'
+        "<td>never ran</td><td>-</td><td>-</td></tr>"
     )
 
 

@@ -25,6 +25,8 @@ _RECENT = 120 * SECOND
 _SHORT = 0.25
 """Rows expire soon if less than this share of the log's TTL is left."""
 
+_NEVER_RAN = "never ran"
+
 
 def moment_text(at: Micros) -> str:
     """Format a time for people, to the second."""
@@ -65,7 +67,7 @@ class Screen:
         parts += [Text(problem, "bold red") for problem in problems]
         if self._last is not None:
             parts += ["", _logs(self._last)]
-            if any(status.readers for status in self._last.statuses):
+            if any(status.readers or status.never_ran for status in self._last.statuses):
                 parts += ["", _readers(self._last)]
         self._live.update(Group(*parts), refresh=True)
 
@@ -125,6 +127,9 @@ def _readers(sample: Sample) -> Table:
     for status in sample.statuses:
         for reader in status.readers:
             table.add_row(*_cells(sample.history, status, reader), style=_style(status, reader))
+        for name in status.never_ran:
+            cells = (name.application, name.shard, str(status.table), "-", _NEVER_RAN, "-")
+            table.add_row(*cells, style="bold red")
     return table
 
 
@@ -140,6 +145,8 @@ def _cells(history: History, status: Status, reader: Reader) -> Iterator[str]:
 def _state(history: History, status: Status, reader: Reader) -> str:
     if reader.refusal is not None:
         return "cannot resume: the table was created again"
+    if reader.loss is not None:
+        return "has lost rows: the log was created again"
     if reader.snapshot is not None:
         return str(reader.snapshot)
     return trend(history.readers.get((status.table, str(reader)), []))
@@ -165,6 +172,8 @@ class Lines:
             for reader in status.readers:
                 facts = "  ".join(_reader_facts(sample.history, status, reader))
                 click.echo(f"{at}  {status.table}  {reader}  {facts}")
+            for name in status.never_ran:
+                click.echo(f"{at}  {status.table}  {name.application} ({name.shard})  {_NEVER_RAN}")
         sys.stdout.flush()
 
     def fail(self, at: Micros, problem: str) -> None:

@@ -58,8 +58,8 @@ def show_readers(status: Status, place: CheckpointPlace | None) -> None:
         for reader in status.readers:
             if reader.snapshot is not None:
                 console.print(f"{reader}: {reader.snapshot}", soft_wrap=True)
-            if reader.refusal is not None:
-                console.print(f"{reader}: {reader.refusal}", soft_wrap=True)
+            if problem := reader.refusal or reader.loss:
+                console.print(f"{reader}: {problem}", soft_wrap=True)
     else:  # do not wrap paths
         console.print(f"no position of this table in {place}", soft_wrap=True)
     for name in status.never_ran:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from cdc_reader._time import BEGINNING
+from cdc_reader import CdcReader, WindowComplete
+from cdc_reader._time import BEGINNING, format_timestamp
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.command import main
@@ -231,6 +232,47 @@ def test_a_table_created_again_is_an_alarm(
     [found] = json.loads(invoke(scylla, *arguments, "--json").stdout)["applications"]
     assert (found["lag_seconds"], found["expires_in_seconds"]) == (None, None)
     assert found["refusal"].startswith(told)
+
+
+@pytest.mark.needs("topology")
+@pytest.mark.parametrize("behind", [0, HOUR])
+def test_a_log_created_again_is_an_alarm(tmp_path: Path, behind: int) -> None:
+    """The loss is told by each form of the status, until the reader has passed it."""
+    clock, table, file = ManualClock(time.time_ns() // 1_000 - 2 * HOUR), "ks.t", tmp_path / "c.db"
+    with EmbeddedScylla(ring_delay_ms=0, clock=clock) as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        server.execute(f"CREATE TABLE {table} (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}")
+        clock.advance(HOUR)
+        with CdcReader(server.contact_point, table, clock=clock) as reader:
+            *_, last = reader.table.follow(end=format_timestamp(clock.now() - 60 * SECOND))
+        assert isinstance(last, WindowComplete)
+        store = SqliteCheckpoints(file)
+        store.save(CheckpointName("app", TableName.parse(table), "1/2"), last.checkpoint)
+        store.close()
+        clock.advance(SECOND)
+        server.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': false}}")
+        server.execute(f"DROP TABLE {table}_scylla_cdc_log")
+        server.skew_clock(server.nodes[0], -behind)
+        server.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true}}")
+        html = tmp_path / "status.html"
+        arguments = ("status", "--hosts", server.contact_point, table, "--checkpoint", str(file))
+        told = "the log was dropped and created again: its changes since the position"
+        plain = CliRunner().invoke(main, [*arguments, "--max-lag", "30d", "--html", str(html)])
+        assert plain.exit_code == 1
+        assert f"app (1/2) has lost rows: {told}" in plain.stderr
+        assert told in plain.stdout
+        assert told in html.read_text()
+        assert "never ran" in html.read_text()
+        as_json = CliRunner().invoke(main, [*arguments, "--json"])
+        assert json.loads(as_json.stdout)["applications"][0]["loss"].startswith(told)
+        watch = [*arguments, "--watch", "--for", "1ms"]
+        lines = CliRunner().invoke(main, watch).stdout
+        assert "app (1/2)  lag" in lines
+        assert "has lost rows: the log was created again" in lines
+        assert "app (2/2)  never ran" in lines
 
 
 def test_a_position_in_the_future_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
