@@ -23,7 +23,7 @@ with atheris.instrument_imports(include=["cdc_reader.decoding"]):
 import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, settings
 
-from cdc_reader.changes.delta import DELETED, Set
+from cdc_reader.changes.delta import DELETED
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.types import NATIVE_TYPES, Native
 from cdc_reader.cql.values import converter, plain
@@ -105,7 +105,8 @@ def objects(kernel: ModuleType, body: bytes, columns: Columns) -> str:
         if column.type in PLAIN:
             values = kernel.values(column)
             fields += [kernel.Field(name, values), kernel.GivenField(f"{name}+", values, None)]
-            fields.append(kernel.GivenField(f"{name}=", values, values, DELETED, Set))
+            kind = kernel.Wrapper
+            fields.append(kernel.GivenField(f"{name}=", values, values, DELETED, kind))
         if column.type == pa.string():
             found.append(uuids(kernel, column))
     mappings = kernel.Mappings(bytes(batch.num_rows), [fields])

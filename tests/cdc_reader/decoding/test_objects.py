@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.changes.delta import DELETED, CollectionDelta, Set
+from cdc_reader.changes.delta import DELETED, CollectionDelta
 from cdc_reader.cql.values import FrozenDict
 from cdc_reader.decoding.choice import MODULES
 from tests.cdc_reader.decoding.conftest import kernel
@@ -107,12 +107,12 @@ def test_a_mapping_has_the_fields_of_its_row(made: ModuleType) -> None:
         made.Field("all", numbers),
         made.Field("none", None),
         made.GivenField("given", numbers, nulls),
-        made.GivenField("set", numbers, nulls, DELETED, Set),
+        made.GivenField("set", numbers, nulls, DELETED, made.Wrapper),
         made.GivenField("missing", None, None),
     ]
     found = made.Mappings(bytes(3), [fields])
     assert [list(found[row].items()) for row in range(3)] == [
-        [("all", 1), ("none", None), ("given", 1), ("set", Set(1))],
+        [("all", 1), ("none", None), ("given", 1), ("set", made.Wrapper(1))],
         [("all", None), ("none", None), ("given", None), ("set", DELETED)],
         [("all", None), ("none", None)],
     ]
@@ -222,10 +222,11 @@ def test_a_sequence_that_fails_is_asked_again(made: ModuleType) -> None:
 def test_deltas_are_as_their_class_makes_them(made: ModuleType) -> None:
     """Deltas are equal, immutable, hashable and picklable."""
     cells = [1, "x", FrozenDict(a=1)]
-    mappings = made.Mappings(bytes(3), [[made.GivenField("c", cells, None, DELETED, Set)]])
+    field = made.GivenField("c", cells, None, DELETED, made.Wrapper)
+    mappings = made.Mappings(bytes(3), [[field]])
     found = [mappings[row]["c"] for row in range(3)]
-    assert found == [Set(value) for value in cells]
-    assert set(found) == {Set(value) for value in cells}
+    assert found == [made.Wrapper(value) for value in cells]
+    assert set(found) == {made.Wrapper(value) for value in cells}
     assert pickle.loads(pickle.dumps(found)) == found
     with pytest.raises(AttributeError):
         found[0].value = 2
