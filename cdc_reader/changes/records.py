@@ -216,7 +216,7 @@ class ChangeRows:
         """The number of changes."""
         return len(self.are_last)
 
-    @property
+    @cached_property
     def are_single(self) -> bool:
         """True if every row is a change by itself; its number is then the number of its change."""
         return self.count == len(self.changes)

@@ -60,8 +60,11 @@ class Workers(Generic[T]):
     def put(self, items: Iterable[T], key: Callable[[T], Hashable]) -> None:
         """Queue items; each is processed after earlier items of its key."""
         shares: list[list[T]] = [[] for _ in self._queues]
-        for item in items:
-            shares[hash(key(item)) % len(shares)].append(item)
+        if len(shares) == 1:
+            shares[0].extend(items)
+        else:
+            for item in items:
+                shares[hash(key(item)) % len(shares)].append(item)
         for items_of_one, share in zip(self._queues, shares, strict=True):
             if share:
                 items_of_one.put(share)
@@ -206,6 +209,8 @@ class NotAwaitable:
 
 def check_done(option: str, returned: object) -> None:
     """Raise ConfigurationError if a function returned a coroutine or generator, and did no work."""
+    if returned is None:  # the usual case, and the other checks take longer than reading the change
+        return
     if isinstance(returned, NotAwaitable):
         kind = type(returned.returned).__name__
         raise ConfigurationError(
