@@ -29,6 +29,7 @@ NAMES = (
     "read",
     "snapshot",
     "peers",
+    "consume",
     "spark",
     "mirror",
     "filters",

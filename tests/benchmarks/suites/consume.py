@@ -1,0 +1,67 @@
+"""What a consumer does for each change beside reading it: hand it over, acknowledge it, save marks.
+
+The handler does nothing, and there is one worker. The CPU time of all threads counts, and so does
+connecting, because each consumer has a connection of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+from cdc_reader.changes.change import Change
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.reader import CdcReader
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.logs import FLAT, PAGE_ROWS, fill, log_of
+from tests.benchmarks.serving import KEYSPACE, serving
+from tests.benchmarks.turns import take_turns
+
+PAGES = 60
+ROWS = PAGES * PAGE_ROWS
+_TABLE = f"{KEYSPACE}.{FLAT}"
+
+
+def figures(times: int) -> Iterator[Figure]:
+    """Measure the CPU time of a consumer above that of iterating over the same changes."""
+    with serving() as served:
+        fill(served)
+        served.replay_on(log_of(FLAT), PAGES, PAGE_ROWS)
+        time.sleep(0.1)  # a consumer reads up to now, so all rows must be older
+        with CdcReader(served.config, _TABLE) as reader:
+            ways = {"consumer": lambda: consume(served.config), "reader": lambda: iterate(reader)}
+            found = take_turns(ways, times)
+    cpu = {way: turn.cpu / ROWS * 1e6 for way, turn in found.items()}
+    note = f"{cpu['consumer']:.2f} µs in all; {ROWS / found['consumer'].wall:,.0f} changes/s"
+    yield Figure("consume", cpu["consumer"] - cpu["reader"], "µs/change", at_most=1.5, note=note)
+
+
+def consume(config: ConnectionConfig) -> None:
+    """Consume all changes with one worker."""
+    handled = 0
+
+    def handle(_change: Change) -> None:
+        nonlocal handled
+        handled += 1
+
+    CdcConsumer(
+        config,
+        _TABLE,
+        handle,
+        application="consume",
+        end=time.time_ns() // 1_000,
+        config=ConsumerConfig(workers=1),
+        read=ReadConfig(window=timedelta(days=1), confidence_window=timedelta(0)),
+    ).run()
+    _check(handled)
+
+
+def iterate(reader: CdcReader) -> None:
+    """Iterate over all changes."""
+    _check(sum(1 for _ in reader.changes()))
+
+
+def _check(changes: int) -> None:
+    assert changes == ROWS, f"expected {ROWS} changes, found {changes}"
