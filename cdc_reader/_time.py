@@ -182,8 +182,8 @@ def moment_micros(moment: object, option: str, now: Micros, *words: str) -> Micr
     """Convert a `Moment` to µs since 1970; texts such as ``-10m`` are relative to `now` (µs).
 
     Raises ConfigurationError for anything else, including a datetime without a time zone and a
-    number in another unit. The error names `option`, and lists `words` as further valid values.
-    Zero is valid if `earliest` is among them, and means the same.
+    number in another unit. The error names `option`, and lists `words` as further valid values. If
+    `words` has `earliest`, zero is valid and means the same.
     """
     match moment:
         case str():

@@ -105,7 +105,7 @@ class _Completion:
     window: Window | None = None
 
     def joined(self, later: _Completion) -> _Completion:
-        """Return `later`, with its window extended by the window of this completion."""
+        """Return `later`, with its window extended to include the window of this completion."""
         if self.window is None:
             return later
         end = later.window.end if later.window else self.window.end

@@ -166,7 +166,7 @@ def _list(places: Iterator[StreamEntry], span: Window, as_json: bool) -> None:
 def _choose(
     source: KnownSource, spans: Sequence[Window], token: int, ignore_msb: int, as_json: bool
 ) -> None:
-    """Print, for each generation, the stream that writes to a token go to."""
+    """Print, for each generation, the stream to which writes with a given token go."""
     if not as_json:
         click.echo(f"token {token}")
     for span in spans:

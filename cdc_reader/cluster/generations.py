@@ -66,7 +66,7 @@ class DistributedTables:
 
 
 def starts(batches: Iterator[pa.RecordBatch]) -> list[int]:
-    """Return the first column's timestamps, which CQL has in milliseconds, in µs since 1970."""
+    """Convert the first column, timestamps in milliseconds, to µs since 1970."""
     return [micros for batch in batches for micros in batch.column(0).cast(pa.int64()).to_pylist()]
 
 

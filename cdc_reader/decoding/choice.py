@@ -45,7 +45,7 @@ def choose(
 
 @functools.cache
 def warn_if_not_compiled(name: str, wanted: str | None) -> None:
-    """Warn, once per process, if the kernel in use is the Python one and nobody asked for it."""
+    """Warn, once per process, if the Python kernel is in use and was not requested."""
     if name == "python" and not wanted:
         least, most = SLOWER
         log.warning(

@@ -86,7 +86,7 @@ def parse_metadata(body: bytes, promised: tuple[Column, ...] | None = None) -> R
 
 
 def read_metadata(buffer: Buffer, promised: tuple[Column, ...] | None = None) -> ResultMetadata:
-    """Parse metadata at the buffer's position; prepared statements have it too."""
+    """Parse the metadata, of rows or of a prepared statement, at the buffer's position."""
     flags, count = buffer.integer(), buffer.count("columns")
     paging_state = buffer.value() if flags & _MORE_PAGES else None
     metadata_id = bytes(buffer.take(buffer.unsigned_short())) if flags & _METADATA_ID else None

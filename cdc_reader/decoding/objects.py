@@ -137,10 +137,11 @@ class Entry:
 
 
 class entry:  # noqa: N801 - used like `property`
-    """An attribute of an `Entry`: the object's own item of a sequence of its page.
+    """An attribute of an `Entry`, read from a sequence of its page.
 
-    The sequence is the page's attribute `name`, and the item's index is the object's number. The
-    item is kept in the object's slot that has the attribute's name after an underscore.
+    The sequence is the page's attribute `name`; the value is its item at the object's number. After
+    the first read, the object keeps the value in a slot named after the attribute, with an
+    underscore before it.
     """
 
     def __init__(self, name: str, doc: str) -> None:

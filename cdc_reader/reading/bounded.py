@@ -25,7 +25,7 @@ class Table(Protocol):
 
 
 class BoundedRead:
-    """Reports the losses of a read: before it, for the whole window; after each part, for the part.
+    """Reports lost rows: of the whole window before a read, and of each part after it was read.
 
     A caller may take its time between two batches, so a part counts as read only when the next
     batch is requested. A read without a start covers what the log holds when the read begins.

@@ -253,10 +253,10 @@ def first_written(created: Micros) -> Micros:
 
 
 def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
-    """Return the part of `lost` since the log was created, by `first_written`.
+    """Return the part of `lost` in which a log created at `created` can have rows.
 
-    All times in µs. Empty if even the first row cannot have expired yet. A creation time after
-    `now` comes from another clock, and is ignored.
+    All times in µs; `first_written` tells how early rows may be. Empty if even the first row cannot
+    have expired yet. A creation time after `now` comes from another clock, and is ignored.
     """
     if created is None or created > now:
         return lost
@@ -268,8 +268,8 @@ def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
 def refuse_endless_snapshots(option: str, ttl: int, needed: int) -> None:
     """Raise ConfigurationError, naming `option`, if each new snapshot would be followed by another.
 
-    This is so if rows of a log with a TTL of `ttl` seconds are endangered within `needed` µs, the
-    time that a reader without any delay is behind.
+    This happens if rows of a log with a TTL of `ttl` seconds are endangered `needed` µs after they
+    were written. A reader is always at least that far behind.
     """
     shortest = max(needed + _EARLY, min(needed + _SOON, needed * 10 // 9)) // _SECOND + 1
     if 0 < ttl < shortest:

@@ -308,9 +308,9 @@ class Follower:
         return self._is_eager and self._deduplicator.has_new(leave_out(batch, self._marks))
 
     def _new(self, batch: pa.RecordBatch, *, behind: bool) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield rows that the start's marks do not name and, if eager, no earlier poll delivered.
+        """Yield rows that neither the start's marks name nor, if eager, an earlier poll delivered.
 
-        Each batch comes with whether it is behind delivered rows of its stream.
+        Each batch comes with a flag: True if later rows of its stream were delivered before.
         """
         rows = leave_out(batch, self._marks)
         if self._late is not None:

@@ -181,8 +181,8 @@ class SettledHorizon:
     def _account(self, starts: tuple[Micros, ...]) -> bool:
         """On the first call, set the generations accounted for; return whether reading has begun.
 
-        These are the generations known to the checkpoint, or if it knows none, all that exist. If
-        reading has not begun, rows that have expired are not the reader's loss.
+        Generations known to the checkpoint are accounted for, or if it knows none, all that exist.
+        If reading has not begun, rows that have expired are not the reader's loss.
         """
         if self._accounted is not None:
             return True

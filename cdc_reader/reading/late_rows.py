@@ -130,9 +130,9 @@ class LateRows:
 class Reads:
     """The state of `LateRows`, as a value that can be stored.
 
-    The log was read in parts that end at `ends`, in reads that began at `reads`; the first read
-    is the last sweep. Rows written before `start` are ignored. `known` names delivered rows whose
-    computed arrival may fall after the read of their part.
+    The log was read in parts that end at `ends`, in reads that began at `reads`; the first of these
+    is the most recent sweep. Rows written before `start` are ignored. `known` names delivered rows
+    whose computed arrival may fall after the read of their part.
     """
 
     start: Micros

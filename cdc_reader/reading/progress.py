@@ -103,9 +103,9 @@ class Checkpoint:
     None if late rows are ignored.
 
     `table_id` is the id of the base table, or None if unknown; it changes when the table is dropped
-    and recreated. `ttls` holds the log's TTLs and id, which show which rows from the position on
-    may be gone, and when late rows arrived. While `snapshot` is not None, nothing has been read
-    from the log: the snapshot must be completed first.
+    and recreated. `ttls` holds the log's TTLs and id, from which a reader computes when late rows
+    arrived, and whether rows from the position on are gone. While `snapshot` is not None, nothing
+    has been read from the log: the snapshot must be completed first.
     """
 
     position: Micros

@@ -269,7 +269,7 @@ def retry(
 
 
 def failed_once(action: Callable[[], T], error: Exception) -> Callable[[], T]:
-    """Return `action`, except that its first call raises `error`, as an earlier call did."""
+    """Wrap `action`, so that its first call raises `error`, which an earlier call raised."""
     known = [error]
 
     def attempt() -> T:

@@ -118,7 +118,7 @@ def test_the_rows_first_and_then_their_changes(reader: CdcReader, execute: Execu
 
 
 def test_each_checkpoint_resumes(reader: CdcReader, execute: Execute) -> None:
-    """From any checkpoint, stored with the rows before it, the same copy results."""
+    """Each checkpoint, stored with the rows before it, leads to the same copy."""
     found = list[Any]()
     for delivery in followed(reader, snapshot="initial"):
         if not found:

@@ -1,4 +1,4 @@
-"""The tables that notebooks show of readers, schemas and changes."""
+"""The tables that notebooks show for readers, schemas and changes."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def shop(cluster: Standalone, login: tuple[str, str] | None = None) -> Iterator[
 
 @pytest.fixture(scope="module")
 def reader(bare: Standalone, wheel: Path) -> Reader:
-    """The reader, for whom `pip install scylla-cdc` installs this version."""
+    """The reader of the page, for whom `pip install scylla-cdc` installs this version."""
     reader = Reader(bare)
     reader.folder.mkdir()
     (reader.folder / wheel.name).write_bytes(wheel.read_bytes())

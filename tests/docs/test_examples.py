@@ -1,4 +1,4 @@
-"""The pages show the code of the examples as it is."""
+"""The pages show the code of the examples unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lines(code: str) -> str:
 
 
 def test_the_blocks_are_parts_of_the_examples() -> None:
-    """They differ in indentation at most."""
+    """The blocks may differ from the examples in indentation only."""
     examples = [lines(path.read_text()) for path in (ROOT / "examples").rglob("*.py")]
     blocks = [lines(block) for block in BLOCK.findall(PAGE)]
     assert len(blocks) == 2

@@ -39,7 +39,7 @@ Messages = list[dict[str, Any]]
 
 
 def jars(profile: str, version: str) -> list[Path]:
-    """Return the artifacts of a profile of the POM; skip the test if they cannot be had."""
+    """Return the artifacts of a profile of the POM; skip the test if they cannot be downloaded."""
     folder = ROOT / "build" / "kafka" / f"{profile}-{version}"
     if not folder.exists():
         if shutil.which("mvn") is None:

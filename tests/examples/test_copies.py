@@ -151,21 +151,21 @@ def test_the_copy_equals_the_table(example: Example, scylla: Scylla, orders: Ord
 
 @pytest.mark.slow
 def test_the_copy_survives_kills(example: Example, scylla: Scylla, orders: Orders) -> None:
-    """It is killed in the snapshot and later, between effects and checkpoint, and after both."""
+    """Kills come in the snapshot and later, between effects and checkpoint, and after both."""
     survive(example, scylla, orders, 12)
 
 
 def test_the_program_copies_the_existing_rows(
     example: Example, scylla: Scylla, orders: Orders
 ) -> None:
-    """Up to a time before the position from which it follows, it only copies."""
+    """If the end is before the position from which the log is followed, the program only copies."""
     program = [sys.executable, str(EXAMPLES / f"{example.module}.py"), scylla.contact_point]
     subprocess.run([*program, orders.name, str(example.target), "-1h"], check=True, timeout=120)
     assert example.rows() == orders.rows()
 
 
 def test_a_column_that_is_added(example: Example, scylla: Scylla, orders: Orders) -> None:
-    """The copy has it after the next change."""
+    """The copy has the column after the next change."""
     assert example.run(scylla, orders.name) == 0
     scylla.session.execute(f"ALTER TABLE {orders.name} ADD note text")
     scylla.session.execute(

@@ -70,7 +70,7 @@ def orders(scylla: Scylla, keyspace: str) -> Orders:
 
 
 class Service:
-    """The service in a process of its own, which can be killed and started again."""
+    """The service in a separate process, which can be killed and started again."""
 
     def __init__(self, hosts: str, table: str) -> None:
         with socket.socket() as free:
@@ -85,7 +85,7 @@ class Service:
         return f"http://127.0.0.1:{self.port}/"
 
     def wait(self) -> None:
-        """Wait until the service answers; fail if it ends first."""
+        """Wait until the service responds; fail if it ends first."""
         while True:
             with suppress(URLError), urlopen(f"{self.url}health"):
                 return
@@ -148,7 +148,7 @@ async def wait_for(page: Page, orders: Orders) -> None:
 
 @pytest.mark.slow
 def test_the_page_follows_the_table(chromium: str, service: Service, orders: Orders) -> None:
-    """It shows the rows and each change, and after a crash of the service those made meanwhile."""
+    """It shows rows and changes; after a crash of the service, also the changes made meanwhile."""
 
     async def check(page: Page) -> None:
         service.wait()
@@ -185,7 +185,7 @@ def example() -> ModuleType:
 def test_a_slow_page_is_disconnected(
     example: ModuleType, scylla: Scylla, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its events end, and those of another page do not."""
+    """Events to the slow page end; events to another page do not."""
     monkeypatch.setattr(example, "WAITING", 10)
     table = example.LiveTable()
 

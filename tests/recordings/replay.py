@@ -78,7 +78,7 @@ class Outcome:
 
 
 class Timestamps:
-    """A timestamp generator for the driver that returns `next` (µs), or the time if it is None."""
+    """The driver's timestamp generator: returns `next` (µs), or the time if that is None."""
 
     next: int | None = None
 

@@ -17,7 +17,7 @@ def test_the_program_on_path_is_taken(machine: Machine) -> None:
 
 
 def test_a_given_program_is_taken(machine: Machine, tmp_path: Path) -> None:
-    """CHROMIUM comes before PATH; if it does not exist, one line says so."""
+    """CHROMIUM takes precedence over PATH; if its file does not exist, one line says so."""
     machine.command("chromium")
     machine.command(str(tmp_path / "chrome"))
     found = machine.run("chromium", CHROMIUM=str(tmp_path / "chrome"))

@@ -75,7 +75,8 @@ class SnapshotFormat(Format, Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns.
 
-        `rows` are as `TableRows` splits them: batches, each with whether it has static rows.
+        `rows` are as `TableRows` splits them: batches, each with a flag, True if it has static
+        rows.
         """
         ...
 

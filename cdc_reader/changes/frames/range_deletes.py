@@ -37,7 +37,7 @@ class RangeDeletes:
 
     @property
     def first(self) -> int:
-        """The log row of the first such delete; NONE if there is none."""
+        """The log row of the first partition or range delete; NONE if there is none."""
         return int(min([*self.partitions[:1], *self.starts[:1]], default=NONE))
 
 

@@ -58,7 +58,7 @@ class _Log:
             self._late = 0
 
     def keep_counting(self, stop: Stop, clock: Clock) -> None:
-        """Count until `stop`; after an error, continue later from where counting ended."""
+        """Count until `stop`; after an error, resume later where counting stopped."""
         while not stop.is_set():
             try:
                 with stopped_by(stop):
@@ -90,7 +90,7 @@ class RowCounter:
     def _reader(self, table: TableName) -> TableReader:
         """Return a reader that also delivers late rows, unless the log keeps rows forever.
 
-        Only a TTL shows when a row arrived.
+        Late rows are recognised by their remaining TTL.
         """
         has_ttl = SchemaSource(self._queries).log_schema(table).base.cdc.ttl
         late_rows = LateRowsMode.DELIVER if has_ttl else LateRowsMode.IGNORE

@@ -36,7 +36,7 @@ _VERSION = 1
 
 @frozen
 class Point:
-    """A reader at a time: its lag, and the time until unread rows expire; all in µs."""
+    """A reader's state at one time: its lag, and the time until unread rows expire; all in µs."""
 
     at: Micros
     lag: int | None

@@ -36,7 +36,7 @@ class Reader:
 
     @property
     def position(self) -> Micros | None:
-        """All rows written before it are acknowledged; None if reading begins with the oldest."""
+        """The write time before which all rows are acknowledged; None to begin with the oldest."""
         position = self.checkpoint.position
         return None if position <= BEGINNING else position
 

@@ -73,8 +73,8 @@ class Sampler:
 class Watch:
     """Shows a sample every `interval` µs until `end`, or until `stop` is set.
 
-    While the cluster does not answer, the pause doubles, up to a minute. `is_wanted` returns
-    False when nobody reads the output any more.
+    While the cluster does not respond, the pause doubles, up to a minute. `is_wanted` returns False
+    when nobody reads the output any more.
     """
 
     sampler: Sampler

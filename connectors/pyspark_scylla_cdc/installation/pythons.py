@@ -60,7 +60,7 @@ class Python:
 
 @frozen
 class Unusable:
-    """A Python that does not run: where, and the reason that Spark or the system gave."""
+    """Where a Python does not run, and the reason that Spark or the system gave."""
 
     where: str
     reason: str

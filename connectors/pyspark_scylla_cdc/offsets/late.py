@@ -12,9 +12,9 @@ steps:
    arrived after that moment, `Reads.reads[-1]`. A row's remaining TTL shows its arrival to within
    `DOUBT`, and never too early.
 2. An executor leaves out rows that may have arrived after that moment, except the recorded ones
-   (`cdc_reader.reading.late_rows.arrived`). A row that is left out was not there for the driver
-   to record, so it arrived later. A row that arrived earlier is either clearly earlier, or
-   recorded.
+   (`cdc_reader.reading.late_rows.arrived`). A row that is left out was not there for the driver to
+   record, so it arrived later. A row that arrived before that moment either arrived clearly before
+   it, or was recorded.
 3. Once a minute, in a sweep, the driver reads the keys behind the position. A row is late if it may
    have arrived after its window was planned and was not recorded: b names it.
 4. b carries this state: when each window was planned since the last sweep, and the recorded

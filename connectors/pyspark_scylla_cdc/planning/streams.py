@@ -58,7 +58,7 @@ class PartitionKey:
         return cls(token, columns, tuple(cells))
 
     def group(self, groups: Iterable[StreamGroup]) -> list[StreamGroup]:
-        """Return the group that has the partition's stream, in a list, or an empty list.
+        """Return a list with the group of the partition's stream, or an empty list.
 
         Which stream of the group it is depends on a setting that nodes do not publish. A group has
         one stream for each shard of a node, and one query reads them all.

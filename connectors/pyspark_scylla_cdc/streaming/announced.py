@@ -29,7 +29,7 @@ class AnnouncedGenerations:
         return self._timeline
 
     def latest(self) -> Timeline:
-        """Return all generations as of the last `known` or `read`."""
+        """Return all generations as of the last call of `known` or `read`."""
         return self._timeline if self._read_at > BEGINNING else self.read()
 
     def known(self, since: Offset, now: Micros, *, has_window: bool) -> KnownGenerations | None:

@@ -277,7 +277,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return f"start over with {earliest}a new checkpointLocation"
 
     def _has_no_past(self, since: Offset, ttls: TtlHistory) -> bool:
-        """Return True if a new query begins at `since`, and so reads only rows that there are."""
+        """Return True if a new query begins at `since`, and so reads only rows that still exist."""
         is_first = self._initial is not None and since.position == self._initial.position
         is_chosen = self._options.starting_offset is None and not self._options.snapshot
         return is_first and is_chosen and ttls.log_lost <= since.position

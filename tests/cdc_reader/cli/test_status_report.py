@@ -174,7 +174,7 @@ def report(server: EmbeddedScylla, positions: Path, tmp_path: Path) -> Path:
 
 
 def test_a_browser_shows_the_report(report: Path, tmp_path: Path) -> None:
-    """No message, no request, nothing wider than a phone, and a name for each drawing."""
+    """The page logs and requests nothing, fits the width of a phone, and names each drawing."""
     url = report.as_uri()
     with browser(tmp_path / "chromium") as shown:
         for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light")):
@@ -270,7 +270,7 @@ def test_a_history_is_bounded_and_loses_no_row(
     st.text(st.characters(blacklist_categories=["Cs"])),
 )
 def test_a_history_can_be_read_again(points: list[tuple[int, int | None]], name: str) -> None:
-    """Also as part of a page."""
+    """A history is read alone, or from the page that contains it."""
     history = History()
     history.readers[TABLE, name] = [Point(at, lag, None) for at, lag in points]
     history.counts[TABLE] = Counts([Counted(1, 2, 3, 4)], 5)
@@ -290,7 +290,7 @@ def test_a_history_can_be_read_again(points: list[tuple[int, int | None]], name:
     ],
 )
 def test_the_trend_of_a_lag(lags: list[int | None], told: str) -> None:
-    """A sample every ten seconds."""
+    """The readers are sampled every ten seconds."""
     points = [
         Point(number * 10 * SECOND, None if lag is None else lag * SECOND, None)
         for number, lag in enumerate(lags)
@@ -299,7 +299,7 @@ def test_the_trend_of_a_lag(lags: list[int | None], told: str) -> None:
 
 
 def test_a_line_is_interrupted_where_nobody_watched() -> None:
-    """So is the line of a reader whose lag was unknown for a while."""
+    """A line is also interrupted where the reader's lag was unknown."""
     times = [0, 1, 2, 3, 60, 61, 62, 63, 64]
     points = [Point(at, None if at == 62 else 5, None) for at in times]
     assert [[point.at for point in part] for part in connected(points)] == [
@@ -311,7 +311,7 @@ def test_a_line_is_interrupted_where_nobody_watched() -> None:
 
 @given(st.integers(0, 10**15))
 def test_an_axis_reaches_its_highest_value(value: int) -> None:
-    """It is never empty, and not much higher than needed."""
+    """An axis is never empty, and ends not far above the highest value."""
     for unit, step in ((DURATION, 5 * SECOND), (NUMBER, 1)):
         top = unit.top(value)
         assert top >= value

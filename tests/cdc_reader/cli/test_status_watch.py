@@ -311,7 +311,7 @@ class Terminal:
 
 
 def test_on_a_terminal_it_redraws_until_ctrl_c(positions: Path) -> None:
-    """The tables are replaced in place; Ctrl-C ends the command with status 0 and a cursor."""
+    """Tables are redrawn in place; Ctrl-C ends with status 0, and the cursor is shown again."""
     with EmbeddedScylla(vnodes=4, shards=1) as server:
         create(server)
         arguments = ("ks.t", "--checkpoint", str(positions), "--watch", "--interval", "1s")

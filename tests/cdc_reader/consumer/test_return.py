@@ -339,7 +339,7 @@ def test_a_start_that_was_never_read_on_is_of_a_table(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """The table that the checkpoint belongs to was dropped, and another was created."""
+    """The table of the checkpoint was dropped, and another one was created."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     server.execute("DROP TABLE ks.t")

@@ -177,7 +177,7 @@ def _write(server: EmbeddedScylla, draw: random.Random) -> None:
 
 
 def _copy(runs: list[Run]) -> dict[Key, int | None]:
-    """Return the rows that result from applying all changes in the order of handling."""
+    """Return the rows that result from all changes, applied in the order they were handled."""
     copy: dict[Key, int | None] = {}
     for run in runs:
         for operation, key, value in run.lines:

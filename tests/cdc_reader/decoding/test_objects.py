@@ -45,7 +45,7 @@ def made(request: pytest.FixtureRequest) -> ModuleType:
 
 @given(st.data())
 def test_values_are_those_of_the_column(made: ModuleType, data: st.DataObject) -> None:
-    """Slices begin at any bit of the null bitmap, and a column may have no null, or only nulls."""
+    """Slices begin at any bit of the null bitmap; columns have no nulls, some, or only nulls."""
     kind = data.draw(st.sampled_from(list(TYPES)))
     cells = data.draw(st.lists(st.none() | TYPES[kind], max_size=20))
     column = pa.array(cells, kind)
@@ -62,7 +62,7 @@ def test_values_are_those_of_the_column(made: ModuleType, data: st.DataObject) -
 def test_uuids_are_those_of_their_text(
     made: ModuleType, cells: list[uuid.UUID | None], start: int
 ) -> None:
-    """They are equal, hash, print and are pickled like those that `uuid.UUID` makes."""
+    """They compare, hash, print and pickle like those that `uuid.UUID` makes."""
     texts = [None if cell is None else str(cell) for cell in cells]
     found = list(made.uuids(pa.array(texts, pa.string()).slice(start)))
     expected = cells[start:]

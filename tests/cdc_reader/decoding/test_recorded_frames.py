@@ -150,7 +150,7 @@ def without_metadata(body: bytes) -> bytes:
 
 @pytest.mark.parametrize("label", BODIES)
 def test_every_cell_is_what_the_driver_reads(decode: Decode, label: str) -> None:
-    """All recorded results are compared, with all their types."""
+    """Values and types are compared, in all recorded results."""
     for body in BODIES[label]:
         assert typed(by_kernel(decode, body)) == typed(by_driver(body))
 

@@ -138,7 +138,7 @@ LOGS = [timeuuid.make(at * SECOND, bytes(8)) for at in (10, 20, 30)]
 
 @given(st.integers(1, 3), st.integers(0, 40), st.integers(0, 1_000))
 def test_rows_of_a_dropped_log_are_gone(count: int, position: int, ttl: int) -> None:
-    """They are those written before the last log was created, if an earlier one was read."""
+    """All rows written before the last log was created are gone, if an earlier log was read."""
     history = TtlHistory([(0, ttl)], LOGS[:count])
     at, last = position * SECOND, 10 * count * SECOND
     gone = Window(at, last if count > 1 and at < last else at)

@@ -105,7 +105,7 @@ def test_limits_hold(make: Make) -> None:
 def test_late_rows_are_sought_once_a_minute(
     make: Make, clock: ManualClock, execute: Execute
 ) -> None:
-    """A query with `availableNow` does this too, because the reader does not know the trigger."""
+    """This holds with `availableNow` too, because the reader does not know the trigger."""
     execute("ALTER TABLE {t} WITH cdc = {'enabled': true, 'ttl': 86400}")
     before = make(lateRows="deliver", lateHorizon="2h")
     first = before.latestOffset()

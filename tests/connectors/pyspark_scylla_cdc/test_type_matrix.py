@@ -191,7 +191,7 @@ def test_timestamps_that_spark_cannot_hold(
 def test_times_beyond_the_calendar_of_python(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """Spark holds them, but Python can collect them only as numbers."""
+    """Spark holds such times, but Python can collect them only as numbers."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp, d date) WITH cdc = {'enabled': true}"
     )

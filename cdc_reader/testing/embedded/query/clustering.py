@@ -70,7 +70,7 @@ class ClusteringRestriction:
 
     @property
     def is_open(self) -> bool:
-        """True if it selects all rows."""
+        """True if all rows are selected."""
         return not self.width and not self.slices
 
     @property

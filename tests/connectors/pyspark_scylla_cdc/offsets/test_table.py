@@ -178,7 +178,7 @@ GONE = "the log was dropped, and created again at .*; onDataLoss is 'fail': give
 
 
 def test_a_log_created_again_is_a_loss(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-    """This holds for a query that is restarted, one that is running, and given offsets."""
+    """The loss is reported to a restarted query, to a running one, and for given offsets."""
     tables.create()
     running = tables.query()
     offset = tables.advanced(running)
@@ -226,7 +226,7 @@ def test_a_log_created_again_within_a_window(
 
 
 def test_a_first_micro_batch_done_again_in_another_log(tables: Tables) -> None:
-    """The offset at its end has the log in which it was planned."""
+    """The offset at the end of the micro-batch has the id of the log in which it was planned."""
     tables.create()
     start = {"startingTimestamp": format_timestamp(tables.clock.now())}
     stream = tables.query(**start)
@@ -320,7 +320,7 @@ def test_a_log_created_again_and_a_new_snapshot(tables: Tables) -> None:
 
 
 def test_a_ttl_too_short_for_new_snapshots_is_refused(tables: Tables) -> None:
-    """When the query is loaded, and when a loss is found after the TTL was lowered."""
+    """The query is refused at `load()`, and when a loss is found after the TTL was lowered."""
     tables.create(ttl=3_600)
     anew = {**CHANGES, "onDataLoss": "resnapshot"}
     stream = tables.query(**anew)

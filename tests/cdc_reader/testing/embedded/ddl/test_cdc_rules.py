@@ -80,7 +80,7 @@ def view(base: str, options: str = "") -> str:
 
 
 def test_cdc_on_a_materialized_view(shell: Any) -> None:
-    """CDC on a view has a specific error; other views are not supported at all."""
+    """A view with CDC is rejected with ScyllaDB's message, any other view as not supported."""
     refusal = INVALID, "Cannot enable CDC for a materialized view"
     assert shell.refusal(view("t", CDC)) == refusal
     _, message = shell.refusal(view("t", "WITH comment = 'cdc'"))

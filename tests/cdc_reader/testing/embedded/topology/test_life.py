@@ -167,7 +167,7 @@ def generations_of(life: Life) -> dict[int, list[tuple[int, list[StreamId]]]]:
 
 
 def check_generation(ranges: list[tuple[int, list[StreamId]]]) -> None:
-    """Check that stream ids have version 1, their vnode's index and range, and are distinct."""
+    """Check that stream ids are distinct, and have version 1 and their vnode's index and range."""
     ends = [end for end, _ in ranges]
     assert ends == sorted(set(ends))
     for index, (end, streams) in enumerate(ranges):
