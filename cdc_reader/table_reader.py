@@ -181,9 +181,9 @@ class TableReader:
         ``quarantine`` it is returned with nulls in place of the values that cannot be converted;
         column `_bad_record` has these values as text.
 
-        Reads as the result is iterated, and holds only a few pages in memory. Stop early by
-        dropping the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in
-        Python raises errors of `cdc_reader.errors`; a tool that reads it through Arrow's C
+        The log is read while the result is iterated, and only a few pages are in memory. Stop early
+        by dropping the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it
+        in Python raises errors of `cdc_reader.errors`; a tool that reads it through Arrow's C
         interface raises its own error, which contains the message.
 
         Raises ConfigurationError for options that cannot be used, and UnsupportedTableError if

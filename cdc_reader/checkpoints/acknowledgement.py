@@ -3,8 +3,8 @@
 Pure: no I/O, no threads, no clock. Changes are registered in the order of delivery and acknowledged
 in any order. Two structures decide what may be saved:
 
-- *Spans* of the delivery order, each closed by the completion of a window. The position
-  moves to the end of a window when nothing is outstanding in its span and in earlier spans.
+- *Spans* of the delivery order, each closed by the completion of a window. The position moves to
+  the end of a window when nothing is outstanding in its span or in earlier spans.
 - *Records* of each stream, in order. The stream's `acked_through` advances past its first records
   as they are acknowledged. Rows acknowledged after an unacknowledged one are listed one by
   one. A log that is read before it has settled has no `acked_through`: a row may still appear

@@ -39,7 +39,7 @@ def within(bounds: Column, fields: Sequence[StructField]) -> Column:
 def _beyond(
     fields: Sequence[StructField], bound: Column, inclusive: Column, *, is_start: bool
 ) -> Column:
-    """Return a column: whether a row is inside a bound, which may have only the first columns."""
+    """Return a column: whether a row is inside a bound, which may be a prefix of the columns."""
     from pyspark.sql import functions as sf
 
     if not fields:

@@ -631,7 +631,7 @@ def test_an_idle_window_costs_one_write(
 def test_eager_rows_are_delivered_at_once_and_only_once(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """No row has settled when a run stops, so the next run skips acknowledged rows by marks."""
+    """No row has settled when a run stops, so the next run uses marks to skip acknowledged rows."""
     eager = evolve(
         READ,
         delivery="eager",

@@ -57,7 +57,7 @@ def _check_rows(recorded: Recorded, followed: Followed, *, in_order_of_streams: 
 
 
 def _check_generations(recorded: Recorded, followed: Followed) -> None:
-    """Check that each generation is read only for its own time, as far as it was announced.
+    """Check that each generation is read only for the time in which it was known to operate.
 
     It must not be read long before it begins, or long after it has ended.
     """
