@@ -11,10 +11,11 @@ from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import evolve
 
 from cdc_reader._log import get_logger
-from cdc_reader.cql.schema import STREAM_ID, LogSchema
+from cdc_reader.cql.schema import END_OF_BATCH, STREAM_ID, TIME, LogSchema
 from cdc_reader.errors import DecodeError, QueryRefusedError
 from cdc_reader.reading.deduplication import key_at, leave_out, streams_in
 from cdc_reader.reading.ports import LogSource, LogTable
@@ -61,13 +62,53 @@ def read_tasks(
     return read_ahead(partial(source.read, remaining_ttl=remaining_ttl), tasks, in_flight)
 
 
+def whole_records(
+    batches: Iterable[tuple[int, pa.RecordBatch]],
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of tasks in batches that end with a record; each with its task's index.
+
+    Rows of a record that spans pages are held until its end. So they have the columns of one
+    schema if the caller stops, and reads on with another schema after the last batch.
+    """
+    held: list[pa.RecordBatch] = []
+    task = 0
+    for number, batch in batches:
+        if held and number != task:
+            yield task, pa.concat_batches(held)
+            held = []
+        task, end = number, _end_of_records(batch)
+        if end:
+            yield (
+                task,
+                pa.concat_batches([*held, batch.slice(0, end)]) if held else batch.slice(0, end),
+            )
+            held = []
+        if end < batch.num_rows:
+            held.append(batch.slice(end))
+    if held:
+        yield task, pa.concat_batches(held)
+
+
+def _end_of_records(batch: pa.RecordBatch) -> int:
+    """Return the number of rows before the last record, or of all rows if its end is marked.
+
+    Before ScyllaDB 4.3, logs do not mark it; then all rows count as ended.
+    """
+    rows: int = batch.num_rows
+    if END_OF_BATCH not in batch.schema.names or batch.column(END_OF_BATCH)[rows - 1].as_py():
+        return rows
+    columns = (batch.column(name) for name in (STREAM_ID, TIME))
+    last: int = pc.sum(pc.and_(*(pc.equal(cells, cells[rows - 1]) for cells in columns))).as_py()
+    return rows - last
+
+
 class CurrentLog:
     """Reads tasks with the schema of the last `refresh`.
 
     A column added since is read from the next refresh on. Refresh after reading the clock: the
     schema then has every column of the rows that had settled by that time. If a query is rejected
     because a column was dropped, or a user-defined type has new fields, the schema is read again
-    and reading resumes where it stopped. Errors without a schema change are raised.
+    and reading resumes after the last whole record. Errors without a schema change are raised.
 
     A row that has not settled may have been written after the refresh, with a newer column. So a
     caller that reads such rows refreshes while it holds their batch. If the schema changed, it
@@ -120,7 +161,8 @@ class CurrentLog:
         while True:
             schema = self.schema
             try:
-                for number, batch in self._read(tasks, delivered, remaining_ttl=remaining_ttl):
+                found = self._read(tasks, delivered, remaining_ttl=remaining_ttl)
+                for number, batch in whole_records(found):
                     yield number, batch
                     if self.schema is not schema:
                         break

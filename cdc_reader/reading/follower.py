@@ -90,7 +90,7 @@ class Follower:
         """The log's TTL over time; may be empty until the schema is read for the first time."""
         self.first: Micros | None = start.position if start.position > BEGINNING else None
         """The position where reading began, in µs; None until the log's oldest row is known."""
-        self._position = self._refreshed_at = start.position
+        self._position = start.position
         self._marks = dict(start.marks)
         self._deduplicator = Deduplicator()
         self._start = start
@@ -125,33 +125,20 @@ class Follower:
             if horizon > BEGINNING:
                 yield from self._pass(horizon, end)
             if self._position >= end:
-                self._check_log()
                 return
             self._pause(began)
 
     def _refresh(self, now: Micros) -> Micros:
-        """Refresh schema, TTLs and generations; return the settled horizon at `now`.
-
-        If the log was dropped and created again, windows read since the last refresh may have been
-        read in the new log, so their rows count as unread.
-        """
+        """Refresh schema, TTLs and generations; return the settled horizon at `now`."""
         self._log.refresh()
         base = self._log.schema.base
-        is_same = base.log_id in (None, *self.ttls.logs)
-        unread = self._position if is_same else self._refreshed_at
-        self.ttls = self.ttls.updated(base, now, unread)
-        horizon = self._horizon.refresh(now, unread, base.name, self.ttls)
+        self.ttls = self.ttls.updated(base, now, self._position)
+        horizon = self._horizon.refresh(now, self._position, base.name, self.ttls)
         if horizon > BEGINNING:
             self._position = max(self._position, self._horizon.oldest)
             self.first = self._position if self.first is None else self.first
             self._watch_for_late_rows(now, base.cdc.ttl)
-        self._refreshed_at = self._position
         return horizon
-
-    def _check_log(self) -> None:
-        """Report a loss if the log was dropped and created again since the last refresh."""
-        if self._log.refresh() and self._log.schema.base.log_id not in self.ttls.logs:
-            self._refresh(self._clock.now())
 
     def _pass(self, horizon: Micros, end: Micros) -> Iterator[Delivery]:
         yield from self._catch_up()
@@ -208,7 +195,17 @@ class Follower:
             yield self._move_to(window.end, began)
 
     def _check_read(self, window: Window) -> None:
-        self._horizon.check_read(self._clock.now(), window, self._log.schema.base.name, self.ttls)
+        """Report rows of a window that may have been gone before they were read.
+
+        If the log was dropped and created again, the whole window may have been read in the new
+        one, so it counts as unread. Checked before the position moves past the window.
+        """
+        self._log.refresh()
+        now, base = self._clock.now(), self._log.schema.base
+        before, self.ttls = self.ttls, self.ttls.updated(base, now, window.start)
+        if self.ttls.logs != before.logs:
+            self._horizon.report(now, window.start, base.name, self.ttls)
+        self._horizon.check_read(now, window, base.name, self.ttls)
 
     def _held(self, window: Window) -> ByWriteTime:
         """Collect the window's rows; stop early if they take more than `sort_bytes`."""

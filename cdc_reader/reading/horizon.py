@@ -140,7 +140,7 @@ class SettledHorizon:
         if is_first := self._accounted is None:
             warn_of_future(position, now, table)
         if self._account(starts) and position > BEGINNING:
-            self._report(now, position, table, ttls)
+            self.report(now, position, table, ttls)
         if is_first and not self._is_resumed:
             self._losses.begin(position, ttls, now, at_oldest=self._at_oldest)
         if position == BEGINNING:
@@ -158,12 +158,13 @@ class SettledHorizon:
         if window.start == BEGINNING:
             return
         if self._config.data_loss is DataLossMode.RESNAPSHOT:
-            self._report(now, window.start, table, ttls)
+            self.report(now, window.start, table, ttls)
             return
         is_chosen = self._start.generation is None
         self._losses.check_read(window, ttls, now, table, is_chosen=is_chosen)
 
-    def _report(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> None:
+    def report(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> None:
+        """Report which rows from `position` (µs) on are gone."""
         at = evolve(self._start, position=position, ttls=ttls)
         lost = lost_since(at, now, self._config.data_loss)
         self._losses.report_unread(lost, table, ttls)

@@ -261,7 +261,7 @@ def test_expired_rows_are_reported_once_or_raised(
 def test_a_log_created_again_while_it_is_followed_is_a_loss(
     followed: Followed, caplog: pytest.LogCaptureFixture, delivery: str
 ) -> None:
-    """The loss includes windows that may have been read in the new log, and is reported once."""
+    """The loss includes a window that may have been read in the new log, and is reported once."""
     lost_at = EPOCH + 2 * MINUTE
     followed.clock.advance(lost_at - EPOCH)
     followed.insert(1, 1)
@@ -281,6 +281,28 @@ def test_a_log_created_again_while_it_is_followed_is_a_loss(
     with pytest.raises(DataLossError, match="the log was dropped, and created again") as raised:
         list(strict)
     assert raised.value.start <= lost_at < raised.value.end == again
+
+
+@pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
+def test_no_window_of_a_log_created_again_is_complete(followed: Followed, delivery: str) -> None:
+    """So a process that ends in the middle of a pass resumes before the rows that are lost."""
+    lost_at = EPOCH + MINUTE + 15 * SECOND
+    followed.clock.advance(lost_at - EPOCH)
+    followed.insert(1, 1)
+    followed.clock.advance(3 * MINUTE)
+    follower = followed.follower(EPOCH + MINUTE, delivery=delivery, data_loss="fail")
+    deliveries = follower.follow(EPOCH + 4 * MINUTE)
+    first = next(deliveries)
+    assert isinstance(first, WindowComplete)
+    assert first.checkpoint.position == EPOCH + MINUTE + 10 * SECOND
+    followed.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    followed.execute("DROP TABLE ks.t_scylla_cdc_log")
+    followed.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true}")
+    again = followed.clock.now()
+    for resumed in (deliveries, followed.follower(first.checkpoint, data_loss="fail").follow()):
+        with pytest.raises(DataLossError, match="the log was dropped, and") as raised:
+            next(resumed)
+        assert (raised.value.start, raised.value.end) == (first.checkpoint.position, again)
 
 
 def test_a_log_created_again_in_the_last_pass_is_a_loss(followed: Followed) -> None:
@@ -375,6 +397,32 @@ def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> 
         if len(deliveries) == 2:
             followed.execute("ALTER TABLE ks.t DROP v")
     assert sorted(cells(deliveries, "c")) == [(c,) for c in range(20)]
+
+
+@pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
+@pytest.mark.parametrize("change", ["ADD w int", "DROP v"])
+def test_a_column_changed_within_a_record_splits_no_change(
+    followed: Followed, change: str, delivery: str
+) -> None:
+    """A record that spans pages is delivered when its last page has arrived, with one schema."""
+    rows = (f"INSERT INTO ks.t (p, c, v) VALUES (1, {c}, {c})" for c in range(8))
+    followed.execute(f"BEGIN BATCH {'; '.join(rows)}; APPLY BATCH")
+
+    def alter(asked: RecordedQuery) -> None:
+        if asked.paging_state is not None and "cdc$time" in asked.query.cql:
+            followed.before = lambda _asked: None
+            followed.execute(f"ALTER TABLE ks.t {change}")
+
+    followed.before = alter
+    followed.clock.advance(MINUTE)
+    follower = followed.follower(EPOCH, fetch_size=3, delivery=delivery)
+    deliveries = list(follower.follow(EPOCH + SECOND))
+    assert followed.before is not alter
+    assert cells(deliveries, "c") == [(c,) for c in range(8)]
+    changes = TableChanges()
+    found = [change for each in deliveries for change in changes.feed(each)]
+    assert [change.complete for change in found] == [True] * 8
+    assert len({id(read.schema) for read in rows_read(deliveries)}) == 1
 
 
 @pytest.mark.parametrize("error", ["dropped", "unauthorised"])

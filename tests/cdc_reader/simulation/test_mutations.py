@@ -132,16 +132,16 @@ _BOUND = timeuuid.bound
 
 MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "hand-over: of a window, only the newest part is read": (
-        (Timeline, "touched", _only_the_newest, 1)
+        (Timeline, "touched", _only_the_newest, 7)
     ),
-    "hand-over: newer generations first": (Timeline, "touched", _newer_first, 47),
+    "hand-over: newer generations first": (Timeline, "touched", _newer_first, 119),
     "hand-over: one announced late is passed over": (
         (horizon.SettledHorizon, "missed", lambda _self, _position: [], 127)
     ),
     "catch-up: said to be done before it is": (
         (follower.Follower, "_catch_up", _caught_up_at_once, 127)
     ),
-    "resume: marks are not heeded": (follower, "leave_out", lambda batch, _marks: batch, 3),
+    "resume: marks are not heeded": (follower, "leave_out", lambda batch, _marks: batch, 8),
     "resume: from the last mark on": (follower.Follower, "__init__", _ahead, 3),
     "dedup: what was seen is forgotten": (
         (deduplication.Deduplicator, "_seen", lambda _self: pa.array([], pa.string()), 8)
@@ -162,7 +162,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (strays.Strays, "single", lambda _self, found, _fresh=None: iter(found), 14)
     ),
     "window: ends are a microsecond too late": (
-        (timeuuid, "bound", lambda micros: _BOUND(micros + 1), 1)
+        (timeuuid, "bound", lambda micros: _BOUND(micros + 1), 8)
     ),
     "window: goes beyond what has settled": (
         WindowSize,
@@ -176,12 +176,12 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "faults: a page that fails is taken for the last": (
         (wire.Queries, "_pages", _until_it_fails, 5)
     ),
-    "schema: read once": (fetch.CurrentLog, "refresh", lambda _self: False, 10),
+    "schema: read once": (fetch.CurrentLog, "refresh", lambda _self: False, 14),
     "shards: each reads everything": (
         (planner.Planner, "_own", lambda _self, generation: generation.streams(), 7)
     ),
     "expiry: not judged after reading": (
-        (horizon.SettledHorizon, "check_read", lambda _self, *_read: None, 8)
+        (horizon.SettledHorizon, "check_read", lambda _self, *_read: None, 9)
     ),
     "expiry: a bounded read is not judged after reading": (
         (bounded.BoundedRead, "finish", lambda _self: None, 60)
@@ -215,13 +215,13 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "ranges: done and read again": (snapshot.SnapshotReader, "_cutter", _all_of_it, 4),
     "ranges: gaps are lost where they are merged": (TokenRanges, "adding", _without_gaps, 1),
     "ranges: dropped when the schema changes": (
-        (RangeCutter, "put_back", lambda _self, _ranges: None, 1)
+        (RangeCutter, "put_back", lambda _self, _ranges: None, 14)
     ),
     "rows: a page that fails is taken for the last": (wire.Queries, "_pages", _until_it_fails, 2),
     "rows: a shard reads those of others": (Ownership, "__init__", _of_all_shards, 3),
-    "rows: a shard has those of its part of the ring": (Ownership, "__init__", _of_no_groups, 1),
+    "rows: a shard has those of its part of the ring": (Ownership, "__init__", _of_no_groups, 2),
     "checkpoint: saved as begun though it is complete": (
-        (acknowledgement, "evolve", _unless_snapshot, 45)
+        (acknowledgement, "evolve", _unless_snapshot, 285)
     ),
 }
 """What to break, as above, in histories that start with a snapshot."""
