@@ -196,7 +196,7 @@ java:
 prometheus: ## get promtool for the tests of examples/monitoring
 	@scripts/prometheus --install >/dev/null || true
 
-chromium: ## install Chromium for the test of examples/live_table, if root on Debian
+chromium: ## install Chromium for the tests that open pages, if root on Debian
 	@scripts/chromium --install >/dev/null || true
 
 # Derived from constraints.txt, so that only the line of pyspark differs.

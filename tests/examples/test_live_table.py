@@ -7,7 +7,7 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -17,7 +17,9 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.sync_api import Page
+
+from tests.browser import browser
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
@@ -111,64 +113,36 @@ def service(scylla: Scylla, orders: Orders) -> Iterator[Service]:
     assert service.process.wait(30) in (0, -15)
 
 
-@pytest.fixture(scope="module")
-def chromium() -> str:
-    """The path of Chromium."""
-    found = subprocess.run(
-        [ROOT / "scripts" / "chromium"], capture_output=True, text=True, check=False
-    )
-    if found.returncode:
-        pytest.skip(found.stderr.strip())
-    return found.stdout.strip()
-
-
-def in_browser(chromium: str, check: Callable[[Page], Awaitable[None]]) -> None:
-    """Run `check` with a page of headless Chromium, whose code must not raise errors."""
-    errors: list[str] = []
-
-    async def run() -> None:
-        async with async_playwright() as playwright:
-            browser = await playwright.chromium.launch(
-                executable_path=chromium, args=["--no-sandbox"]
-            )
-            page = await browser.new_page()
-            page.on("pageerror", lambda error: errors.append(str(error)))
-            await check(page)
-            await browser.close()
-
-    asyncio.run(run())
-    assert not errors
-
-
-async def wait_for(page: Page, orders: Orders) -> None:
+def wait_for(page: Page, orders: Orders) -> None:
     """Wait until the page shows the table."""
     shows = f"(wanted) => ({SHOWN})() === wanted"
-    await page.wait_for_function(shows, arg=orders.shown(), timeout=60_000)
+    page.wait_for_function(shows, arg=orders.shown(), timeout=60_000)
 
 
 @pytest.mark.slow
-def test_the_page_follows_the_table(chromium: str, service: Service, orders: Orders) -> None:
+def test_the_page_follows_the_table(service: Service, orders: Orders) -> None:
     """It shows rows and changes; after a crash of the service, also the changes made meanwhile."""
-
-    async def check(page: Page) -> None:
+    errors: list[str] = []
+    with browser() as chromium:
+        page = chromium.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
         service.wait()
-        await page.goto(service.url)
-        await wait_for(page, orders)
+        page.goto(service.url)
+        wait_for(page, orders)
         for statement in WRITES:
             orders.execute(statement)
-            await wait_for(page, orders)
-        assert await page.evaluate(STATUS) == "connected"
+            wait_for(page, orders)
+        assert page.evaluate(STATUS) == "connected"
         for number in range(3):
             service.kill()
-            await page.wait_for_function(f"() => ({STATUS})() === 'connecting'")
+            page.wait_for_function(f"() => ({STATUS})() === 'connecting'")
             orders.execute(INSERT, c=10 + number, n=number, s="placed")
             orders.execute("DELETE FROM {t} WHERE customer = 1 AND number = {n}", n=number)
             service.start()
-            await wait_for(page, orders)
+            wait_for(page, orders)
         orders.execute(INSERT, c=20, n=1, s="placed")
-        await wait_for(page, orders)
-
-    in_browser(chromium, check)
+        wait_for(page, orders)
+    assert not errors
 
 
 @pytest.fixture

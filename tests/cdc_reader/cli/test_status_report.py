@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from playwright.sync_api import Page, ViewportSize
 
 from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
@@ -32,6 +34,14 @@ TABLE = TableName("ks", "t")
 MINUTE = 60 * SECOND
 ODD = "</script><b>&amp;"
 """The name of an application that must not be read as HTML."""
+
+SCREENS: list[tuple[int, Literal["light", "dark"]]] = [
+    (1280, "light"),
+    (1280, "dark"),
+    (390, "light"),
+    (390, "dark"),
+]
+"""The widths, in pixels, and colour schemes in which the report is opened."""
 
 spans = st.lists(
     st.tuples(st.integers(1, 100), st.integers(0, 50), st.integers(0, 5), st.booleans()),
@@ -173,35 +183,44 @@ def report(server: EmbeddedScylla, positions: Path, tmp_path: Path) -> Path:
     return file
 
 
-def test_a_browser_shows_the_report(report: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_browser_shows_the_report(report: Path) -> None:
     """The page logs and requests nothing, fits the width of a phone, and names each drawing."""
     url = report.as_uri()
-    with browser(tmp_path / "chromium") as shown:
-        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light")):
-            shown.open(url, width=width, scheme=scheme)
-            assert shown.errors == []
-            assert shown.requests == [url]
-            assert shown.evaluate("document.documentElement.scrollWidth") <= width
-            shown.screenshot(tmp_path / f"report-{width}-{scheme}.png")
-        assert shown.evaluate("document.title") == "CDC of ks.t"
-        assert shown.evaluate("document.documentElement.lang") == "en"
-        assert shown.evaluate("document.querySelectorAll('figure > .plot > svg').length") == 3
-        assert (
-            shown.evaluate("document.querySelectorAll('path:not([d]), path[d=\"\"]').length") == 0
-        )
-        names = shown.names()
-        images = [name for role, name in names if role in ("image", "img", "graphics-document")]
-        assert len(images) == 3
-        assert images[0].startswith("Lag: the age of the oldest row")
-        assert ODD in shown.evaluate("document.querySelector('tbody th').textContent")
-        times = "figure .x time:first-child"
-        starts = f"new Set([...document.querySelectorAll('{times}')].map(e => e.dateTime)).size"
-        assert shown.evaluate(starts) == 1, "the plots begin at different times"
-        assert shown.evaluate("document.querySelectorAll('script').length") == 1
-        background = "getComputedStyle(document.body).backgroundColor"
-        light = shown.evaluate(background)
-        shown.open(url, width=390, scheme="dark")
-        assert shown.evaluate(background) != light
+    backgrounds = set()
+    with browser() as chromium:
+        for width, scheme in SCREENS:
+            size: ViewportSize = {"width": width, "height": 900}
+            seen = chromium.new_page(viewport=size, color_scheme=scheme)
+            messages, requests = watched(seen)
+            seen.goto(url)
+            assert seen.evaluate("document.documentElement.scrollWidth") <= width
+            backgrounds.add(seen.evaluate("getComputedStyle(document.body).backgroundColor"))
+            assert messages == []
+            assert requests == [url]
+        assert len(backgrounds) == 2
+        page = chromium.new_page()
+        page.goto(url)
+        assert page.title() == "CDC of ks.t"
+        assert page.locator("html").get_attribute("lang") == "en"
+        assert page.locator("figure > .plot > svg").count() == 3
+        assert page.locator("path:not([d]), path[d='']").count() == 0
+        assert page.get_by_role("img").count() == 3
+        assert page.get_by_role("img", name="Lag: the age of the oldest row").count() == 1
+        assert ODD in page.locator("tbody th").first.inner_text()
+        starts = page.locator("figure .x time:first-child").all()
+        assert len({start.get_attribute("datetime") for start in starts}) == 1
+        assert page.locator("script").count() == 1
+
+
+def watched(page: Page) -> tuple[list[str], list[str]]:
+    """Return two lists that grow: the page's messages and errors, and the addresses it requests."""
+    messages: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    return messages, requests
 
 
 def test_colours_have_enough_contrast() -> None:
