@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 import pyarrow as pa
 from attrs import evolve
@@ -34,11 +35,12 @@ from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import SettledHorizon, written_before
 from cdc_reader.reading.late_rows import LateRows, Sweep
 from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.polling import PollSchedule
 from cdc_reader.reading.ports import LogTable
 from cdc_reader.reading.progress import Checkpoint, RowKey
 from cdc_reader.reading.retry import Stop, each_stopped_by
 from cdc_reader.reading.strays import Strays
-from cdc_reader.reading.window_reader import ByWriteTime, WindowReader
+from cdc_reader.reading.window_reader import ByWriteTime, Choose, WindowReader
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window, WindowSize
 
@@ -47,9 +49,11 @@ log = get_logger(__name__)
 _REFRESH_INTERVAL = 1_000_000
 """µs between refreshes of schema and generations when rows are polled more often.
 
-In between, the position moves up to the horizon of the last refresh, and a new column is noticed
-when its first row is read.
+In between, only chunks of streams that are due are polled, the position does not move, and a new
+column is noticed when its first row is read.
 """
+_TAIL = 2_000_000
+"""The age, in µs, of rows that are polled between refreshes; older ones are polled with them."""
 
 
 class Follower:
@@ -93,6 +97,7 @@ class Follower:
         self._position = start.position
         self._marks = dict(start.marks)
         self._deduplicator = Deduplicator()
+        self._polls = PollSchedule(duration_micros(config.eager_interval))
         self._start = start
         self._floor = start.position if start.generation is None else BEGINNING
         self._late: LateRows | None = None
@@ -120,10 +125,11 @@ class Follower:
         refreshed = horizon = BEGINNING
         while not self._stopped.is_set():
             began = self._clock.now()
-            if not self._is_eager or not 0 <= began - refreshed < _REFRESH_INTERVAL:
+            is_fresh = self._is_eager and 0 <= began - refreshed < _REFRESH_INTERVAL
+            if not is_fresh:
                 refreshed, horizon = began, self._refresh(began)
             if horizon > BEGINNING:
-                yield from self._pass(horizon, end)
+                yield from self._poll_tail(began, end) if is_fresh else self._pass(horizon, end)
             if self._position >= end:
                 return
             self._pause(began)
@@ -246,7 +252,8 @@ class Follower:
         The position moves once a poll interval has settled, or the end is reached.
         """
         began = self._clock.now()
-        yield from self._read(Window(self._position, min(written_before(began), end)))
+        window = Window(self._position, min(written_before(began), end))
+        yield from self._read(window, choose=partial(self._polls.all, now=began))
         is_worth = settled - self._position >= duration_micros(self._config.poll_interval)
         if is_worth or self._position < settled == end:
             yield from self._read_strays(Window(self._position, settled))
@@ -254,23 +261,44 @@ class Follower:
                 self._check_read(Window(self._position, settled))
                 yield self._move_to(settled, began)
 
+    def _poll_tail(self, now: Micros, end: Micros) -> Iterator[Delivery]:
+        """Deliver the newest undelivered rows of the chunks that are due."""
+        window = Window(max(self._position, min(now, end) - _TAIL), min(written_before(now), end))
+        if not window.is_empty:
+            yield from self._read(window, choose=partial(self._polls.due, now=now))
+
     def _read(
-        self, window: Window, *, late: bool = False, seen: frozenset[RowKey] = frozenset()
+        self,
+        window: Window,
+        *,
+        late: bool = False,
+        seen: frozenset[RowKey] = frozenset(),
+        choose: Choose | None = None,
     ) -> Iterator[Delivery]:
-        """Deliver the window's rows, except those delivered before or with a key in `seen`."""
-        for rows, is_behind in self._rows(window, late=late, seen=seen):
+        """Deliver the window's rows, except those delivered before or with a key in `seen`.
+
+        `choose` returns which of the window's tasks to read, by default all.
+        """
+        for rows, is_behind in self._rows(window, late=late, seen=seen, choose=choose):
             yield RowsRead(self._log.schema, window, rows, late=late or is_behind)
 
     def _rows(
-        self, window: Window, *, late: bool = False, seen: frozenset[RowKey] = frozenset()
+        self,
+        window: Window,
+        *,
+        late: bool = False,
+        seen: frozenset[RowKey] = frozenset(),
+        choose: Choose | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
         self._deduplicator.begin(window.end)
-        for batch in self._reader.read(window, remaining_ttl=self._late is not None):
+        has_ttl = self._late is not None
+        for task, batch in self._reader.read(window, choose, remaining_ttl=has_ttl):
             if self._has_unsettled(batch) and self._log.refresh():
                 continue  # a column may be missing: the batch comes again with the new ones
             for new in self._new(leave_out_keys(batch, seen), behind=late):
                 if self._stopped.is_set():
                     return
+                self._polls.found_rows(task, self._clock.now())
                 yield new
 
     def _read_strays(
@@ -392,7 +420,9 @@ class Follower:
 
     def _pause(self, began: Micros) -> None:
         """Sleep for the rest of the poll interval, which started when the pass `began`."""
-        interval = self._config.eager_interval if self._is_eager else self._config.poll_interval
+        interval = duration_micros(self._config.poll_interval)
+        if self._is_eager:
+            interval = self._polls.until_next(began)
         took = max(0, self._clock.now() - began)  # the clock may have been set back
-        if took < duration_micros(interval):
-            self._clock.sleep(duration_micros(interval) - took, self._stopped)
+        if took < interval:
+            self._clock.sleep(interval - took, self._stopped)

@@ -6,7 +6,7 @@ A follower's windows are read by streams or by ranges, and sorted by write time 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,9 @@ from cdc_reader.streams.window import Window
 _TIME_FIELDS = ((15, 18), (9, 13), (0, 8))
 """Positions of the time digits in the text of a time UUID, most significant first."""
 
+Choose = Callable[[Sequence[Task] | Sequence[RangeTask]], Sequence[Task] | Sequence[RangeTask]]
+"""Returns those of a window's tasks that are to be read, in order."""
+
 
 class WindowReader:
     """Reads windows of a `CurrentLog`; `queries` and `rows` are the counts of the last window.
@@ -42,10 +45,16 @@ class WindowReader:
         self._fetch_size = config.fetch_size
         self._choice = StrategyChoice(Strategy(config.strategy))
 
-    def read(self, window: Window, *, remaining_ttl: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield the window's rows, older generations first, each stream in order."""
+    def read(
+        self, window: Window, choose: Choose | None = None, *, remaining_ttl: bool = False
+    ) -> Iterator[tuple[Task | RangeTask, pa.RecordBatch]]:
+        """Yield the window's rows, older generations first, each stream in order, with their task.
+
+        `choose` returns which of the window's tasks to read, by default all.
+        """
         strategy, waiting = self._choice.next(), Waiting(self._clock)
-        tasks = self._plan(window, strategy)
+        planned = self._plan(window, strategy)
+        tasks = planned if choose is None else choose(planned)
         self.queries, self.rows = len(tasks), 0
         held = [0.0] * len(tasks)
         seen: set[bytes] = set()
@@ -56,7 +65,10 @@ class WindowReader:
             self.rows += batch.num_rows
             if self._choice.is_open:
                 seen.update(streams_in(batch))
-            yield from self._of_announced_streams(tasks[number], batch)
+            for rows in self._of_announced_streams(tasks[number], batch):
+                yield tasks[number], rows
+        if len(tasks) < len(planned):
+            return
         self._planner.adapt(held)
         if self._choice.is_open:
             share = len(seen) / max(1, self._planner.count_streams())

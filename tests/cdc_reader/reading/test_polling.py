@@ -1,0 +1,150 @@
+"""Eager following polls busy streams often and idle ones seldom, and finds every row soon."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+from attrs import define, field
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.config import ReadConfig
+from cdc_reader.reading.polling import PollSchedule
+from cdc_reader.streams.task import RangeTask
+from cdc_reader.streams.window import Window
+from cdc_reader.testing import ManualClock
+from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, rows_read
+
+MILLISECOND = 1_000
+INTERVAL, LONGEST = 50 * MILLISECOND, 250 * MILLISECOND
+CHUNKS = [RangeTask(Window(0, 1), start, start + 1) for start in range(4)]
+
+finds = st.lists(st.sets(st.integers(0, len(CHUNKS) - 1)), min_size=1, max_size=60)
+
+
+@given(finds)
+def test_a_chunk_is_never_polled_too_often_nor_forgotten(found: list[set[int]]) -> None:
+    """Between two polls of a chunk is at least one interval; an idle one waits up to five."""
+    schedule, now = PollSchedule(INTERVAL), EPOCH
+    schedule.all(CHUNKS, now)
+    polled = dict.fromkeys(range(len(CHUNKS)), now)
+    for with_rows in found:
+        wait = schedule.until_next(now)
+        assert 0 < wait <= LONGEST
+        now += wait
+        chosen = schedule.due(CHUNKS, now)
+        assert chosen
+        for task in chosen:
+            assert INTERVAL <= now - polled[task.start] <= LONGEST
+            polled[task.start] = now
+            if task.start in with_rows:
+                schedule.found_rows(task, now)
+                assert schedule.until_next(now) <= INTERVAL
+
+
+def test_a_long_interval_is_kept() -> None:
+    """Idle chunks do not wait longer than a second, unless the interval is longer."""
+    for interval, longest in ((400 * MILLISECOND, SECOND), (5 * SECOND, 5 * SECOND)):
+        schedule = PollSchedule(interval)
+        schedule.all(CHUNKS, EPOCH)
+        assert schedule.until_next(EPOCH) == longest
+
+
+def test_chunks_that_are_gone_do_not_count() -> None:
+    """Chunks are split, merged, and replaced with those of another generation."""
+    schedule = PollSchedule(INTERVAL)
+    schedule.all(CHUNKS[:2], EPOCH)
+    later = EPOCH + LONGEST
+    assert schedule.due(CHUNKS[2:], later) == CHUNKS[2:]
+    assert schedule.until_next(later) == LONGEST
+
+
+@define(eq=False)
+class WritingClock(ManualClock):
+    """A manual clock that writes rows at planned times, when its time passes them."""
+
+    followed: Followed | None = None
+    planned: list[tuple[int, int, int]] = field(factory=list)
+    """For each row: when to write it, its number, and its timestamp."""
+
+    def __attrs_pre_init__(self) -> None:
+        super().__init__(EPOCH)
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        """Advance, and write what is planned meanwhile."""
+        end = self.now() + micros
+        while self.planned and self.planned[0][0] <= end:
+            at, number, timestamp = self.planned.pop(0)
+            self.advance(max(0, at - self.now()))
+            assert self.followed is not None
+            self.followed.insert(number, number, timestamp)
+        super().sleep(max(0, end - self.now()), wake)
+
+
+def delays(planned: list[tuple[int, int, int]]) -> tuple[Followed, dict[int, int]]:
+    """Follow eagerly while rows are written; return how long each took to be delivered, in µs."""
+    clock = WritingClock(planned=sorted(planned))
+    written = {number: at for at, number, _ in planned}
+    followed = Followed(clock=clock, config=ReadConfig(delivery="eager", chunk_size=1))
+    clock.followed = followed
+    found: dict[int, int] = {}
+    for delivery in followed.follower(EPOCH).follow(EPOCH + 20 * SECOND):
+        for read in rows_read([delivery]):
+            for number in read.batch.column("c").to_pylist():
+                assert number not in found, "a row is delivered twice"
+                found[number] = clock.now() - written[number]
+    assert set(found) == set(written)
+    return followed, found
+
+
+def test_rows_are_delivered_within_an_interval_while_there_are_more() -> None:
+    """The first row of idle streams waits for up to five intervals, and later ones for one."""
+    number = 7  # the partition key, so that all rows are in one stream
+    every = [EPOCH + 10 * SECOND + step * 80 * MILLISECOND for step in range(40)]
+    followed = Followed(clock=(clock := WritingClock()), config=ReadConfig(delivery="eager"))
+    clock.followed = followed
+    taken: list[int] = []
+    clock.planned = [(at, number, at) for at in every]
+    for delivery in followed.follower(EPOCH).follow(EPOCH + 20 * SECOND):
+        for read in rows_read([delivery]):
+            taken += [clock.now() - every[len(taken)] for _ in range(read.batch.num_rows)]
+    assert len(taken) == len(every)
+    assert taken[0] <= LONGEST
+    assert max(taken[1:]) <= INTERVAL
+
+
+def test_rows_of_idle_streams_are_delivered_soon() -> None:
+    """Each row is in another stream, which was idle before."""
+    planned = [(at, n, at) for n in range(30) for at in [EPOCH + SECOND + n * 317 * MILLISECOND]]
+    _, found = delays(planned)
+    assert max(found.values()) <= LONGEST
+
+
+def test_rows_with_an_old_timestamp_are_delivered_within_a_second() -> None:
+    """Polls between refreshes read only the newest rows."""
+    planned = [
+        (at, n, at - 10 * SECOND)
+        for n in range(30)
+        for at in [EPOCH + 11 * SECOND + n * 90 * MILLISECOND]
+    ]
+    _, found = delays(planned)
+    assert SECOND // 2 < max(found.values()) <= SECOND + LONGEST
+
+
+def test_an_idle_table_is_polled_four_times_a_second() -> None:
+    """Of the polls of each chunk, one per second reads the whole confidence window."""
+    followed, _ = delays([])
+    log = [asked for asked in followed.asked if "scylla_cdc_log" in asked.query.cql]
+    seconds = (followed.clock.now() - EPOCH) / SECOND
+    assert len(log) <= 6 * 4.1 * seconds + 12  # each of the six streams is a chunk
+
+
+def test_an_end_in_the_past_is_reached_without_polling() -> None:
+    """No poll reads beyond the end, and the reader does not spin."""
+    followed = Followed(config=ReadConfig(delivery="eager", window=timedelta(days=1)))
+    followed.insert(1, 1)
+    followed.clock.advance(3600 * SECOND)
+    deliveries = followed.follow(EPOCH - SECOND, EPOCH + SECOND)
+    assert len(rows_read(deliveries)) == 1
+    assert followed.clock.now() == EPOCH + 3600 * SECOND
