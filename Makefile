@@ -88,7 +88,8 @@ test-all: install prometheus chromium ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
 test-cluster: install ## run what needs a Spark cluster of several machines, with counts; as root
-	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 $(or $(TESTS),tests/cluster) $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 \
+	    --numprocesses=2 --dist=loadgroup $(or $(TESTS),tests/cluster) $(ARGS)
 
 test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older one; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"

@@ -20,6 +20,7 @@ from tests.cluster.standalone import SYSTEM_PATH, Standalone, copy_environment
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.cluster,
+    pytest.mark.xdist_group("bare"),
     pytest.mark.timeout(600),  # each application starts a JVM
     pytest.mark.skipif(
         best_isolation() is Isolation.NONE, reason="this system lets no process hide a folder"

@@ -44,7 +44,12 @@ NOTICED = {
     "spark.executor.heartbeatInterval": "2s",
 }
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.cluster,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(600),
+]
 
 
 class ClusterQuery(FollowedQuery):

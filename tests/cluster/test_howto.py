@@ -34,7 +34,12 @@ TABLE = (
 )
 INSERT = "INSERT INTO shop.orders (customer, number, status) VALUES (?, ?, 'placed')"
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.cluster,
+    pytest.mark.xdist_group("bare"),
+    pytest.mark.timeout(600),
+]
 
 
 def blocks(language: str) -> list[str]:

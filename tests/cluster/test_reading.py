@@ -14,7 +14,12 @@ from tests.cluster.standalone import WORKERS, Standalone
 MORE = 1_000
 STREAM = {"maxRowsPerTrigger": str(ROWS // 4)}
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.cluster,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(600),
+]
 
 
 @pytest.fixture(scope="module")
