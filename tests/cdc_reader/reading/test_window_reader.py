@@ -35,7 +35,7 @@ def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
     reader = WindowReader(log, planner, SystemClock(), config)
     found = []
     for _ in range(2):
-        assert sum(batch.num_rows for batch in reader.read(_EVER)) == reader.rows == len(values)
+        assert sum(batch.num_rows for _, batch in reader.read(_EVER)) == reader.rows == len(values)
         found.append(reader.queries)
     return found
 
