@@ -146,7 +146,7 @@ def _config(rng: random.Random) -> ReadConfig:
         strategy=rng.choice(list(Strategy)),
         delivery=rng.choice([DeliveryMode.SETTLED, DeliveryMode.ORDERED, DeliveryMode.EAGER]),
         sort_bytes=2_000,
-        eager_interval=timedelta(milliseconds=rng.choice([200, 2_000, 4_000])),
+        eager_interval=timedelta(milliseconds=rng.choice([500, 2_000, 4_000])),
         late_rows=rng.choice([LateRowsMode.IGNORE, LateRowsMode.DELIVER]),
         late_interval=_seconds(rng, 5, 15, 40),
         publication_wait=_seconds(rng, 0, 10, 600),
