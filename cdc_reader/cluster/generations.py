@@ -255,8 +255,15 @@ class UpgradedGenerations:
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return the streams of the generation that starts at `start` µs."""
-        is_newer = self._is_rewritten or start in self._in_newer
-        return (self._newer if is_newer else self._legacy).groups(start)
+        if self._is_newer(start):
+            return self._newer.groups(start)
+        if groups := self._legacy.groups(start):
+            return groups
+        self.timestamps()  # finds out whether the newer tables have it
+        return self._newer.groups(start) if self._is_newer(start) else ()
+
+    def _is_newer(self, start: Micros) -> bool:
+        return self._is_rewritten or start in self._in_newer
 
     def unpublished(self) -> Sequence[Micros]:
         """Return the starts, in µs, of generations stored but unannounced in the newer tables."""

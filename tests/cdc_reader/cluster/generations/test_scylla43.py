@@ -107,6 +107,9 @@ def test_a_newer_generation_outweighs_a_missing_mark(server: EmbeddedScylla, cop
         streams = {stream for span in generation.ranges for stream in span.streams}
         assert streams_of(generations.groups(generation.start_us)) == streams
     assert generations.source.kind == ("vnodes" if copied else "4.3")
+    resumed = TableGenerations(InProcessConnection(server), NAME)
+    newest = server.cluster.generations[-1]
+    assert len(resumed.groups(newest.start_us)) == len(newest.ranges)  # without `timestamps` first
 
 
 def test_a_cluster_without_the_mark_is_followed() -> None:
