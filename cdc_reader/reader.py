@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from cdc_reader._html import html_table
 from cdc_reader._merging import Merging
-from cdc_reader._settings import expect_or
+from cdc_reader._settings import expect_clock, expect_or
 from cdc_reader._time import Clock, Moment
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.frames import AdvancedEnvelope
 from cdc_reader.changes.grouping import TableChanges
-from cdc_reader.cluster import Connection
+from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName, table_names
 from cdc_reader.errors import ConfigurationError, StoppedError
@@ -57,8 +57,12 @@ class CdcReader:
         names = table_names(tables)
         self.config = expect_or("config", config, ReadConfig, ReadConfig)
         self._connection = Connection(connection, self.config)
+        self.clock = ClusterClock(self._connection, expect_clock(clock))
+        """The cluster's clock, by which the reads judge what has settled or expired."""
         self._tables = {
-            name: TableReader(self._connection, name, config=self.config, clock=clock, shard=shard)
+            name: TableReader(
+                self._connection, name, config=self.config, clock=self.clock, shard=shard
+            )
             for name in names
         }
         self._stop = Stop()

@@ -19,6 +19,7 @@ from cdc_reader._time import (
     Moment,
     check_order,
     end_micros,
+    is_relative,
     start_micros,
 )
 from cdc_reader.changes.change import Change
@@ -33,7 +34,7 @@ from cdc_reader.changes.frames import (
     project,
 )
 from cdc_reader.changes.grouping import Grouping
-from cdc_reader.cluster import CdcTable, Connection
+from cdc_reader.cluster import CdcTable, ClusterClock, Connection
 from cdc_reader.config import DataLossMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
@@ -85,7 +86,7 @@ class TableReader:
         self._table = CdcTable(connection, self.name)
         self._hosts = connection.hosts
         self._config = expect_or("config", config, ReadConfig, ReadConfig)
-        self._clock = expect_clock(clock)
+        self._clock = ClusterClock.of(connection, expect_clock(clock))
         self._schema, self._is_given = schema, schema is not None
         self._version: object = None
         self._ttls = TtlHistory()
@@ -225,7 +226,7 @@ class TableReader:
         already reached `end`, nothing is delivered.
         """
         if isinstance(start, Checkpoint):
-            return self._follower(start).follow(end_micros(end, self._clock.now()))
+            return self._follower(start).follow(end_micros(end, self._now(end)))
         window = self._window(start, end)
         return self._followed(window, self._follower(Checkpoint(window.start)).follow(window.end))
 
@@ -292,7 +293,7 @@ class TableReader:
         ends it.
         """
         if not isinstance(start, Checkpoint):
-            start = Checkpoint(start_micros(start, self._clock.now()))
+            start = Checkpoint(start_micros(start, self._now(start)))
         start.check()
         return Follower(
             self._table,
@@ -323,9 +324,9 @@ class TableReader:
         Raises DataLossError if `data_loss` is ``fail`` and rows written since `start` have expired;
         otherwise the follower logs a warning.
         """
-        now = self._clock.now()
-        first = start_micros(start, now)
         with stopped_by(self._stop):
+            now = self._clock.now()
+            first = start_micros(start, now)
             if self._config.data_loss == DataLossMode.FAIL and first > BEGINNING:
                 self._read(self._refreshed()).begin(Window(first, FOREVER))
             begun = begin_following(self._table, now, first)
@@ -378,10 +379,15 @@ class TableReader:
 
     def _window(self, start: Moment | None, end: Moment | None) -> Window:
         """Return the window between two moments; raise ConfigurationError if they are reversed."""
-        now = self._clock.now()
+        now = self._now(start, end)
         window = Window(start_micros(start, now), end_micros(end, now))
         check_order(window.start, window.end)
         return window
+
+    def _now(self, *moments: object) -> Micros:
+        """Return the cluster's time for relative moments; others need none, and no query."""
+        with stopped_by(self._stop):
+            return self._clock.now() if any(map(is_relative, moments)) else BEGINNING
 
     def _followed(self, window: Window, deliveries: Iterator[Delivery]) -> Iterator[Delivery]:
         with suppress(StoppedError):
@@ -393,7 +399,8 @@ class TableReader:
         Records the log's TTL and id, so that a later read knows what rows have been lost since.
         """
         schema = self._current()
-        now = self._clock.now()
+        with stopped_by(self._stop):
+            now = self._clock.now()
         self._ttls = self._ttls.updated(schema.base, now, self._refreshed_at)
         self._refreshed_at = now
         return schema

@@ -15,10 +15,14 @@ from click.core import ParameterSource
 from cdc_reader._time import (
     BEGINNING,
     EARLIEST,
+    FOREVER,
+    NOW,
     Micros,
+    Moment,
     SystemClock,
     check_order,
     format_timestamp,
+    is_relative,
     parse_duration,
     parse_moment,
 )
@@ -48,16 +52,15 @@ snapshot_option = click.option(
 
 @frozen
 class FollowOptions:
-    """Options of following: `start` in µs or BEGINNING, and `end` in µs or None."""
+    """Options of following; `end` is None if there is none.
 
-    start: Micros
-    end: Micros | None
+    Relative moments stay text, because the cluster's clock is not known before connecting.
+    """
+
+    start: Moment
+    end: Moment | None
     read: ReadConfig
     shard: Shard
-
-    def __attrs_post_init__(self) -> None:
-        if self.end is not None:
-            check_order(self.start, self.end, "--from", "--until")
 
 
 def follow_options(
@@ -146,7 +149,13 @@ def _parsed(
     confidence_window: str,
     shard: str,
 ) -> FollowOptions:
-    now = SystemClock().now()
+    first, last, now = BEGINNING, FOREVER, SystemClock().now()
+    if start != EARLIEST:
+        first = parse_moment(start, "--from", now, EARLIEST)
+    if end is not None:
+        last = parse_moment(end, "--until", now)
+    if is_relative(start) == is_relative(end):
+        check_order(first, last, "--from", "--until")
     read = ReadConfig(
         confidence_window=parse_duration(confidence_window, "--confidence-window"),
         delivery=DeliveryMode.EAGER if eager else delivery,
@@ -154,8 +163,8 @@ def _parsed(
         strategy=strategy,
     )
     return FollowOptions(
-        BEGINNING if start == EARLIEST else parse_moment(start, "--from", now, EARLIEST),
-        None if end is None else parse_moment(end, "--until", now),
+        start if is_relative(start) else first,
+        end if end is None or is_relative(end) else last,
         read,
         _shard(shard),
     )
@@ -262,6 +271,8 @@ def seconds(duration: timedelta) -> str:
     return f"{duration.total_seconds():g} s"
 
 
-def since(position: Micros) -> str:
+def since(position: Moment) -> str:
     """Format a position for people."""
+    if isinstance(position, str):
+        return "now" if position.strip().lower() == NOW else f"{position.strip()[1:]} ago"
     return "the earliest change in the log" if position <= BEGINNING else format_timestamp(position)

@@ -11,10 +11,10 @@ from attrs import field, frozen
 from rich.console import Console
 from rich.table import Table
 
-from cdc_reader._time import BEGINNING, FOREVER, Micros, SystemClock, format_timestamp
+from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import cli_errors
-from cdc_reader.cluster import Connection, SchemaSource
+from cdc_reader.cluster import ClusterClock, Connection, SchemaSource
 from cdc_reader.cluster.generations import KnownSource, TableGenerations, cluster_generations
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
@@ -75,7 +75,8 @@ def command(connection: ConnectionConfig, table: str | None, count: bool, as_jso
         queries = Connection(connection, ReadConfig())
         try:
             counts = StreamCounts() if count else None
-            rows = list(rows_of(_source(queries, table), counts, SystemClock().now()))
+            source = _source(queries, table)
+            rows = list(rows_of(source, counts, ClusterClock(queries).now()))
         finally:
             queries.close()
     if as_json:

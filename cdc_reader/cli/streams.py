@@ -9,10 +9,10 @@ from typing import Any
 import click
 from attrs import frozen
 
-from cdc_reader._time import FOREVER, SystemClock, format_timestamp, parse_moment
+from cdc_reader._time import FOREVER, Micros, format_timestamp, parse_moment
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import cli_errors
-from cdc_reader.cluster import Connection, SchemaSource
+from cdc_reader.cluster import ClusterClock, Connection, SchemaSource
 from cdc_reader.cluster.generations import KnownSource, TableGenerations
 from cdc_reader.cluster.token import token_of
 from cdc_reader.config import ConnectionConfig, ReadConfig
@@ -112,9 +112,9 @@ def _run(
 ) -> None:
     schema = SchemaSource(queries).log_schema(name)
     source = TableGenerations(queries, name).source
-    spans = list(Timeline(tuple(source.timestamps())).operating())
+    spans, now = list(Timeline(tuple(source.timestamps())).operating()), ClusterClock(queries).now()
     if key is None:
-        span = _at(spans, moment)
+        span = _at(spans, moment, now)
         _list(_places(source, source.groups(span.start)), span, as_json)
         return
     token = token_of(schema.base, parse_key(key, schema.base))
@@ -123,13 +123,12 @@ def _run(
             "ScyllaDB 4.3 does not publish token ranges, so the stream of a key cannot be "
             "determined; upgrade the cluster to 4.4 or later"
         )
-    chosen = spans if moment is None else [_at(spans, moment)]
+    chosen = spans if moment is None else [_at(spans, moment, now)]
     _choose(source, chosen, token, ignore_msb, as_json)
 
 
-def _at(spans: Sequence[Window], moment: str | None) -> Window:
+def _at(spans: Sequence[Window], moment: str | None, now: Micros) -> Window:
     """Return the generation in force at a moment."""
-    now = SystemClock().now()
     at = now if moment is None else parse_moment(moment, "--generation", now)
     for span in spans:
         if at in span:

@@ -16,6 +16,7 @@ except ImportError as error:
         "cassandra-driver' or 'pip install scylla-driver'"
     ) from error
 
+from cdc_reader.cluster.clock import ClusterClock
 from cdc_reader.cluster.connection import Connection
 from cdc_reader.cluster.generations import TableGenerations
 from cdc_reader.cluster.log import CdcTable, CqlLogSource
@@ -26,6 +27,7 @@ from cdc_reader.cluster.write import CqlWriter
 
 __all__ = [
     "CdcTable",
+    "ClusterClock",
     "Connection",
     "CqlLogSource",
     "CqlRowSource",

@@ -114,11 +114,11 @@ class Subscription:
     def _check_bounds(self, now: Micros) -> None:
         """Raise ConfigurationError for bounds that cannot be used.
 
-        A relative start is resolved again in each run, and ignored if there is a checkpoint. So a
-        relative start after a fixed end is not an error here.
+        Relative moments are resolved in each run, by the cluster's clock, and a start is ignored if
+        there is a checkpoint. So the order of a relative moment and a fixed one is not checked here.
         """
         start_micros(self.start, now), self.last_position(now)
-        if is_relative(self.end) or not is_relative(self.start):
+        if is_relative(self.end) == is_relative(self.start):
             self.first_position(now)
 
     @property

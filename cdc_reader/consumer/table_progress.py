@@ -11,7 +11,7 @@ from typing import Protocol, Self
 from attrs import define
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
+from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.checkpoints.lease import Lease
@@ -96,7 +96,7 @@ class TableProgress:
 
     Thread safe.
 
-    `wake` is called when a window is complete, and when everything has been read and acknowledged;
+    `now` returns the cluster's time without a query. `wake` is called when a window is complete, and when everything has been read and acknowledged;
     `on_event` when a snapshot is complete.
     """
 
@@ -107,7 +107,7 @@ class TableProgress:
         reading: Reading,
         *,
         settled: bool,
-        clock: Clock,
+        now: Callable[[], Micros],
         recorder: Recorder,
         on_window: OnWindow | None,
         on_event: Callable[[ConsumerEvent], None],
@@ -115,7 +115,7 @@ class TableProgress:
     ) -> None:
         self.lease = lease
         self._reading = reading
-        self._clock = clock
+        self._now = now
         self._recorder = recorder
         self._on_window = on_window
         self._on_event = on_event
@@ -245,7 +245,7 @@ class TableProgress:
             self._show_share(self._reading.share)
         if (position := self._oldest_unread()) is None:
             return
-        now, ttls = self._clock.now(), self._reading.ttls
+        now, ttls = self._now(), self._reading.ttls
         self._recorder.set(LAG, self.table, max(0, now - position) / _SECOND)
         if ttls.changes:
             expires = ttls.expires(position)

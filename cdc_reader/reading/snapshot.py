@@ -176,7 +176,8 @@ class SnapshotReader:
         self._start = start
         self._progress = start.snapshot
         self._total = self._done_before = self._readings = 0
-        self._began: Micros | None = None
+        self._took = 0
+        """µs from the beginning of this run until a range was last completed."""
         self._losses = LossReporter(
             config.data_loss,
             "expected the snapshot to take less time than the log's TTL: raise the TTL and start "
@@ -207,12 +208,12 @@ class SnapshotReader:
     @property
     def share(self) -> SnapshotShare:
         """How much has been delivered."""
-        done, now = self._progress.done.size, self._clock.now()
+        done = self._progress.done.size
         share = done / self._total if self._total else 0.0
         this_run = done - self._done_before
         left = None
-        if self._began is not None and this_run > 0:
-            left = max(0, now - self._began) / 1e6 * (self._total - done) / this_run
+        if this_run > 0:
+            left = self._took / 1e6 * (self._total - done) / this_run
         return SnapshotShare(self._progress.rows, min(1.0, share), left)
 
     def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint:
@@ -226,7 +227,7 @@ class SnapshotReader:
     def _deliveries(self) -> Iterator[SnapshotDelivery]:
         ownership = self._ownership()
         cutter = self._cutter(ownership)
-        self._began = self._clock.now()
+        began = self._clock.now()
         opened: deque[_Open] = deque()
         while True:
             try:
@@ -243,7 +244,9 @@ class SnapshotReader:
             current = opened.popleft()
             if batch is None:
                 cutter.record(current.tokens, current.rows)
-                yield self._completed(current)
+                completed = self._completed(current)
+                self._took = max(0, self._clock.now() - began)
+                yield completed
                 continue
             opened.append(current)
             current.rows += batch.num_rows

@@ -9,7 +9,7 @@ import pyarrow as pa
 from attrs import evolve
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, SystemClock, duration_micros
+from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.horizon import (
@@ -28,7 +28,7 @@ from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.promise import Promise
-from pyspark_scylla_cdc.sessions import generations_of, timeline_of
+from pyspark_scylla_cdc.sessions import SourceClock, generations_of, timeline_of
 
 
 class BatchReader(DataSourceReader):
@@ -44,7 +44,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._names = names
-        self._clock = clock or SystemClock()
+        self._clock = SourceClock(options, clock)
 
     @hide_traceback()
     def partitions(self) -> list[SourcePartition]:

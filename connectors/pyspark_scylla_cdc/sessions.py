@@ -6,12 +6,13 @@ processes, and connecting takes longer than a micro-batch.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Micros, duration_micros
+from cdc_reader._time import Clock, Micros, duration_micros
 from cdc_reader.changes.frames import (
     Format,
     SnapshotFormat,
@@ -19,7 +20,7 @@ from cdc_reader.changes.frames import (
     project,
     snapshot_format_of,
 )
-from cdc_reader.cluster import CdcTable, Connection, TableGenerations
+from cdc_reader.cluster import CdcTable, ClusterClock, Connection, TableGenerations
 from cdc_reader.cluster.schema import dropped
 from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
@@ -200,6 +201,42 @@ def _ends_of(
 def connection_of(connection: ConnectionConfig, read: ReadConfig) -> Connection:
     """Return the connection shared by all reads of this process with the same settings."""
     return Connection(connection, read)
+
+
+class SourceClock:
+    """The clock of a query's cluster, as the process that uses it measures it; can be pickled.
+
+    `own` replaces the machine's clock in tests.
+    """
+
+    def __init__(self, options: SourceOptions, own: Clock | None = None) -> None:
+        self._options = options
+        self._own = own
+
+    def __reduce__(self) -> tuple[type[SourceClock], tuple[object, ...]]:
+        return type(self), (self._options, self._own)
+
+    def now(self) -> Micros:
+        """Return the cluster's time, in µs since 1970; see `ClusterClock.now`."""
+        return self._cluster.now()
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        """Return after `micros`, or as soon as `wake` is set."""
+        self._cluster.sleep(micros, wake)
+
+    def correction(self) -> int:
+        """Return the cluster's time minus the machine's; see `ClusterClock.correction`."""
+        return self._cluster.correction()
+
+    @cached_property
+    def _cluster(self) -> ClusterClock:
+        return _clock_of(self._options.connection(), self._options.read, self._own)
+
+
+@cache
+def _clock_of(connection: ConnectionConfig, read: ReadConfig, own: Clock | None) -> ClusterClock:
+    """Return the clock shared by all reads of this process with the same settings."""
+    return ClusterClock(connection_of(connection, read), own)
 
 
 def share_rate(options: SourceOptions, tasks: int) -> None:

@@ -70,10 +70,14 @@ class ScyllaCdcDataSource(DataSource):
     def _load(self) -> tuple[SourceOptions, LogSchema, StructType]:
         from pyspark_scylla_cdc.options.source_options import SourceOptions
         from pyspark_scylla_cdc.schema import spark_schema
-        from pyspark_scylla_cdc.sessions import row_format, schema_of
+        from pyspark_scylla_cdc.sessions import SourceClock, row_format, schema_of
 
         options = SourceOptions.parse(self.options)
         log_schema = schema_of(options)
+        if options.relative:
+            clock = SourceClock(options)
+            options = options.corrected(clock.correction())
+            options.window(clock.now())  # raises an error if the start is after the end
         schema = row_format(options, log_schema).schema
         marks = options.takes_new_snapshots
         return options, log_schema, spark_schema(schema, log_schema.base, marks=marks)

@@ -125,7 +125,7 @@ def command(
     with cli_errors(), ExitStack() as stack:
         allowed = None if max_lag is None else _positive(max_lag, "--max-lag")
         pace = _Pace.of(interval, duration)
-        clock, names = SystemClock(), list(dict.fromkeys(map(TableName.parse, tables)))
+        names = list(dict.fromkeys(map(TableName.parse, tables)))
         report = None if html is None else Report(html)
         history = History() if report is None else report.history
         source = StatusSource.open(
@@ -134,14 +134,14 @@ def command(
             application,
             None if shard is None else str(Shard.of(shard)),
             count=count,
-            clock=clock,
+            clock=SystemClock(),
             retry_deadline=timedelta(0) if watch else _FOR_ONE,
         )
         stack.enter_context(closing(source))
         counter = None
         if rows_since is not None:
-            since = _since(rows_since, clock.now())
-            counter = RowCounter(connection, _starts(names, history, since), clock)
+            since = _since(rows_since, source.clock.now())
+            counter = RowCounter(connection, _starts(names, history, since), source.clock)
             stack.enter_context(closing(counter))
         sampler = Sampler(source, names, history, counter)
         if watch:
@@ -228,7 +228,7 @@ def _sample(sampler: Sampler, counter: RowCounter | None, report: Report | None)
 
 
 def _watch(sampler: Sampler, report: Report | None, pace: _Pace, *, as_json: bool) -> None:
-    stop, clock = Stop(), sampler.source.clock
+    stop, clock = Stop(), SystemClock()
     end = FOREVER if pace.duration is None else clock.now() + pace.duration
     with until_pipe_closes(), stopped_by_signals(stop.set), _view(report, as_json) as view:
         if sampler.counter is not None:

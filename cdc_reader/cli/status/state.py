@@ -17,7 +17,7 @@ from cdc_reader.cli.failure import Misuse
 from cdc_reader.cli.following import CheckpointPlace
 from cdc_reader.cli.generations import Row, StreamCounts, rows_of
 from cdc_reader.cli.status.readers import SECOND, Reader
-from cdc_reader.cluster import Connection, SchemaSource, TableGenerations
+from cdc_reader.cluster import ClusterClock, Connection, SchemaSource, TableGenerations
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import CdcOptions
@@ -128,7 +128,7 @@ class StatusSource:
     queries: Connection
     positions: Positions | None
     counts: StreamCounts | None
-    clock: Clock
+    clock: ClusterClock
 
     @classmethod
     def open(
@@ -147,7 +147,8 @@ class StatusSource:
         if place is not None:
             positions = Positions(connection, place, application, shard, retry_deadline)
         queries = Connection(connection, ReadConfig(retry_deadline=retry_deadline))
-        return cls(queries, positions, StreamCounts() if count else None, clock)
+        counts = StreamCounts() if count else None
+        return cls(queries, positions, counts, ClusterClock(queries, clock))
 
     def of(self, table: TableName) -> Status:
         """Return the status of a table as of now."""

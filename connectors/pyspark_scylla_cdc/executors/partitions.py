@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from cdc_reader._time import Clock, SystemClock
+from cdc_reader._time import Clock
 from cdc_reader.cql.schema import LogSchema
 from pyspark_scylla_cdc.executors.log import log_rows
 from pyspark_scylla_cdc.executors.marks import marks
@@ -25,7 +25,7 @@ def read_partition(
     schema: LogSchema,
     names: Collection[str],
     partition: InputPartition,
-    clock: Clock | None = None,
+    clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of any kind of partition of this source, with the columns `names`.
 
@@ -40,7 +40,7 @@ def read_partition(
     with hide_traceback(), with_remedy(), still_there(options, schema):
         match partition:
             case LogPartition() | LatePartition():
-                yield from log_rows(options, schema, names, partition, clock or SystemClock())
+                yield from log_rows(options, schema, names, partition, clock)
             case MarkPartition():
                 yield from marks(options, schema, names, partition)
             case SnapshotPartition():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from cdc_reader._time import (
     BEGINNING,
@@ -65,6 +65,8 @@ class SourceOptions:
     """The option from which `starting` was taken."""
     ending: Micros | None
     """µs since 1970, exclusive."""
+    relative: frozenset[str]
+    """The options whose moments are relative; until `corrected`, to this machine's time."""
     snapshot: bool
     """Whether the base table is read first."""
     data_loss: DataLossMode
@@ -107,6 +109,7 @@ class SourceOptions:
                 starting_offset=_starting_offset(values),
                 starting_option=_starting_option(values),
                 ending=_ending(values),
+                relative=_relative(given),
                 snapshot=_snapshot(values, given),
                 data_loss=_data_loss(values),
                 late_rows=values["lateRows"],
@@ -137,8 +140,9 @@ class SourceOptions:
             options.connection()
         except ConfigurationError as error:
             raise in_option_words(error) from None
-        if options.starting != FOREVER or is_relative(_given(given, "endingTimestamp")):
-            options.window(SystemClock().now())
+        is_start_relative = options.starting == FOREVER or "startingTimestamp" in options.relative
+        if is_start_relative == ("endingTimestamp" in options.relative):
+            options.window(SystemClock().now())  # the order does not depend on the clock
         options._check_starting_offset()
         options._check_partitions()
         options._check_rows()
@@ -176,6 +180,19 @@ class SourceOptions:
             remedy = "give password or passwordFile, not both"
             raise ConfigurationError("passwordFile", str(self.password_file), remedy)
         return ConnectionConfig(**{**self._connection, "password": self._read_password()})
+
+    def corrected(self, correction: int) -> SourceOptions:
+        """Return the options with relative moments `correction` µs later.
+
+        It is what the cluster's clock is ahead of this machine's, by which they were parsed.
+        """
+        ending = self.ending
+        if ending is not None and "endingTimestamp" in self.relative:
+            ending += correction
+        starting = self.starting
+        if "startingTimestamp" in self.relative:
+            starting += correction
+        return evolve(self, starting=starting, ending=ending)
 
     def window(self, now: Micros) -> Window:
         """Return the largest window to read, in µs, with a start of ``latest`` resolved.
@@ -341,6 +358,11 @@ def _check_snapshot(values: Mapping[str, Any], option: str, value: str) -> None:
 def _ending(values: Mapping[str, Any]) -> Micros | None:
     end: Micros | None = values["endingTimestamp"]
     return end + 1 if end is not None and values["endingBoundInclusive"] else end
+
+
+def _relative(given: Mapping[str, str]) -> frozenset[str]:
+    moments = ("startingTimestamp", "endingTimestamp")
+    return frozenset(name for name in moments if is_relative(_given(given, name)))
 
 
 def _connection_arguments(values: Mapping[str, Any]) -> dict[str, Any]:

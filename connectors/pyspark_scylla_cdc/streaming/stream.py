@@ -23,7 +23,7 @@ from attrs import evolve
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Clock, Micros, SystemClock, duration_micros
+from cdc_reader._time import Clock, Micros, duration_micros
 from cdc_reader.changes.frames.columns import SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.reading.expiry import TtlHistory, warn_of_loss
@@ -42,6 +42,7 @@ from pyspark_scylla_cdc.planning.partition import LatePartition, SourcePartition
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.snapshot import MarkPartition
 from pyspark_scylla_cdc.sessions import (
+    SourceClock,
     check_columns,
     check_resnapshot,
     state_of,
@@ -79,7 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._names = names
-        self._clock = clock or SystemClock()
+        self._clock = SourceClock(options, clock)
         self._monitor = Monitor(options)
         self._window_end = WindowEnd(options, schema, self._clock, self._monitor.count_late_rows)
         self._initial: Offset | None = None

@@ -1,0 +1,170 @@
+"""The clock of the cluster, by which everything that concerns write times is judged.
+
+The servers' clocks decide when rows expire and when generations begin, and writers' clocks are kept
+close to theirs. The clock of the reader's machine may be wrong, so it counts only while it agrees.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Self
+from uuid import UUID
+
+from attrs import evolve, frozen
+
+from cdc_reader._log import get_logger
+from cdc_reader._stats import count
+from cdc_reader._time import Clock, Micros, SteadyClock, SystemClock
+from cdc_reader.cluster.wire import Queries, Query
+from cdc_reader.cql import timeuuid
+from cdc_reader.decoding import decode
+from cdc_reader.errors import CdcError
+from cdc_reader.reading.retry import sleep
+
+log = get_logger(__name__)
+
+_NOW = Query("SELECT now() FROM system.local", consistency="ONE", doing="reading a node's clock")
+TOLERANCE = 500_000
+"""µs by which the machine's clock may differ from the cluster's and still count."""
+_PRECISE = 250_000
+"""The largest error, in µs, of a precise measurement: half the time that the response took."""
+_INTERVAL, _SOON = 300_000_000, 10_000_000
+"""µs until the next measurement, and until it if the last one was imprecise or failed."""
+_PAUSE = 100_000
+"""µs between queries, in which a driver that has just connected opens its other connections."""
+_NODES = 3
+"""How many nodes to ask, at most. The driver sends the queries to the nodes in turn."""
+
+
+@frozen
+class _Measured:
+    """A node's clock, relative to the steady clock. All values in µs."""
+
+    offset: int
+    """The node's time minus the steady clock's; the error is at most `error` either way."""
+    error: int
+    ahead: int
+    """The machine's time minus the node's."""
+    until: Micros
+    """When to measure again, by the steady clock."""
+
+    @property
+    def is_precise(self) -> bool:
+        return self.error <= _PRECISE
+
+    @property
+    def agrees(self) -> bool:
+        return self.allows(self.ahead)
+
+    def allows(self, ahead: int) -> bool:
+        """Return whether a clock that is so far ahead (µs) counts as right."""
+        return abs(ahead) <= TOLERANCE + self.error
+
+
+class ClusterClock:
+    """The cluster's clock: the machine's own while the two agree. Thread safe.
+
+    The first `now` asks a node for its time, and later ones do so every few minutes. If a node
+    disagrees with the machine's clock by more than `TOLERANCE`, others are asked too, and the
+    smallest difference counts: one wrong node does not make the machine's clock wrong. Between
+    measurements a steady clock runs, so a machine's clock that is set meanwhile does no harm.
+
+    Logs once if the machine's clock is ahead, and once if it is behind. A clock given as `own`
+    replaces the machine's, and the steady one.
+    """
+
+    def __init__(self, queries: Queries, own: Clock | None = None) -> None:
+        is_given = own is not None and not isinstance(own, SystemClock)
+        self._queries = queries
+        self._own: Clock = own if own is not None else SystemClock()
+        self._steady: Clock = self._own if is_given else SteadyClock()
+        self._measured: _Measured | None = None
+        self._measuring = threading.Lock()
+        self._told: set[str] = set()
+
+    @classmethod
+    def of(cls, queries: Queries, clock: Clock | None) -> Self:
+        """Return `clock` if it is a cluster's clock already, or else one that corrects it."""
+        return clock if isinstance(clock, cls) else cls(queries, clock)
+
+    def now(self) -> Micros:
+        """Return the cluster's time, in µs since 1970; queries it if a measurement is due.
+
+        The first measurement is retried, and raises errors of `cdc_reader.errors`. If a later one
+        fails, the one before counts.
+        """
+        if self._measured is None:
+            with self._measuring:
+                if self._measured is None:
+                    self._measured = self._measure(self._queries.retry)
+        elif self._steady.now() >= self._measured.until and self._measuring.acquire(blocking=False):
+            try:
+                self._measured = self._measured_again(self._measured)
+            finally:
+                self._measuring.release()
+        return self.estimate()
+
+    def estimate(self) -> Micros:
+        """Return the cluster's time as `now` does, but without a query."""
+        own = self._own.now()
+        return own + self._correction(own)
+
+    def correction(self) -> int:
+        """Return the cluster's time minus the machine's, in µs; 0 while they agree."""
+        self.now()
+        return self._correction(self._own.now())
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        """Return after `micros`, or as soon as `wake` is set."""
+        self._own.sleep(micros, wake)
+
+    def _correction(self, own: Micros) -> int:
+        if (measured := self._measured) is None:
+            return 0
+        ahead = own - self._steady.now() - measured.offset
+        return 0 if measured.allows(ahead) else -ahead
+
+    def _measure(self, attempt: Callable[[Callable[[], _Measured]], _Measured]) -> _Measured:
+        """Ask one node, or several if it disagrees or takes long; return the best answer."""
+        found: list[_Measured] = []
+        for number in range(_NODES):
+            if number:
+                sleep(self._own, _PAUSE)
+            found.append(attempt(self._ask))
+            if found[-1].is_precise and found[-1].agrees:
+                break
+        precise = [each for each in found if each.is_precise]
+        best = min(precise or found, key=lambda each: abs(each.ahead) if precise else each.error)
+        self._tell(best)
+        return best
+
+    def _measured_again(self, last: _Measured) -> _Measured:
+        try:
+            return self._measure(lambda ask: ask())
+        except CdcError:
+            return evolve(last, until=self._steady.now() + _SOON)
+
+    def _ask(self) -> _Measured:
+        """Ask a node for its time; the time it takes to connect, or to be let in, is left out."""
+        count(queries=1)
+        answer = self._queries.request(_NOW)(None)
+        sent = self._steady.now()
+        text = decode(answer()).column(0)[0].as_py()
+        received, own = self._steady.now(), self._own.now()
+        offset = timeuuid.micros(UUID(text).bytes) - (sent + received) // 2
+        error = (received - sent) // 2
+        until = received + (_INTERVAL if error <= _PRECISE else _SOON)
+        return _Measured(offset, error, own - received - offset, until)
+
+    def _tell(self, measured: _Measured) -> None:
+        """Warn if the machine's clock does not count, once in each direction."""
+        event = "clock_ahead" if measured.ahead > 0 else "clock_behind"
+        if not measured.agrees and event not in self._told:
+            self._told.add(event)
+            log.warning(
+                event,
+                hosts=self._queries.hosts,
+                seconds=round(abs(measured.ahead) / 1_000_000, 1),
+                remedy="set this machine's clock; until then the cluster's is used",
+            )
