@@ -13,7 +13,7 @@ from cdc_reader._time import BEGINNING, Clock
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.checkpoints.store import CheckpointName
-from cdc_reader.cluster.log import CdcTable
+from cdc_reader.cluster import CdcTable, ClusterClock
 from cdc_reader.cluster.wire import Queries, Query, Request
 from cdc_reader.config import ReadConfig
 from cdc_reader.consumer import ConsumerConfig
@@ -189,6 +189,8 @@ class Application:
     def _begin(self) -> None:
         self._waits = False
         self._outage: str | None = None
+        machine = ReaderClock(self._world, self._scenario.machine)
+        self._cluster_clock = ClusterClock(self._connection(), machine)
         try:
             start = self.holding.load(self._first)
         except (Crash, RetriesExhaustedError):
@@ -219,14 +221,14 @@ class Application:
 
     def _reading(self, start: Checkpoint) -> tuple[CdcTable, Clock, ReadConfig, Checkpoint, Shard]:
         table = CdcTable(self._connection(), TABLE)
-        return table, self._clock, self._scenario.config, start, self._shard
+        return table, self._cluster_clock, self._scenario.config, start, self._shard
 
     def _first(self) -> Checkpoint:
         """Return the checkpoint at which the shard begins."""
         if not self._scenario.snapshot:
             return Checkpoint(self._first_position)
         table = CdcTable(self._connection(), TABLE)
-        begin = partial(begin_snapshot, table, self._clock, self._scenario.config)
+        begin = partial(begin_snapshot, table, self._cluster_clock, self._scenario.config)
         shared, name = self._beginning.store, self.holding.name
         return consumer_snapshot.snapshot_start(name, shared, ConsumerConfig(), Stop(), begin)
 

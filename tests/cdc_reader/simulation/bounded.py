@@ -72,7 +72,8 @@ class BoundedReads:
 
     def _reader(self) -> TableReader:
         connection = InProcessConnection(self._world.server, self._config, before=self._before)
-        return TableReader(cast(Any, connection), "ks.t", config=self._config, clock=self._clock)
+        machine = ReaderClock(self._world, self._scenario.machine)
+        return TableReader(cast(Any, connection), "ks.t", config=self._config, clock=machine)
 
     def _check_read(self, due: list[LogRow], found: list[tuple[StreamId, RowKey]]) -> None:
         if len(set(found)) < len(found):

@@ -8,10 +8,12 @@ from datetime import timedelta
 from attrs import evolve, frozen
 
 from cdc_reader._time import duration_micros
+from cdc_reader.cluster.clock import TOLERANCE
 from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
 from cdc_reader.streams.strategy import Strategy
 
 SECOND = 1_000_000
+_DAY = 86_400 * SECOND
 LARGEST_SKEW = SECOND
 """The largest difference, in µs, between a reader's or node's clock and the cluster's."""
 
@@ -20,8 +22,8 @@ LARGEST_SKEW = SECOND
 class Scenario:
     """The random choices made before a run. Times are in µs, chances from 0 to 1.
 
-    `topology` is ``vnodes``, ``tablets`` or ``4.3``. The reader's clock is `skew` ahead of the
-    cluster's. Writes start `history` before the reader, and last until `activity` after it starts.
+    `topology` is ``vnodes``, ``tablets`` or ``4.3``. The clock of the readers' machine is `machine`
+    ahead of the cluster's, and what they make of it is `skew` ahead. Writes start `history` before the reader, and last until `activity` after it starts.
     `start` is ``earliest``, ``now`` or ``past``. `crash`, `fault` and `outage` are chances per
     query, the others per step of the handler. `small_pages` is the page size, in rows, of all
     tables except the log.
@@ -62,6 +64,7 @@ class Scenario:
     nap: float = 0.0
     snapshot: bool = False
     delay: int = 0
+    machine: int = 0
     ttl: int = 0
     stall: float = 0.0
 
@@ -122,6 +125,17 @@ def with_snapshot(scenario: Scenario, rng: random.Random) -> Scenario:
     delay = rng.choice([0, 0, 5, 20]) * SECOND
     shards, history = rng.choice([1, 2, 3]), max(scenario.history, 10 * SECOND)
     return evolve(scenario, snapshot=True, delay=delay, shards=shards, history=history)
+
+
+def with_machine(scenario: Scenario, rng: random.Random) -> Scenario:
+    """Set the clock of the readers' machine: in one scenario in four, very wrong.
+
+    The readers correct what is more than they tolerate.
+    """
+    machine = scenario.skew
+    if rng.random() < 1 / 4:
+        machine = rng.choice([-30 * _DAY, -_DAY, -60 * SECOND, 2 * SECOND, 60 * SECOND, _DAY])
+    return evolve(scenario, machine=machine, skew=machine if abs(machine) <= TOLERANCE else 0)
 
 
 def with_expiry(scenario: Scenario, rng: random.Random) -> Scenario:

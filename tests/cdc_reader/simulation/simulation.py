@@ -19,6 +19,7 @@ from tests.cdc_reader.simulation.scenario import (
     Scenario,
     draw,
     with_expiry,
+    with_machine,
     with_rivals,
     with_snapshot,
 )
@@ -60,6 +61,7 @@ def simulate(seed: int, *, snapshot: bool = False) -> Run:
     rng = random.Random(seed)
     luck = random.Random(f"rivals of {seed}")
     scenario = with_rivals(draw(rng), luck)
+    scenario = with_machine(scenario, random.Random(f"machine of {seed}"))
     if not snapshot:
         scenario = with_expiry(scenario, random.Random(f"expiry of {seed}"))
     else:

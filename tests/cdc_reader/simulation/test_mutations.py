@@ -17,7 +17,7 @@ from cdc_reader._time import BEGINNING, duration_micros
 from cdc_reader.checkpoints import MemoryCheckpoints, acknowledgement
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
-from cdc_reader.cluster import wire
+from cdc_reader.cluster import ClusterClock, wire
 from cdc_reader.consumer import snapshot_start
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import TransientError
@@ -185,6 +185,9 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     ),
     "expiry: a bounded read is not judged after reading": (
         (bounded.BoundedRead, "finish", lambda _self: None, 60)
+    ),
+    "clock: the machine's is never corrected": (
+        (ClusterClock, "_correction", lambda _self, _own: 0, 3)
     ),
     "lease: not looked at when saving": (MemoryCheckpoints, "save_as", _saved_anyway, 13),
     "lease: renewed though another took over": (MemoryCheckpoints, "renew", _renewed_anyway, 7),
