@@ -20,6 +20,7 @@ from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import TELLS_START, WithoutStart
+from tests.cdc_reader.support.trusted_clock import TrustedClock
 from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 @pytest.fixture
 def clock() -> ManualClock:
     """A clock an hour ahead, so that all rows written by the tests have settled."""
-    return ManualClock(SystemClock().now() + 3_600 * SECOND)
+    return TrustedClock(SystemClock().now() + 3_600 * SECOND)
 
 
 @pytest.fixture(autouse=True)

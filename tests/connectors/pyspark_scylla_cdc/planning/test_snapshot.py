@@ -13,10 +13,10 @@ import pytest
 
 from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import TELLS_START
+from tests.cdc_reader.support.trusted_clock import TrustedClock
 from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import folded, in_order, table_of
 
@@ -148,7 +148,7 @@ def test_fold_begins_anew_with_a_snapshot(
 ) -> None:
     """The mark `snapshot_begin` drops all earlier rows, so deleted rows leave the copy."""
     given = {**SNAPSHOT, "onDataLoss": "resnapshot"}
-    clock = ManualClock(SystemClock().now() + 60_000_000)
+    clock = TrustedClock(SystemClock().now() + 60_000_000)
     parsed = SourceOptions.parse({**options, **given})
     reader = stream_reader(parsed, clock)
     end = reader.latestOffset(start := reader.initialOffset(), reader.getDefaultReadLimit())
@@ -200,7 +200,7 @@ def test_streamed_after_a_loss(
 def test_offsets(options: dict[str, str]) -> None:
     """A small table fits the first micro-batch, which can be planned again."""
     # In the future, so that the server's first generation begins before the snapshot.
-    clock = ManualClock(SystemClock().now() + 60_000_000)
+    clock = TrustedClock(SystemClock().now() + 60_000_000)
     parsed = SourceOptions.parse({**options, **SNAPSHOT})
     reader = stream_reader(parsed, clock)
     start = reader.initialOffset()

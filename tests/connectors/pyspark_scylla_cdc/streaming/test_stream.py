@@ -16,6 +16,7 @@ from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.cdc_reader.support.trusted_clock import TrustedClock
 from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 @pytest.fixture
 def clock() -> ManualClock:
     """A clock an hour ahead, so that all rows written by the tests have settled."""
-    return ManualClock(SystemClock().now() + 3_600 * SECOND)
+    return TrustedClock(SystemClock().now() + 3_600 * SECOND)
 
 
 @pytest.fixture

@@ -1,0 +1,21 @@
+"""A manual clock that is taken for the cluster's."""
+
+from __future__ import annotations
+
+from cdc_reader.cluster import ClusterClock
+from cdc_reader.testing import ManualClock
+
+
+class TrustedClock(ManualClock, ClusterClock):
+    """A `ManualClock` that readers do not correct, whatever the servers' clocks say."""
+
+    def __init__(self, now: int) -> None:
+        ManualClock.__init__(self, now)
+
+    def estimate(self) -> int:
+        """Return the time, in µs since 1970."""
+        return self.now()
+
+    def correction(self) -> int:
+        """Return 0."""
+        return 0
