@@ -18,7 +18,6 @@ from cdc_reader._time import (
     FOREVER,
     NOW,
     Micros,
-    Moment,
     SystemClock,
     check_order,
     format_timestamp,
@@ -57,8 +56,8 @@ class FollowOptions:
     Relative moments stay text, because the cluster's clock is not known before connecting.
     """
 
-    start: Moment
-    end: Moment | None
+    start: Micros | str
+    end: Micros | str | None
     read: ReadConfig
     shard: Shard
 
@@ -271,7 +270,7 @@ def seconds(duration: timedelta) -> str:
     return f"{duration.total_seconds():g} s"
 
 
-def since(position: Moment) -> str:
+def since(position: Micros | str) -> str:
     """Format a position for people."""
     if isinstance(position, str):
         return "now" if position.strip().lower() == NOW else f"{position.strip()[1:]} ago"

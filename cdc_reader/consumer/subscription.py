@@ -114,8 +114,8 @@ class Subscription:
     def _check_bounds(self, now: Micros) -> None:
         """Raise ConfigurationError for bounds that cannot be used.
 
-        Relative moments are resolved in each run, by the cluster's clock, and a start is ignored if
-        there is a checkpoint. So the order of a relative moment and a fixed one is not checked here.
+        Relative moments are resolved in each run, by the cluster's clock, so the order of one and
+        of a fixed moment is not checked here. A start is ignored if there is a checkpoint.
         """
         start_micros(self.start, now), self.last_position(now)
         if is_relative(self.end) == is_relative(self.start):

@@ -96,8 +96,8 @@ class TableProgress:
 
     Thread safe.
 
-    `now` returns the cluster's time without a query. `wake` is called when a window is complete, and when everything has been read and acknowledged;
-    `on_event` when a snapshot is complete.
+    `now` returns the cluster's time without a query. `wake` is called when a window is complete,
+    and when everything has been read and acknowledged; `on_event` when a snapshot is complete.
     """
 
     def __init__(

@@ -31,9 +31,9 @@ from cdc_reader.streams.window import Window
 log = get_logger(__name__)
 
 _LEAD = 60_000_000
-"""µs by which a write time may be ahead of the reader's clock.
+"""µs by which a write time may be ahead of the clock.
 
-The server accepts timestamps up to 5 s ahead of its clock, which may be ahead of the reader's."""
+The server accepts timestamps up to 5 s ahead of its clock, and the nodes' clocks differ."""
 
 
 def settled_before(now: Micros, confidence: int) -> Micros:

@@ -230,13 +230,16 @@ class SourceClock:
 
     @cached_property
     def _cluster(self) -> ClusterClock:
-        return _clock_of(self._options.connection(), self._options.read, self._own)
+        connection, read = self._options.connection(), self._options.read
+        if self._own is None:
+            return _clock_of(connection, read)
+        return ClusterClock.of(connection_of(connection, read), self._own)
 
 
 @cache
-def _clock_of(connection: ConnectionConfig, read: ReadConfig, own: Clock | None) -> ClusterClock:
+def _clock_of(connection: ConnectionConfig, read: ReadConfig) -> ClusterClock:
     """Return the clock shared by all reads of this process with the same settings."""
-    return ClusterClock(connection_of(connection, read), own)
+    return ClusterClock(connection_of(connection, read))
 
 
 def share_rate(options: SourceOptions, tasks: int) -> None:

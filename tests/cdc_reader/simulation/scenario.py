@@ -23,7 +23,8 @@ class Scenario:
     """The random choices made before a run. Times are in µs, chances from 0 to 1.
 
     `topology` is ``vnodes``, ``tablets`` or ``4.3``. The clock of the readers' machine is `machine`
-    ahead of the cluster's, and what they make of it is `skew` ahead. Writes start `history` before the reader, and last until `activity` after it starts.
+    ahead of the cluster's, and what they make of it is `skew` ahead. Writes start `history` before
+    the reader, and last until `activity` after it starts.
     `start` is ``earliest``, ``now`` or ``past``. `crash`, `fault` and `outage` are chances per
     query, the others per step of the handler. `small_pages` is the page size, in rows, of all
     tables except the log.

@@ -13,7 +13,7 @@ def _nothing() -> None:
 
 
 class WrongClock:
-    """A clock that is `ahead` µs ahead of `clock`, or behind; `on_sleep` is called in each sleep."""
+    """A clock that is `ahead` µs ahead of `clock`; `on_sleep` is called in each sleep."""
 
     def __init__(
         self, clock: ManualClock, ahead: int, on_sleep: Callable[[], None] = _nothing

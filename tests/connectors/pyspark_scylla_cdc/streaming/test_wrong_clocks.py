@@ -88,9 +88,7 @@ def test_a_batch(
 
 
 @pytest.mark.parametrize("ahead", WRONG)
-def test_a_stream(
-    clock: ManualClock, parse: Parse, write: Callable[..., None], ahead: int
-) -> None:
+def test_a_stream(clock: ManualClock, parse: Parse, write: Callable[..., None], ahead: int) -> None:
     """It has each row once, a confidence window after the cluster's present."""
     clock.advance(HOUR)
     own = WrongClock(clock, ahead)
