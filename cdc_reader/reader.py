@@ -17,7 +17,7 @@ import pyarrow as pa
 from cdc_reader._html import html_table
 from cdc_reader._merging import Merging
 from cdc_reader._settings import expect_clock, expect_or
-from cdc_reader._time import Clock, Moment
+from cdc_reader._time import Clock, Micros, Moment
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.frames import AdvancedEnvelope
 from cdc_reader.changes.grouping import TableChanges
@@ -27,7 +27,7 @@ from cdc_reader.cql.names import TableName, table_names
 from cdc_reader.errors import ConfigurationError, StoppedError
 from cdc_reader.reading.delivery import Delivery
 from cdc_reader.reading.progress import Checkpoint
-from cdc_reader.reading.retry import Stop, each_until
+from cdc_reader.reading.retry import Stop, each_until, stopped_by
 from cdc_reader.reading.snapshot import SnapshotDelivery
 from cdc_reader.streams.shard import Shard
 from cdc_reader.table_reader import TableReader
@@ -66,6 +66,11 @@ class CdcReader:
             for name in names
         }
         self._stop = Stop()
+
+    def now(self) -> Micros:
+        """Return the cluster's time, in µs since 1970; raises StoppedError on `stop`."""
+        with stopped_by(self._stop):
+            return self.clock.now()
 
     @property
     def tables(self) -> tuple[TableReader, ...]:

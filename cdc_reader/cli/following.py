@@ -15,8 +15,6 @@ from click.core import ParameterSource
 from cdc_reader._time import (
     BEGINNING,
     EARLIEST,
-    FOREVER,
-    NOW,
     Micros,
     SystemClock,
     check_order,
@@ -28,6 +26,7 @@ from cdc_reader._time import (
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore
 from cdc_reader.cli.failure import Misuse, cli_errors
+from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.config import ConnectionConfig, DeliveryMode, LateRowsMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
@@ -51,15 +50,31 @@ snapshot_option = click.option(
 
 @frozen
 class FollowOptions:
-    """Options of following; `end` is None if there is none.
+    """Options of following: `start` in µs or BEGINNING, and `end` in µs or None.
 
-    Relative moments stay text, because the cluster's clock is not known before connecting.
+    Moments of the `relative` options are relative to this machine's time until `corrected`.
     """
 
-    start: Micros | str
-    end: Micros | str | None
+    start: Micros
+    end: Micros | None
     read: ReadConfig
     shard: Shard
+    relative: frozenset[str] = frozenset()
+
+    def __attrs_post_init__(self) -> None:
+        if self.end is not None and len(self.relative) != 1:
+            check_order(self.start, self.end, "--from", "--until")
+
+    def corrected(self, queries: Connection) -> FollowOptions:
+        """Return the options with relative moments resolved by the cluster's clock."""
+        if not self.relative:
+            return self
+        correction, start, end = ClusterClock(queries).correction(), self.start, self.end
+        if "--from" in self.relative:
+            start += correction
+        if end is not None and "--until" in self.relative:
+            end += correction
+        return evolve(self, start=start, end=end, relative=frozenset())
 
 
 def follow_options(
@@ -148,13 +163,7 @@ def _parsed(
     confidence_window: str,
     shard: str,
 ) -> FollowOptions:
-    first, last, now = BEGINNING, FOREVER, SystemClock().now()
-    if start != EARLIEST:
-        first = parse_moment(start, "--from", now, EARLIEST)
-    if end is not None:
-        last = parse_moment(end, "--until", now)
-    if is_relative(start) == is_relative(end):
-        check_order(first, last, "--from", "--until")
+    now = SystemClock().now()
     read = ReadConfig(
         confidence_window=parse_duration(confidence_window, "--confidence-window"),
         delivery=DeliveryMode.EAGER if eager else delivery,
@@ -162,10 +171,11 @@ def _parsed(
         strategy=strategy,
     )
     return FollowOptions(
-        start if is_relative(start) else first,
-        end if end is None or is_relative(end) else last,
+        BEGINNING if start == EARLIEST else parse_moment(start, "--from", now, EARLIEST),
+        None if end is None else parse_moment(end, "--until", now),
         read,
         _shard(shard),
+        frozenset(name for name, at in (("--from", start), ("--until", end)) if is_relative(at)),
     )
 
 
@@ -184,7 +194,7 @@ def from_snapshot(follow: FollowOptions, said: str) -> FollowOptions:
     given = click.get_current_context().get_parameter_source("start")
     if given is not ParameterSource.DEFAULT:
         raise Misuse(f"{said}: the log is followed from now, so leave --from out")
-    return evolve(follow, start=BEGINNING)
+    return evolve(follow, start=BEGINNING, relative=follow.relative - {"--from"})
 
 
 @frozen
@@ -270,8 +280,6 @@ def seconds(duration: timedelta) -> str:
     return f"{duration.total_seconds():g} s"
 
 
-def since(position: Micros | str) -> str:
+def since(position: Micros) -> str:
     """Format a position for people."""
-    if isinstance(position, str):
-        return "now" if position.strip().lower() == NOW else f"{position.strip()[1:]} ago"
     return "the earliest change in the log" if position <= BEGINNING else format_timestamp(position)

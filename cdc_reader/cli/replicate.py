@@ -181,7 +181,8 @@ def command(
         sides = Side(source, name), Side(target, TableName.parse(copy) if copy else name)
         schema = _schema(sides[0])
         target_id = _check_target(schema, sides[1])
-        follow = _suited(schema, follow)
+        with closing(Connection(source, ReadConfig())) as queries:
+            follow = _suited(schema, follow).corrected(queries)
         where = place or CheckpointPlace(_file(*sides))
         store = where.open(target)
         kept = Kept(store, f"replicate from {sides[0].hosts} to {sides[1]}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from io import TextIOWrapper
 
 import click
@@ -129,21 +129,21 @@ def command(
         follow = from_snapshot(follow, "--snapshot is 'initial'")
     with cli_errors():
         names = list(dict.fromkeys(map(TableName.parse, tables)))
+        follow = _checked(connection, names, follow)
         store = place.open(connection) if place else MemoryCheckpoints()
         printer = Printer(len(names) > 1, as_json, limit or FOREVER)
-        _check(connection, names)
         with _writing():
             _tail(connection, names, follow, snapshot, Kept(store, application), printer)
 
 
-def _check(connection: ConnectionConfig, names: Sequence[TableName]) -> None:
-    """Raise the error of an unusable table before anything is printed."""
-    queries = Connection(connection, ReadConfig())
-    try:
+def _checked(
+    connection: ConnectionConfig, names: Sequence[TableName], follow: FollowOptions
+) -> FollowOptions:
+    """Return the options by the cluster's clock; raise the error of an unusable table."""
+    with closing(Connection(connection, ReadConfig())) as queries:
         for name in names:
             SchemaSource(queries).log_schema(name)
-    finally:
-        queries.close()
+        return follow.corrected(queries)
 
 
 def _tail(

@@ -34,7 +34,7 @@ from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import warn_of_loss
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint
-from cdc_reader.reading.retry import Stop, retries_told, stopped_by
+from cdc_reader.reading.retry import Stop, retries_told
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotReader, SnapshotRows
 from cdc_reader.streams.window import Window
 from cdc_reader.table_reader import TableReader
@@ -159,8 +159,7 @@ class ConsumerRuntime:
     def _start(self) -> None:
         if not self._leases.acquire():
             return
-        with stopped_by(self._stopping):
-            now = self._reader.clock.now()
+        now = self._reader.now()
         end = self._subscription.last_position(now)
         for table in self._reader.tables:
             progress, reading = self._begin(table, now)
