@@ -321,6 +321,7 @@ def test_only_generations_with_live_rows_are_queried() -> None:
                 f"WITH cdc = {{'enabled': true, 'ttl': {ttl}}}"
             )
         server.join(vnodes=3, shards=1)
+        clock.advance(HOUR)
         server.faults.add(Fault.parse("server-error,times=1000,match=cdc$"))
         runner, base = CliRunner(), ["status", "--hosts", server.contact_point, "--json"]
         brief, kept = (runner.invoke(main, [*base, f"ks.{name}"]) for name in ("brief", "kept"))

@@ -67,7 +67,7 @@ class Histories:
 
 @pytest.fixture(scope="module")
 def histories() -> Iterator[Histories]:
-    """A server whose clock is set to the past, so that all writes have settled."""
+    """A server with a manual clock."""
     clock = ManualClock(1_700_000_000 * SECOND)
     with EmbeddedScylla(clock=clock, vnodes=3, shards=2) as server:
         replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -90,6 +90,7 @@ def test_changes_are_printed_in_order_of_write_time(
     names = histories.tables()
     histories.write(names, steps)
     span = ("--from", format_timestamp(began), "--until", format_timestamp(histories.clock.now()))
+    histories.clock.advance(60 * SECOND)
     words = ["tail", "--hosts", histories.server.contact_point, *names, *span, "--json"]
     outcome = CliRunner().invoke(main, words)
     assert outcome.exit_code == 0, outcome.output
