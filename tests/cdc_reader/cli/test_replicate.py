@@ -384,6 +384,7 @@ def test_the_option_expiry_decides_when_cells_expire(
         )
         target.execute(f"CREATE TABLE {table} (p int PRIMARY KEY, v int)")
         source.execute(f"INSERT INTO {table} (p, v) VALUES (1, 1) USING TTL 6000")
+        clock.advance(3_600 * SECOND)
         words = ["replicate", source.contact_point, table, target.contact_point, *TO_NOW]
         file = ("--checkpoint", str(tmp_path / "position"))
         assert invoke(*words, *file, "--expiry", expiry).exit_code == 0
