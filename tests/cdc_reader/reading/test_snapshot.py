@@ -301,8 +301,8 @@ def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
     start = begin(followed)
     reader = reader_of(followed, start, in_flight=1)
     assert reader.share.seconds_left is None
-    deliveries = reader.deliveries()
-    for delivery in deliveries:
+    took = 0.0
+    for delivery in reader.deliveries():
         took = (followed.clock.now() - EPOCH - 60 * SECOND) / SECOND
         if isinstance(delivery, RangeComplete) and took > 0:
             break
