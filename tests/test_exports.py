@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from scripts.api_reference import MADE, MODULES, PAGE, VALUES, page
+from tests.syntax import parse
 
 ROOT = Path(__file__).parents[1]
 SHOWN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -57,7 +58,7 @@ def test_the_reference_names_nothing_private() -> None:
 def defined() -> Iterator[str]:
     """Yield the names of all classes and functions of this project that are not public."""
     for file in [*(ROOT / "cdc_reader").rglob("*.py"), *(ROOT / "connectors").rglob("*.py")]:
-        for node in ast.parse(file.read_text()).body:
+        for node in parse(file.read_text()).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name not in PUBLIC:
                 yield node.name
 
@@ -74,7 +75,7 @@ def sources() -> Iterator[tuple[str, str]]:
 
 def names_of_ours(code: str) -> Iterator[tuple[str, str]]:
     """Yield each use of a name from this project's modules: the module and the name."""
-    nodes = list(ast.walk(ast.parse(code)))
+    nodes = list(ast.walk(parse(code)))
     for node in nodes:
         match node:
             case ast.ImportFrom(module=str(module)):
@@ -165,7 +166,7 @@ def home_of(name: str, module: str) -> str:
     """Return the module that defines a name used in an annotation in `module`."""
     if hasattr(builtins, name) or name in sys.stdlib_module_names:
         return "builtins"
-    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
+    for node in ast.walk(parse(inspect.getsource(sys.modules[module]))):
         match node:
             case ast.ImportFrom(module=str(home)) if name in names_bound(node):
                 return home

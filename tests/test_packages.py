@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cdc_reader import testing
+from tests.syntax import parse
 
 CODE = Path(testing.__file__).parents[1]
 CONNECTOR = CODE.parent / "connectors" / "pyspark_scylla_cdc"
@@ -40,7 +41,7 @@ def test_modules_of_a_package() -> None:
 )
 def test_a_package_says_what_it_may_import_and_where_to_begin(package: Path) -> None:
     """Each package's docstring says what it may import, and which existing module to begin with."""
-    said = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    said = ast.get_docstring(parse((package / "__init__.py").read_text())) or ""
     said = " ".join(said.split())
     assert re.search(r"\b(may import|May import)\b", said) or package == CODE
     [begin] = re.findall(r"\bBegin with ((?:[^`]*?`\w+`)+?)", said, re.IGNORECASE)

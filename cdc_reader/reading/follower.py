@@ -35,12 +35,12 @@ from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import SettledHorizon, written_before
 from cdc_reader.reading.late_rows import LateRows, Sweep
 from cdc_reader.reading.planner import Planner
-from cdc_reader.reading.polling import PollSchedule
 from cdc_reader.reading.ports import LogTable
 from cdc_reader.reading.progress import Checkpoint, RowKey
 from cdc_reader.reading.retry import Stop, each_stopped_by
 from cdc_reader.reading.strays import Strays
 from cdc_reader.reading.window_reader import ByWriteTime, Choose, WindowReader
+from cdc_reader.streams.polling import PollSchedule
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window, WindowSize
 

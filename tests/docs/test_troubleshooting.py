@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cdc_reader import errors
+from tests.syntax import parse
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/operate/troubleshooting.md"
@@ -61,17 +61,8 @@ def fixed(text: str) -> list[str]:
 
 @cache
 def nodes() -> list[ast.AST]:
-    """Return all syntax nodes of the sources.
-
-    Other threads wait meanwhile: CPython 3.11 may fail to parse while a thread formats a traceback,
-    as the driver's threads do, which outlive the tests that connected.
-    """
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(60)
-    try:
-        return [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
-    finally:
-        sys.setswitchinterval(interval)
+    """Return all syntax nodes of the sources."""
+    return [node for path in SOURCES for node in ast.walk(parse(path.read_text()))]
 
 
 def calls() -> Iterator[tuple[str, ast.Call]]:

@@ -15,7 +15,7 @@ from cassandra.cluster import Cluster
 from cdc_reader.changes.change import Change
 from cdc_reader.config import ReadConfig
 from cdc_reader.consumer import CdcConsumer
-from cdc_reader.reading import polling
+from cdc_reader.streams import polling
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.serving import KEYSPACE, Served, serving
 

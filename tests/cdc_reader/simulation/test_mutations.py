@@ -136,10 +136,10 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     ),
     "hand-over: newer generations first": (Timeline, "touched", _newer_first, 119),
     "hand-over: one announced late is passed over": (
-        (horizon.SettledHorizon, "missed", lambda _self, _position: [], 127)
+        (horizon.SettledHorizon, "missed", lambda _self, _position: [], 40)
     ),
     "catch-up: said to be done before it is": (
-        (follower.Follower, "_catch_up", _caught_up_at_once, 127)
+        (follower.Follower, "_catch_up", _caught_up_at_once, 40)
     ),
     "resume: marks are not heeded": (follower, "leave_out", lambda batch, _marks: batch, 8),
     "resume: from the last mark on": (follower.Follower, "__init__", _ahead, 3),
@@ -224,7 +224,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "rows: a shard reads those of others": (Ownership, "__init__", _of_all_shards, 3),
     "rows: a shard has those of its part of the ring": (Ownership, "__init__", _of_no_groups, 2),
     "checkpoint: saved as begun though it is complete": (
-        (acknowledgement, "evolve", _unless_snapshot, 285)
+        (acknowledgement, "evolve", _unless_snapshot, 76)
     ),
 }
 """What to break, as above, in histories that start with a snapshot."""

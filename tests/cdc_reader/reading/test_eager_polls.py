@@ -6,58 +6,13 @@ import threading
 from datetime import timedelta
 
 from attrs import define, field
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cdc_reader.config import ReadConfig
-from cdc_reader.reading.polling import PollSchedule
-from cdc_reader.streams.task import RangeTask
-from cdc_reader.streams.window import Window
 from cdc_reader.testing import ManualClock
 from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, rows_read
 
 MILLISECOND = 1_000
 INTERVAL, LONGEST = 50 * MILLISECOND, 250 * MILLISECOND
-CHUNKS = [RangeTask(Window(0, 1), start, start + 1) for start in range(4)]
-
-finds = st.lists(st.sets(st.integers(0, len(CHUNKS) - 1)), min_size=1, max_size=60)
-
-
-@given(finds)
-def test_a_chunk_is_never_polled_too_often_nor_forgotten(found: list[set[int]]) -> None:
-    """Between two polls of a chunk is at least one interval; an idle one waits up to five."""
-    schedule, now = PollSchedule(INTERVAL), EPOCH
-    schedule.all(CHUNKS, now)
-    polled = dict.fromkeys(range(len(CHUNKS)), now)
-    for with_rows in found:
-        wait = schedule.until_next(now)
-        assert 0 < wait <= LONGEST
-        now += wait
-        chosen = schedule.due(CHUNKS, now)
-        assert chosen
-        for task in chosen:
-            assert INTERVAL <= now - polled[task.start] <= LONGEST
-            polled[task.start] = now
-            if task.start in with_rows:
-                schedule.found_rows(task, now)
-                assert schedule.until_next(now) <= INTERVAL
-
-
-def test_a_long_interval_is_kept() -> None:
-    """Idle chunks do not wait longer than a second, unless the interval is longer."""
-    for interval, longest in ((400 * MILLISECOND, SECOND), (5 * SECOND, 5 * SECOND)):
-        schedule = PollSchedule(interval)
-        schedule.all(CHUNKS, EPOCH)
-        assert schedule.until_next(EPOCH) == longest
-
-
-def test_chunks_that_are_gone_do_not_count() -> None:
-    """Chunks are split, merged, and replaced with those of another generation."""
-    schedule = PollSchedule(INTERVAL)
-    schedule.all(CHUNKS[:2], EPOCH)
-    later = EPOCH + LONGEST
-    assert schedule.due(CHUNKS[2:], later) == CHUNKS[2:]
-    assert schedule.until_next(later) == LONGEST
 
 
 @define(eq=False)
