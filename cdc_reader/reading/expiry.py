@@ -318,7 +318,8 @@ def warn_of_loss(lost: Window, table: TableName) -> None:
 class LossReporter:
     """Checks a read for losses; reports each as `report_loss` does, but no write time twice.
 
-    `on_loss` is called after a warning. Windows must be read in order of time.
+    `on_loss` is called after a warning. Windows must be read in order of time, except for those of
+    generations that were announced late.
     """
 
     _mode: DataLossMode
@@ -326,6 +327,9 @@ class LossReporter:
     _on_loss: OnLoss | None = None
     _named: Micros = BEGINNING
     """Rows written before this time were reported, read in time, or not requested."""
+    _begun: Micros = field(default=BEGINNING, init=False)
+    """Rows written before this time were reported before, or not requested."""
+    _told: list[Window] = field(factory=list, init=False)
 
     def begin(self, position: Micros, ttls: TtlHistory, now: Micros, *, at_oldest: bool) -> None:
         """Begin a read at `now` (µs) from a position that no earlier read reached.
@@ -335,7 +339,7 @@ class LossReporter:
         by now were reported when the position was chosen.
         """
         span = ttls.unpromised(position, now) if at_oldest else ttls.lost(position, now)
-        self._named = max(self._named, span.end)
+        self._named = self._begun = max(self._named, span.end)
 
     def report_unread(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
         """Report the loss of rows that are still to be read: those written in `lost`.
@@ -364,11 +368,23 @@ class LossReporter:
             lost = since_created(lost, ttls.created, now)
         self._report(lost.intersect(window), table, ttls)
 
+    def check_late(self, window: Window, ttls: TtlHistory, now: Micros, table: TableName) -> None:
+        """Like `check_read`, for a generation that is read after later windows of others."""
+        lost = ttls.expired(window.start, now).intersect(window)
+        start = max(lost.start, self._begun)
+        for told in (*sorted(self._told, key=lambda told: told.start), Window(lost.end, lost.end)):
+            if start < (end := min(told.start, lost.end)):
+                self._tell(Window(start, end), table, ttls)
+            start = max(start, told.end)
+
     def _report(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
         start = max(lost.start, self._named)
         if start < lost.end:
             self._named = lost.end
-            more = Window(start, lost.end)
-            report_loss(more, table, ttls, self._mode, self._remedy)
-            if self._on_loss is not None:
-                self._on_loss(more)
+            self._tell(Window(start, lost.end), table, ttls)
+
+    def _tell(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
+        self._told.append(lost)
+        report_loss(lost, table, ttls, self._mode, self._remedy)
+        if self._on_loss is not None:
+            self._on_loss(lost)

@@ -172,7 +172,7 @@ class Follower:
                 log.warning("generation_announced_late", start=span.start)
                 seen = self._strays.seen(window, fresh)
                 yield from self._read(window, late=True, seen=seen)
-                self._check_read(window)
+                self._check_read(window, late=True)
         since = min(missed[0].start, self._position) - self._planner.reach
         window = Window(max(since, self._floor), self._position)
         yield from self._read_strays(window, fresh)
@@ -200,7 +200,7 @@ class Follower:
             self._check_read(window)
             yield self._move_to(window.end, began)
 
-    def _check_read(self, window: Window) -> None:
+    def _check_read(self, window: Window, *, late: bool = False) -> None:
         """Report rows of a window that may have been gone before they were read.
 
         If the log was dropped and created again, the whole window may have been read in the new
@@ -211,7 +211,7 @@ class Follower:
         before, self.ttls = self.ttls, self.ttls.updated(base, now, window.start)
         if self.ttls.logs != before.logs:
             self._horizon.report(now, window.start, base.name, self.ttls)
-        self._horizon.check_read(now, window, base.name, self.ttls)
+        self._horizon.check_read(now, window, base.name, self.ttls, late=late)
 
     def _held(self, window: Window) -> ByWriteTime:
         """Collect the window's rows; stop early if they take more than `sort_bytes`."""

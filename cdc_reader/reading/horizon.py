@@ -150,8 +150,12 @@ class SettledHorizon:
         settled = settled_before(now, duration_micros(self._config.confidence_window))
         return min(settled, self._gate.limit(now, starts))
 
-    def check_read(self, now: Micros, window: Window, table: TableName, ttls: TtlHistory) -> None:
+    def check_read(
+        self, now: Micros, window: Window, table: TableName, ttls: TtlHistory, *, late: bool = False
+    ) -> None:
         """Report which rows of `window` may have expired before they were read.
+
+        `late`: the window is of a generation that was announced after later windows were read.
 
         If a loss is followed by a new snapshot of the table, rows that expire soon count as well.
         """
@@ -159,6 +163,9 @@ class SettledHorizon:
             return
         if self._config.data_loss is DataLossMode.RESNAPSHOT:
             self.report(now, window.start, table, ttls)
+            return
+        if late:
+            self._losses.check_late(window, ttls, now, table)
             return
         is_chosen = self._start.generation is None
         self._losses.check_read(window, ttls, now, table, is_chosen=is_chosen)

@@ -230,6 +230,21 @@ def test_each_row_that_may_have_expired_before_it_was_read_is_named_once(
     assert sorted(named) == sorted(expected)
 
 
+def test_a_generation_that_is_read_late_is_told_of_what_is_new() -> None:
+    """Rows of earlier write times were read in time, but not those of this generation."""
+    history, now = TtlHistory([(0, 60)]), 1_000 * SECOND
+    losses, told = reporter()
+    losses.check_read(Window(700 * SECOND, 800 * SECOND), history, 800 * SECOND, TABLE)
+    named = told[-1].end
+    losses.check_read(Window(850 * SECOND, 870 * SECOND), history, now, TABLE)
+    del told[:]
+    losses.check_late(Window(600 * SECOND, 900 * SECOND), history, now, TABLE)
+    untold = Window(named, 850 * SECOND), Window(870 * SECOND, 900 * SECOND)
+    assert told == [Window(600 * SECOND, 700 * SECOND), *untold]
+    losses.check_late(Window(600 * SECOND, 900 * SECOND), history, now, TABLE)
+    assert told[3:] == []
+
+
 @pytest.mark.parametrize(("ttl", "soon"), [(60, 30), (600, 60), (3_600, 360), (86_400, 600)])
 def test_a_read_from_the_oldest_row_is_told_of_rows_that_it_could_have_read(
     ttl: int, soon: int
