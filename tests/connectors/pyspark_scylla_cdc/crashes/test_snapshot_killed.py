@@ -67,7 +67,7 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
     return FollowedQuery(tmp_path, options)
 
 
-@pytest.mark.timeout(240 + 30 * KILLS)  # on a busy machine Spark takes half a minute to start
+@pytest.mark.timeout(480 + 60 * KILLS)  # on a busy machine Spark takes a minute to start
 def test_each_row_comes_once(
     spark: SparkSession, cluster: EmbeddedScylla, query: FollowedQuery
 ) -> None:
