@@ -56,11 +56,11 @@ class Promise:
         losses.check_read(window, ttls, now, table)
 
     def _remedy(self, is_other_log: bool) -> str:
-        why, what = "", "start over"
+        why, what = [], "start over"
         if not is_other_log:
-            why = f"the log's TTL of {self.ttls.seconds} s passed while the query read them"
+            why = [f"the log's TTL of {self.ttls.seconds} s passed while the query read them"]
             what += " with a longer TTL, or less to read at a time"
         if self.mode is DataLossMode.RESNAPSHOT:
-            return f"{why}: start the query again, and it reads the table again".removeprefix(": ")
+            return ": ".join([*why, "start the query again, and it reads the table again"])
         option = f"onDataLoss is {self.mode.value!r}: give 'continue' to do without them"
-        return f"{why}, and {option}, or {what}".removeprefix(", and ")
+        return ", and ".join([*why, f"{option}, or {what}"])

@@ -20,8 +20,8 @@ class WritingClock(ManualClock):
     """A manual clock that writes rows at planned times, when its time passes them."""
 
     followed: Followed | None = None
-    planned: list[tuple[int, int, int]] = field(factory=list)
-    """For each row: when to write it, its number, and its timestamp."""
+    planned: list[tuple[int, int, int, int]] = field(factory=list)
+    """For each row: when to write it, its partition key, its number, and its timestamp."""
 
     def __attrs_pre_init__(self) -> None:
         super().__init__(EPOCH)
@@ -30,17 +30,17 @@ class WritingClock(ManualClock):
         """Advance, and write what is planned meanwhile."""
         end = self.now() + micros
         while self.planned and self.planned[0][0] <= end:
-            at, number, timestamp = self.planned.pop(0)
+            at, key, number, timestamp = self.planned.pop(0)
             self.advance(max(0, at - self.now()))
             assert self.followed is not None
-            self.followed.insert(number, number, timestamp)
+            self.followed.insert(key, number, timestamp)
         super().sleep(max(0, end - self.now()), wake)
 
 
-def delays(planned: list[tuple[int, int, int]]) -> tuple[Followed, dict[int, int]]:
+def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int, int]]:
     """Follow eagerly while rows are written; return how long each took to be delivered, in µs."""
     clock = WritingClock(planned=sorted(planned))
-    written = {number: at for at, number, _ in planned}
+    written = {number: at for at, _, number, _ in planned}
     followed = Followed(clock=clock, config=ReadConfig(delivery="eager", chunk_size=1))
     clock.followed = followed
     found: dict[int, int] = {}
@@ -55,23 +55,15 @@ def delays(planned: list[tuple[int, int, int]]) -> tuple[Followed, dict[int, int
 
 def test_rows_are_delivered_within_an_interval_while_there_are_more() -> None:
     """The first row of idle streams waits for up to five intervals, and later ones for one."""
-    number = 7  # the partition key, so that all rows are in one stream
     every = [EPOCH + 10 * SECOND + step * 80 * MILLISECOND for step in range(40)]
-    followed = Followed(clock=(clock := WritingClock()), config=ReadConfig(delivery="eager"))
-    clock.followed = followed
-    taken: list[int] = []
-    clock.planned = [(at, number, at) for at in every]
-    for delivery in followed.follower(EPOCH).follow(EPOCH + 20 * SECOND):
-        for read in rows_read([delivery]):
-            taken += [clock.now() - every[len(taken)] for _ in range(read.batch.num_rows)]
-    assert len(taken) == len(every)
-    assert taken[0] <= LONGEST
-    assert max(taken[1:]) <= INTERVAL
+    _, found = delays([(at, 7, number, at) for number, at in enumerate(every)])  # in one stream
+    assert found.pop(0) <= LONGEST
+    assert max(found.values()) <= INTERVAL
 
 
 def test_rows_of_idle_streams_are_delivered_soon() -> None:
     """Each row is in another stream, which was idle before."""
-    planned = [(at, n, at) for n in range(30) for at in [EPOCH + SECOND + n * 317 * MILLISECOND]]
+    planned = [(at, n, n, at) for n in range(30) for at in [EPOCH + SECOND + n * 317 * MILLISECOND]]
     _, found = delays(planned)
     assert max(found.values()) <= LONGEST
 
@@ -79,7 +71,7 @@ def test_rows_of_idle_streams_are_delivered_soon() -> None:
 def test_rows_with_an_old_timestamp_are_delivered_within_a_second() -> None:
     """Polls between refreshes read only the newest rows."""
     planned = [
-        (at, n, at - 10 * SECOND)
+        (at, n, n, at - 10 * SECOND)
         for n in range(30)
         for at in [EPOCH + 11 * SECOND + n * 90 * MILLISECOND]
     ]
