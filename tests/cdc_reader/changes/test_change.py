@@ -51,7 +51,7 @@ def change_of(*rows: dict[str, Any], schema: Any = SCHEMA, **facts: bool) -> Cha
 
 
 def test_a_change_says_where_and_when_it_was_made() -> None:
-    """A change has its table, stream, key, and write timestamp to the microsecond."""
+    """A change shows its table, stream, key, and write timestamp to the microsecond."""
     change = change_of({"op": 2, "ck": 2, "a": 3})
     assert change.table == TableName("ks", "t")
     assert change.stream == StreamId(bytes(16))
@@ -63,7 +63,7 @@ def test_a_change_says_where_and_when_it_was_made() -> None:
 
 
 def test_unchanged_null_and_unrecorded_columns_differ() -> None:
-    """Deltas and images distinguish the three cases."""
+    """Deltas and images distinguish unchanged, null and unrecorded columns."""
     change = change_of(
         {"op": 0, "ck": 2, "a": 1, "cdc$deleted_b": True},
         {"op": 1, "ck": 2, "cdc$deleted_a": True},
@@ -79,7 +79,7 @@ def test_unchanged_null_and_unrecorded_columns_differ() -> None:
 
 
 def test_a_log_of_keys_shows_no_deltas() -> None:
-    """A keys-only log has no deltas, which differs from a write that left all columns unchanged."""
+    """In a keys-only log, deltas are unknown, which differs from leaving all columns unchanged."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     insert, delete, full = (
         change_of({"op": 2, "ck": 1}, schema=keys_only),
@@ -92,7 +92,7 @@ def test_a_log_of_keys_shows_no_deltas() -> None:
 
 
 def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
-    """The parts keep each row's operation and TTL; the change merges them."""
+    """Each part keeps the operation and TTL of its row; the change merges the parts."""
     change = change_of(
         {"op": 2, "ck": 1, "a": 1, "ttl": 5},
         {"op": 1, "ck": 1, "cdc$deleted_m": True, "cdc$deleted_b": True},
@@ -112,14 +112,14 @@ def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
 
 
 def test_a_change_with_several_ttls_has_no_single_ttl() -> None:
-    """The change's `ttl` is None; each part has its own TTL."""
+    """The `ttl` of a change with several TTLs is None, but each part has its own."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 5}, {"op": 1, "ck": 1, "b": "x"})
     assert change.ttl is None
     assert [part.ttl for part in change.parts] == [5, None]
 
 
 def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
-    """At equal timestamps the delete wins."""
+    """A write and a delete of one row at the same timestamp make a delete."""
     change = change_of({"op": 1, "ck": 1, "a": 1}, {"op": 3, "ck": 1})
     assert change.operation is ChangeOperation.ROW_DELETE
     assert change.operation.is_delete
@@ -144,7 +144,7 @@ def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
     ],
 )
 def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
-    """Deltas show added, removed and overwritten elements; a UDT's null fields were not written."""
+    """Deltas show added, removed and overwritten elements; a null UDT field counts as unwritten."""
     values = {
         name: FrozenDict(value) if isinstance(value, dict) else value
         for name, value in cells.items()
@@ -154,7 +154,7 @@ def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
 
 
 def test_an_empty_collection_in_an_image_is_null() -> None:
-    """An empty collection is null in the table too, but an empty frozen collection is a value."""
+    """An empty collection in an image is null, as in the table. A frozen empty one is a value."""
     change = change_of(
         {"op": 1, "ck": 1, "a": 1},
         {"op": 9, "ck": 1, "s": frozenset(), "un": FrozenDict(x=None, y=None), "fr": ()},
@@ -164,7 +164,7 @@ def test_an_empty_collection_in_an_image_is_null() -> None:
 
 
 def test_deltas_of_one_write_merge_in_any_order() -> None:
-    """Each delta of the write changes different elements."""
+    """The deltas of one write merge in any order, because each changes different elements."""
     overwritten = CollectionDelta(True, {1: "a"}, frozenset())
     added = CollectionDelta(False, {2: "b"}, frozenset([3]))
     both = CollectionDelta(True, {1: "a", 2: "b"}, frozenset([3]))
@@ -176,7 +176,7 @@ def test_deltas_of_one_write_merge_in_any_order() -> None:
 
 
 def test_deltas_of_both_zeros_are_merged() -> None:
-    """In CQL they are different elements, though equal in Python."""
+    """Merged deltas keep both 0.0 and -0.0, which are different elements in CQL."""
     for one, other in ((0.0, -0.0), (-0.0, 0.0)):
         sets = (
             CollectionDelta(False, frozenset([each]), frozenset([each])) for each in (one, other)
@@ -194,7 +194,7 @@ def test_deltas_of_both_zeros_are_merged() -> None:
 
 
 def test_a_static_row_is_a_row_of_its_own() -> None:
-    """A static row's change has the partition key as its key."""
+    """The change of a static row has only the partition key as its key."""
     change = change_of({"op": 0, "st": 1}, {"op": 1, "st": 2}, {"op": 9, "st": 2})
     assert change.is_static
     assert (change.key, change.deltas) == ({"pk": 1}, {"st": Set(2)})
@@ -203,7 +203,10 @@ def test_a_static_row_is_a_row_of_its_own() -> None:
 
 
 def test_a_range_has_two_ends() -> None:
-    """Each end is a clustering prefix, or None if missing; the key is the partition key."""
+    """Each end of a range is a clustering prefix, or None if it is missing.
+
+    The change's key is the partition key.
+    """
     change = change_of({"op": 6, "ck": 1}, {"op": 7, "ck": None})
     assert change.operation is ChangeOperation.RANGE_DELETE
     assert change.range is not None
@@ -217,14 +220,14 @@ def test_a_range_has_two_ends() -> None:
 
 
 def test_a_change_may_be_an_image_alone() -> None:
-    """The change is incomplete because the rest of its record was not read."""
+    """A change with only an image is incomplete, because the rest of its record was not read."""
     change = change_of({"op": 0, "ck": 1, "a": 1}, complete=False)
     assert (change.operation, change.before, change.parts) == ("image", {"a": 1}, ())
 
 
 @pytest.mark.parametrize("history", histories(), ids=["plain", "both", "full"])
 def test_changes_are_values(history: Any) -> None:
-    """A change equals its pickled and deep copies, has their hash, and differs from all others."""
+    """A change equals its pickled and deep copies and has their hash; different changes differ."""
     changes = history.changes()
     again = pickle.loads(pickle.dumps(changes))
     assert again == changes
@@ -239,7 +242,7 @@ def test_changes_are_values(history: Any) -> None:
 
 
 def test_a_change_prints_on_a_line() -> None:
-    """The line shows the operation, the table, the deltas and the time."""
+    """A change prints on one line, with its operation, table, deltas and time."""
     element = uuid.UUID(int=1)
     change = change_of(
         {
@@ -261,7 +264,7 @@ def test_a_change_prints_on_a_line() -> None:
 
 
 def test_a_change_is_json_as_a_dict() -> None:
-    """The dict has every attribute; equal changes give equal text."""
+    """The dict contains every attribute, and equal changes give equal JSON text."""
     change = change_of(
         {"op": 2, "ck": 1, "a": 1, "ttl": 5},
         {"op": 1, "ck": 1, "m": FrozenDict({1: "x"}), "cdc$deleted_elements_s": frozenset([2, 1])},
@@ -323,7 +326,7 @@ def changes_of(connection: ConnectionConfig, table: TableName) -> list[Change]:
 def test_values_of_every_type_are_python_values(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """Values written as CQL text are read as Python values, and shown as JSON."""
+    """Values of every type, recorded as CQL text, become Python values and are shown as JSON."""
     columns = ", ".join(f"c{at} {cql_type}" for at, cql_type in enumerate(ALL_TYPES))
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int, y text)")
     scylla.session.execute(
@@ -343,7 +346,7 @@ def test_values_of_every_type_are_python_values(
 def test_an_empty_value_is_read_as_null_but_not_as_a_deletion(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """Empty text and blobs are ordinary values; other types have none in Python or Arrow."""
+    """An empty text or blob is a value; an empty value of any other type reads as null."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, i int, u uuid, t text, b blob, n int) "
         "WITH cdc = {'enabled': true, 'postimage': true}"
@@ -358,7 +361,7 @@ def test_an_empty_value_is_read_as_null_but_not_as_a_deletion(
 
 
 def test_deleted_fields_unknown_to_the_type_are_named_by_number() -> None:
-    """The schema may be older than the row, so removed fields it lacks are shown by index."""
+    """Deleted fields that an older schema lacks are shown by index."""
     schema = log_schema(*KEYS, Column("un", U), Column("v", parse("int")))
     change = change_of(
         {"op": 1, "ck": 1, "cdc$deleted_elements_un": frozenset([1, 7])}, schema=schema

@@ -143,13 +143,13 @@ def _deltas_of(row: dict[str, Any]) -> dict[str, Delta]:
 
 @each_history
 def test_changes_hold_everything_in_the_log(history: History) -> None:
-    """Flattened again, the changes give each row of the log exactly once."""
+    """Flattening the changes yields each row of the log exactly once."""
     assert flattened(history.changes()) == logged(history)
 
 
 @each_history
 def test_each_row_of_a_record_is_one_change(history: History) -> None:
-    """Images, inserts and updates of a row form one change; `is_last` marks a record's last one."""
+    """The images and writes of a row form one change; `is_last` marks the last one of a record."""
     changes = history.changes()
     assert all(change.complete for change in changes)
     for _, record in itertools.groupby(changes, lambda change: (change.stream, change.time)):
@@ -179,14 +179,14 @@ def test_page_boundaries_do_not_affect_changes(data: st.DataObject) -> None:
 
 @each_history
 def test_lazy_grouping_gives_the_same_changes(history: History) -> None:
-    """Changes made lazily equal those made all at once."""
+    """Grouping lazily and grouping all at once give equal changes."""
     batch = history.batch(0, 1_000)
     found = Grouping(history.schema).each(batch)
     assert [next(found), *found] == Grouping(history.schema).feed(batch) != []
 
 
 def test_what_is_made_of_a_change_goes_with_it() -> None:
-    """The values of a change that is dropped are freed before the next change is made."""
+    """The values of a discarded change are freed before the next change is made."""
     rows = [{"time": n, "op": 1, "ck": n, "a": n, "end": True} for n in range(1, 1_001)]
     changes = Grouping(SMALL).each(log_batch(SMALL, *rows))
     last = None
@@ -199,7 +199,7 @@ def test_what_is_made_of_a_change_goes_with_it() -> None:
 
 
 def applied(before: dict[str, Any], column: str, delta: Delta) -> Any:
-    """Return a column's value after a delta; values that images show as null are None."""
+    """Return a column's value after a delta, or None for a value that images show as null."""
     if isinstance(delta, Set):
         return delta.value
     if not isinstance(delta, CollectionDelta):
@@ -217,7 +217,7 @@ def applied(before: dict[str, Any], column: str, delta: Delta) -> Any:
 
 @pytest.mark.parametrize("history", histories()[1:], ids=["both", "full"])
 def test_the_postimage_is_the_preimage_with_the_deltas(history: History) -> None:
-    """Every change with both images in two recorded histories is compared."""
+    """In two recorded histories, each postimage equals the preimage with the deltas applied."""
     seen = Counter[str]()
     for change in history.changes():
         if change.after is None:
@@ -232,7 +232,7 @@ def test_the_postimage_is_the_preimage_with_the_deltas(history: History) -> None
 
 
 def test_a_record_without_an_end_mark_is_one_change() -> None:
-    """The change is incomplete if the next record begins, or the read ends, before the end mark."""
+    """A change is incomplete if its record has no end mark before the next record or the end."""
     grouping = Grouping(SMALL)
     cut = log_batch(SMALL, {"time": 1, "op": 1, "ck": 1, "a": 1})
     assert grouping.feed(cut) == []
@@ -247,7 +247,7 @@ def test_a_record_without_an_end_mark_is_one_change() -> None:
 
 
 def test_a_log_without_end_marks_is_grouped() -> None:
-    """Before ScyllaDB 4.3, a record is complete when the next one begins."""
+    """Without end marks (before ScyllaDB 4.3), a record is complete when the next one begins."""
     columns = tuple(c for c in SMALL.columns if c.name != "cdc$end_of_batch")
     old = LogSchema(SMALL.base, columns)
     rows = log_batch(
@@ -263,7 +263,7 @@ def test_a_log_without_end_marks_is_grouped() -> None:
 
 
 def test_equal_times_in_two_streams_are_two_records() -> None:
-    """A record is identified by its stream and its time, including the random bits."""
+    """Records are identified by stream and time, so equal times in two streams are two records."""
     rows = log_batch(
         SMALL,
         {"time": 1, "op": 1, "ck": 1, "end": True},
@@ -295,7 +295,7 @@ def test_several_ranges_of_a_record_are_several_changes() -> None:
 
 
 def test_unknown_operations_are_kept() -> None:
-    """Each row with an unknown operation is a separate change, with the row's cells."""
+    """Each row with an unknown operation becomes a separate change with the row's cells."""
     rows = log_batch(
         SMALL,
         {"time": 1, "op": 0, "ck": 1, "a": 1},
@@ -313,7 +313,10 @@ def test_unknown_operations_are_kept() -> None:
 
 
 def test_keys_equal_in_python_only_are_two_rows() -> None:
-    """-0.0 and 0.0 are two rows; NaN keys are one row."""
+    """The keys -0.0 and 0.0 identify two rows, although Python treats them as equal.
+
+    NaN keys identify one row.
+    """
     double = Column("ck", parse("double"), ColumnKind.CLUSTERING, 0)
     schema = log_schema(KEYS[0], double, Column("a", parse("int")))
     keys = [0.0, -0.0, math.nan]
@@ -327,7 +330,7 @@ def test_keys_equal_in_python_only_are_two_rows() -> None:
 
 
 def test_the_row_of_a_table_without_clustering_is_its_partition() -> None:
-    """The delete of a partition in such a table has the row's image."""
+    """Without clustering columns, the delete of a partition includes the image of its only row."""
     schema = log_schema(KEYS[0], Column("a", parse("int")))
     rows = log_batch(
         schema, {"time": 1, "op": 0, "a": 1}, {"time": 1, "op": 4, "seq": 1, "end": True}
@@ -338,7 +341,7 @@ def test_the_row_of_a_table_without_clustering_is_its_partition() -> None:
 
 
 def test_empty_batches_and_extra_columns_are_ignored() -> None:
-    """An empty batch yields no changes; an extra column, such as the remaining TTL, is ignored."""
+    """An empty batch yields no changes. An extra column, such as the remaining TTL, is ignored."""
     rows = log_batch(SMALL, {"time": 1, "op": 1, "ck": 1, "end": True})
     more = rows.append_column("ttl(cdc$operation)", pa.array([7], pa.int32()))
     grouping = Grouping(SMALL)

@@ -1,4 +1,4 @@
-"""Changes are the same with both kernels, and changes pickled with one are read with the other."""
+"""Changes are the same with both kernels, even if one kernel reads what the other pickled."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _NEVER_NULL = ("pk", "cdc$batch_seq_no")
 
 
 def random_changes(count: int) -> Iterator[Change]:
-    """Yield at least `count` changes, the same in each run, of rows that no server would log.
+    """Yield at least `count` changes of random rows, the same in each run.
 
-    Each cell of a row is null or a recorded one, whatever the row's operation and other cells are.
+    Each cell is null or a recorded value, whatever the row's operation and other cells are. No
+    server would log such rows.
     """
     draw = np.random.default_rng(7)
     recorded = histories()[-1]
@@ -79,7 +80,7 @@ def told(changes: list[Change]) -> list[str]:
 
 
 def main() -> None:
-    """Make the changes with this kernel, and write them, as objects and text, to a file."""
+    """Make the changes with this kernel, and write both objects and text to a file."""
     folder, count = Path(sys.argv[1]), int(sys.argv[2])
     theirs: list[Change] = pickle.loads((folder / "theirs").read_bytes())
     ours = list(random_changes(count))
@@ -94,7 +95,7 @@ def main() -> None:
 def test_random_changes_are_the_same_with_both_kernels(tmp_path: Path, count: int) -> None:
     """Changes made or unpickled by either kernel are equal and have the same text."""
     [other] = MODULES.keys() - {decoding.NAME}
-    kernel(other)  # skips or fails if it is missing
+    kernel(other)  # skips or fails if the kernel is missing
     changes = list(random_changes(count))
     assert len(changes) >= count
     (tmp_path / "theirs").write_bytes(pickle.dumps(changes))

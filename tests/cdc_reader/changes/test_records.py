@@ -76,7 +76,7 @@ def first_delta(rows: list[dict[str, Any]], change: list[int]) -> int:
 @pytest.mark.parametrize("name", SCHEMAS)
 @given(data=st.data())
 def test_records_are_found_as_by_the_row_by_row_rule(name: str, data: st.DataObject) -> None:
-    """Both rules find the same records, for all operations in any order."""
+    """`Records` finds the same records as the row-by-row rule, for all operations in any order."""
     schema = SCHEMAS[name]
     drawn = data.draw(
         st.lists(st.tuples(st.integers(1, 4), OPERATIONS, CELLS[name]), min_size=1, max_size=12)
@@ -100,7 +100,7 @@ def test_records_are_found_as_by_the_row_by_row_rule(name: str, data: st.DataObj
 
 @given(st.data())
 def test_records_are_whole_across_pages(data: st.DataObject) -> None:
-    """With or without end marks, no row is lost, and all rows of a record come together."""
+    """With or without end marks, no row is lost, and the rows of a record stay together."""
     schema = SCHEMAS["one"]
     times = sorted(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=15)))
     ends = [time != after for time, after in zip(times, [*times[1:], None], strict=True)]

@@ -1,4 +1,4 @@
-"""Format ``envelope`` with the advanced output: the messages that the connector documents."""
+"""Messages of format ``envelope`` with an `AdvancedEnvelope`, as the connector documents them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONNECT = {
 
 
 def connect_type(kind: pa.DataType) -> str:
-    """Return the name of Kafka Connect's type for an Arrow type."""
+    """Return the name of the Kafka Connect type for an Arrow type."""
     if pa.types.is_struct(kind):
         return "struct"
     return "array" if pa.types.is_list(kind) else CONNECT[kind]
@@ -57,7 +57,7 @@ def as_json(value: Any) -> Any:
 
 
 def messages(reader: CdcReader, envelope: AdvancedEnvelope) -> list[dict[str, Any]]:
-    """Return the messages in order of the writes, without source and times."""
+    """Return the messages in write order, without their sources and times."""
     found = reader.change_batches(format="envelope", envelope=envelope).read_all().to_pylist()
     kept = ("op", "before", "after", "key")
     return [{name: as_json(row[name]) for name in kept if name in row} for row in found]
@@ -81,13 +81,13 @@ def reader(connection: ConnectionConfig, keyspace: str) -> Iterator[CdcReader]:
 def test_the_documented_messages(
     reader: CdcReader, execute: Execute, name: str, envelope: AdvancedEnvelope
 ) -> None:
-    """Messages have the requested images, and the key in the requested places."""
+    """Each message contains the requested images, and the key in the requested places."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     assert messages(reader, envelope) == DOCUMENTED["messages"][name]
 
 
 def test_the_fields(reader: CdcReader, execute: Execute) -> None:
-    """Envelope, source and transaction have the documented fields, and no others."""
+    """The envelope, source and transaction have exactly the documented fields."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}")
     schema = reader.change_batches(format="envelope", envelope=IMAGES).schema
     assert fields(schema) == DOCUMENTED["envelope"]
@@ -99,7 +99,7 @@ def test_the_fields(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_by_default_each_message_has_the_key(reader: CdcReader, execute: Execute) -> None:
-    """A delete has neither row, so only `key` says which row it was."""
+    """By default every message has the key, which alone identifies the row of a delete."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     batches = reader.change_batches(format="envelope", envelope=AdvancedEnvelope())
     keys = [row["key"] for row in batches.read_all().to_pylist()]
@@ -108,7 +108,7 @@ def test_by_default_each_message_has_the_key(reader: CdcReader, execute: Execute
 
 
 def test_the_documented_values(reader: CdcReader, execute: Execute, keyspace: str) -> None:
-    """Each type has the documented type and value, in an insert and in an update."""
+    """Each CQL type has the documented Connect type and value, in inserts and in updates."""
     columns = {f"c{number}": each for number, each in enumerate(DOCUMENTED["columns"])}
     execute(*[statement.replace("{ks}", keyspace) for statement in DOCUMENTED["types"]])
     declared = "".join(f"{name} {each['cql']}, " for name, each in columns.items())
@@ -131,13 +131,13 @@ def test_the_documented_values(reader: CdcReader, execute: Execute, keyspace: st
     ):
         expected = {name: value for name, (_, value) in zip(columns, values, strict=True)}
         for name, each in columns.items():
-            if each["cql"] == "float":  # JSON has the digits of the 32-bit number
+            if each["cql"] == "float":  # JSON shows the digits of the 32-bit number
                 row[name] = float(str(np.float32(row[name])))
         assert row == {"id": 1, **expected}
 
 
 def test_the_source(reader: CdcReader, execute: Execute, keyspace: str) -> None:
-    """The times agree, and `sequence` orders the changes."""
+    """The three times of a source agree, and `sequence` orders the changes."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     found = reader.change_batches(format="envelope", envelope=IMAGES).read_all().to_pylist()
     sources = [row["source"] for row in found]
@@ -152,7 +152,7 @@ def test_the_source(reader: CdcReader, execute: Execute, keyspace: str) -> None:
 
 
 def test_a_snapshot(reader: CdcReader, execute: Execute) -> None:
-    """Existing rows are read events."""
+    """Each existing row in a snapshot is a read event (`op` is ``r``)."""
     execute(
         f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"][:1]
     )
@@ -172,14 +172,14 @@ def test_a_snapshot(reader: CdcReader, execute: Execute) -> None:
 def test_a_log_without_an_image_is_rejected(
     reader: CdcReader, execute: Execute, cdc: str, envelope: AdvancedEnvelope, message: str
 ) -> None:
-    """The error has the statement that adds the image."""
+    """The error contains the statement that enables the missing image."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY) WITH cdc = {{'enabled': true, {cdc}}}")
     with pytest.raises(UnsupportedTableError, match=message):
         reader.change_batches(format="envelope", envelope=envelope)
 
 
 def test_settings_that_cannot_be_used(reader: CdcReader, execute: Execute) -> None:
-    """The error names the setting and the allowed values."""
+    """Each error names the rejected setting and its allowed values."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY) {FULL}")
     with pytest.raises(ConfigurationError, match="before is 'some': give one of none, full"):
         AdvancedEnvelope(before="some")

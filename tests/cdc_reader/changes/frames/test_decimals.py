@@ -26,7 +26,7 @@ EXPONENTS = st.integers(-80, 80) | st.integers(-FARTHEST, FARTHEST)
 
 @st.composite
 def numbers(draw: st.DrawFn, kind: pa.Decimal128Type) -> str:
-    """Draw a number as the kernel writes it: any number, or one near the limits of `kind`."""
+    """Draw a number in the kernel's text form: any number, or one near the limits of `kind`."""
     if draw(st.booleans()):
         digits = draw(st.integers(-(10 ** draw(st.integers(0, 90))), 10**90))
         exponent = draw(EXPONENTS)
@@ -44,7 +44,7 @@ KIND_AND_TEXTS = KINDS.flatmap(
 
 
 def fits(text: str, kind: pa.Decimal128Type) -> bool:
-    """Return True if the number is a multiple of the type's unit, and within its precision."""
+    """Return True if the number is a multiple of the type's unit and within its precision."""
     number = Decimal(text)
     if not number:
         return True
@@ -67,7 +67,7 @@ def fits(text: str, kind: pa.Decimal128Type) -> bool:
 def test_a_number_is_converted_exactly_or_refused(
     given: tuple[pa.Decimal128Type, list[str | None]],
 ) -> None:
-    """If all numbers fit, they are converted exactly; if any does not, an error is raised."""
+    """Numbers that all fit are converted exactly; if one does not fit, an error is raised."""
     kind, texts = given
     array = pa.array(texts, pa.string())
     if all(text is None or fits(text, kind) for text in texts):
@@ -93,7 +93,7 @@ NESTED: list[tuple[CqlType, object]] = [
 
 @pytest.mark.parametrize(("kind", "value"), NESTED, ids=[str(kind) for kind, _ in NESTED])
 def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: object) -> None:
-    """The error names the option, the column and the number."""
+    """The error for a nested number that does not fit names the option, column and number."""
     cells = pa.array([None, value], arrow_type(kind))
     batch = pa.record_batch([cells], ["v"])
     types = ValueTypes(pa.decimal128(38, 18))
@@ -106,6 +106,6 @@ def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: 
 
 
 def test_an_error_shortens_a_long_number() -> None:
-    """The error has the first 60 characters and the length."""
+    """An error shows the first 60 characters of a long number, and its length."""
     with pytest.raises(DoesNotFitError, match=r"^7{60}\.\.\. \(100000 characters\)$"):
         decimals(pa.array(["7" * 100_000]), pa.decimal128(38, 0))
