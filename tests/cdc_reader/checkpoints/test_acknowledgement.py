@@ -1,4 +1,4 @@
-"""Checkpoints record exactly what was acknowledged."""
+"""Checkpoints cover exactly the acknowledged rows."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Log:
         return max(reached, default=self.begun.position)
 
     def check(self) -> None:
-        """Check that exactly the acknowledged rows are saved."""
+        """Check that the saved checkpoint covers exactly the acknowledged rows."""
         self.save()
         assert self.saved.position == self.position == self.work.position
         assert self.those_saved() == self.acknowledged
@@ -134,7 +134,7 @@ def records(draw: st.DataObject, number: int) -> list[list[InFlightRows]]:
 @given(st.data(), st.booleans())
 @settings(max_examples=200)
 def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bool) -> None:
-    """Acknowledgements, saves and crashes may come in any order."""
+    """Checkpoints are exact for any order of acknowledgements, saves and crashes."""
     log = Log(settled=settled)
     windows = [records(data, number) for number in range(3)]
     order = random.Random(data.draw(st.integers(0, 1 << 32)))
@@ -163,7 +163,7 @@ def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bo
 
 
 def test_only_changed_marks_are_saved() -> None:
-    """`take` returns each changed mark once, and no marks for an idle window."""
+    """`take` returns each changed mark once, and an idle window adds no marks."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     changes = [place(stream, 1) for stream in (0, 1)]
     for change in changes:
@@ -181,7 +181,7 @@ def test_only_changed_marks_are_saved() -> None:
 
 
 def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
-    """An unacknowledged row lies between the change's rows, so its mark lists them one by one."""
+    """A mark lists the rows of a change one by one if an unacknowledged row lies between them."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     first, second = place(0, 1, 0, 3, is_last=False), place(0, 1, 1, 2)
     work.deliver(first)
@@ -198,7 +198,7 @@ def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
 
 
 def test_eager_work_names_rows_one_by_one() -> None:
-    """Marks list single rows, because a row may still arrive between two acknowledged ones."""
+    """Eager delivery marks single rows, because a row may still arrive between two of them."""
     work = Acknowledgements(Checkpoint(BASE), settled=False)
     for micros in (1, 2):
         change = place(0, micros)
@@ -211,7 +211,7 @@ def test_eager_work_names_rows_one_by_one() -> None:
 
 
 def test_late_rows_do_not_hold_up_the_position() -> None:
-    """The position advances; `late_scan_at` waits until late rows are acknowledged."""
+    """Late rows do not delay the position; only `late_scan_at` waits for them."""
     work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
     first, second = window(0).end, window(1).end
     assert work.complete(Checkpoint(first, 5, {}, 1), window(0)) == window(0)
@@ -225,7 +225,7 @@ def test_late_rows_do_not_hold_up_the_position() -> None:
 
 
 def test_windows_completed_together_are_reported_as_one() -> None:
-    """Empty windows do not accumulate while a change is outstanding."""
+    """Windows completed while a change is outstanding are reported as one window."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     change = place(0, 1)
     work.deliver(change)

@@ -1,4 +1,4 @@
-"""All stores obey the same law of leases: only the current owner can save."""
+"""All stores that support leases obey one law: only the current owner can save."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ KEYSPACE = (
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The clock that expires leases."""
+    """The clock by which leases expire."""
     return ManualClock(NOW)
 
 
 @pytest.fixture
 def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server that uses this clock."""
+    """A server that uses the test's clock."""
     with EmbeddedScylla(clock=clock) as server:
         server.execute(KEYSPACE)
         yield server
@@ -75,7 +75,7 @@ def scylla_store(server: EmbeddedScylla) -> Iterator[ScyllaCheckpoints]:
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
 ) -> Iterator[LeasingStore]:
-    """Each store that has leases."""
+    """Each kind of store that supports leases."""
     if request.param == "memory":
         yield MemoryCheckpoints(clock=clock)
     elif request.param == "sqlite":
@@ -87,7 +87,10 @@ def store(
 
 
 class Machine(RuleBasedStateMachine):
-    """Advances time by much less or much more than a lease, because TTLs are in whole seconds."""
+    """Owners compete for a lease. Time advances far less or far more than one lease lasts.
+
+    Times close to the expiry are avoided, because TTLs count whole seconds.
+    """
 
     store: ClassVar[LeasingStore]
     clock: ClassVar[ManualClock]
@@ -155,7 +158,7 @@ def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
 def test_an_owner_is_sure_until_its_lease_may_have_expired(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """A lease counts from before the request. If nobody took it, it can still be renewed."""
+    """A lease counts from before its request. An expired lease that nobody took can be renewed."""
     mine = lease(store, ONE, clock)
     assert not mine.is_sure
     assert mine.acquire() is None
@@ -173,7 +176,7 @@ def test_an_owner_is_sure_until_its_lease_may_have_expired(
 def test_a_suspended_owner_is_refused_after_a_takeover(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """The former owner can neither save nor renew; others learn who holds the lease."""
+    """After a takeover, the former owner can neither save nor renew. Others see the new owner."""
     mine, other = lease(store, ONE, clock), lease(store, OTHER, clock)
     assert mine.acquire() is None
     mine.save(Checkpoint(NOW + 5))
@@ -192,7 +195,7 @@ def test_a_suspended_owner_is_refused_after_a_takeover(
 
 
 def test_many_marks_are_saved_whole_or_not_at_all(store: LeasingStore, clock: ManualClock) -> None:
-    """Marks beyond one transaction's size are saved atomically, and only by the owner."""
+    """Marks beyond the size of one transaction are saved atomically, and only by the owner."""
     mark = Mark(RowKey(timeuuid.make(NOW + 5, bytes(8)).bytes, 0), frozenset(_keys(200)))
     marks = {StreamId.from_parts(token, 0, 0): mark for token in range(30)}
     assert lease(store, ONE, clock).acquire() is None
@@ -224,7 +227,7 @@ def test_an_owner_has_a_text_form() -> None:
 def test_a_transaction_whose_answer_is_lost_is_repeated(
     server: EmbeddedScylla, scylla_store: ScyllaCheckpoints, match: str
 ) -> None:
-    """The request was applied, but its response was lost: the lease is held, the save is stored."""
+    """A request whose response is lost is repeated: the lease is held, and the save is stored."""
     scylla_store.load(NAME)
     fault = Fault("drop", match)
     with server.faults.during(fault):
@@ -238,7 +241,7 @@ def test_a_transaction_whose_answer_is_lost_is_repeated(
 def test_a_save_under_a_lease_is_one_request(
     server: EmbeddedScylla, scylla_store: ScyllaCheckpoints
 ) -> None:
-    """Even a save that advances the position past marks is one request."""
+    """A save under a lease takes one request, even if the position moves past marks."""
     scylla_store.acquire(NAME, ONE, DURATION)
     mark = Mark(RowKey(timeuuid.make(NOW + 5, bytes(8)).bytes, 0))
     all_statements = Fault("delay", "ks.cdc_checkpoints", times=None, seconds=0.000_001)
@@ -253,7 +256,7 @@ def test_a_save_under_a_lease_is_one_request(
 def test_a_save_by_a_clock_ahead_is_waited_for(
     scylla_store: ScyllaCheckpoints, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lease is not granted yet, because saves under it would have older timestamps."""
+    """After a save by a clock that is ahead, no lease is granted until its timestamp has passed."""
     monkeypatch.setattr(time, "time_ns", lambda: (clock.now() + 3_600 * SECOND) * 1_000)
     scylla_store.save(NAME, Checkpoint(NOW))
     with pytest.raises(TransientError, match=r"clock is 3\d{3}\.?\d* s ahead of the cluster's"):
@@ -267,7 +270,7 @@ def test_a_save_by_a_clock_ahead_is_waited_for(
 def test_saves_with_and_without_a_lease_follow_each_other(
     scylla_store: ScyllaCheckpoints, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The later save wins, although the server's clock is ahead of the client's."""
+    """The last save wins, with or without a lease, even if the server's clock is ahead."""
     monkeypatch.setattr(time, "time_ns", lambda: (clock.now() - 3_600 * SECOND) * 1_000)
     scylla_store.save(NAME, Checkpoint(NOW))
     assert scylla_store.acquire(NAME, ONE, DURATION) == ONE
@@ -281,7 +284,7 @@ def test_saves_with_and_without_a_lease_follow_each_other(
 def test_a_server_without_transactions_is_reported(
     scylla_store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ScyllaDB before 2025.4 returns this error for tables that use tablets."""
+    """Before 2025.4, ScyllaDB rejects leases in tables on tablets, and the error says so."""
 
     def refuse(_self: Statements, _writes: object) -> None:
         raise QueryRefusedError("ks.t: LWT is not yet supported with tablets")

@@ -22,7 +22,7 @@ def test_this_process_has_not_ended() -> None:
 
 
 def test_a_process_that_was_killed_has_ended() -> None:
-    """The end is detected before and after the parent reaps the process."""
+    """The end of a killed process is detected before and after its parent reaps it."""
     with subprocess.Popen(["sleep", "60"]) as sleeping:
         start = process.started(sleeping.pid)
         assert not process.has_ended(sleeping.pid, start)
@@ -33,12 +33,12 @@ def test_a_process_that_was_killed_has_ended() -> None:
 
 
 def test_a_reused_pid_is_another_process() -> None:
-    """The start time distinguishes the two."""
+    """A process with the same PID but another start time is a different process."""
     assert process.has_ended(os.getpid(), process.started(os.getpid()) - 1)
 
 
 def test_a_hidden_process_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process of another user can be neither signalled nor inspected."""
+    """A process that can be neither signaled nor inspected counts as running."""
 
     def refuse(_pid: int, _signal: int) -> None:
         raise PermissionError

@@ -18,7 +18,7 @@ START = Checkpoint(7, snapshot=SnapshotProgress(9, 5))
 
 
 def completed(reading: int, rows: int) -> RangeComplete:
-    """Return the event that ends reading a range; `reading` is its number, with `rows` rows."""
+    """Return the event that ends reading number `reading`, of a range with `rows` rows."""
     return RangeComplete(SCHEMA, reading, TokenRange(reading, reading + 1), rows, START)
 
 
@@ -49,7 +49,7 @@ def test_a_range_is_done_with_its_last_row() -> None:
 
 
 def test_rows_of_an_abandoned_reading_do_not_complete_a_range() -> None:
-    """Acknowledging all rows of an unfinished read saves nothing."""
+    """Rows of an abandoned read do not complete a range, even if all are acknowledged."""
     tracker = RangeAcknowledgements(START)
     tracker.deliver(1, 5)
     for _ in range(5):
@@ -58,7 +58,7 @@ def test_rows_of_an_abandoned_reading_do_not_complete_a_range() -> None:
 
 
 def test_an_empty_range_is_done_at_once() -> None:
-    """An empty range has no rows to acknowledge."""
+    """An empty range is done at once, because it has no rows to acknowledge."""
     tracker = RangeAcknowledgements(START)
     tracker.complete(completed(4, 0))
     assert done(tracker) == TokenRanges([TokenRange(4, 5)])
@@ -66,7 +66,7 @@ def test_an_empty_range_is_done_at_once() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_may_be_acknowledged_in_any_order(seed: int) -> None:
-    """A range is done when it has been read to its end and all its rows are acknowledged."""
+    """Rows may be acknowledged in any order, before or after the end of their range is read."""
     draw, tracker = random.Random(seed), RangeAcknowledgements(START)
     left = {reading: draw.randrange(4) for reading in range(1, 9)}
     rows = dict(left)

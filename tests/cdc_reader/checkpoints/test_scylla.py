@@ -1,4 +1,4 @@
-"""The checkpoint table: the number of requests per save, and errors for unusable tables."""
+"""The checkpoint table: requests per save, and errors for unusable tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def mark(micros: int) -> Mark:
 def test_an_idle_window_is_one_write(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """Saving a position takes one request, however many marks are stored."""
+    """Saving a position takes one request, even if earlier saves stored marks."""
     from cdc_reader.testing import Fault
 
     server: EmbeddedScylla = scylla.server  # type: ignore[assignment]  # the test needs faults
@@ -62,7 +62,7 @@ def test_an_idle_window_is_one_write(
 def test_obsolete_marks_are_deleted(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """Marks that remain valid are stored under the new position."""
+    """Marks below the new position are deleted; the others are stored under the new position."""
     store.save(NAME, Checkpoint(NOW, 1, dict.fromkeys(STREAMS, mark(5))))
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[3]: mark(15)}))
     store.save(NAME, Checkpoint(NOW + 10, 1))
@@ -87,7 +87,7 @@ def test_a_clock_that_is_behind_does_not_lose_saves(
 def test_a_checkpoint_expires_by_its_ttl(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """Positions and marks get the TTL."""
+    """Positions and marks are stored with the configured TTL."""
     store = ScyllaCheckpoints(connection, keyspace, "c", ttl=timedelta(days=3))
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
     store.close()
@@ -108,7 +108,7 @@ def test_a_missing_keyspace_is_reported(connection: ConnectionConfig) -> None:
 def test_another_table_is_refused(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """The store checks the columns before it writes."""
+    """A table with other columns is rejected before anything is written."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (application text PRIMARY KEY, stream int)")
     store = ScyllaCheckpoints(connection, keyspace, "t")
     with pytest.raises(CheckpointError, match=r"is not a checkpoint table.*position bigint"):
@@ -119,7 +119,7 @@ def test_another_table_is_refused(
 def test_a_table_without_one_of_the_columns_is_refused(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """The error names the column; nothing is added to the table."""
+    """The error names the missing column, and the table stays unchanged."""
     schema = SCHEMA.format(table=f"{keyspace}.cdc_checkpoints")
     scylla.session.execute(schema.replace("    late_scan_at bigint static,\n", ""))
     with pytest.raises(CheckpointError, match=r"expected columns late_scan_at bigint; give"):
@@ -133,7 +133,7 @@ def test_a_table_without_one_of_the_columns_is_refused(
 def test_a_save_is_retried_and_given_up_at_the_deadline(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """The earlier checkpoint stays, and a later save succeeds."""
+    """A save that fails at its deadline leaves the earlier checkpoint; a later save succeeds."""
     from cdc_reader.testing import Fault
 
     server: EmbeddedScylla = scylla.server  # type: ignore[assignment]  # the test needs faults
@@ -152,6 +152,6 @@ def test_a_save_is_retried_and_given_up_at_the_deadline(
 
 
 def test_the_schema_is_the_documented_one() -> None:
-    """The reference page has the statement word for word."""
+    """The reference page contains the schema word for word."""
     page = Path(__file__).parents[3] / "docs" / "reference" / "checkpoints.md"
     assert SCHEMA.format(table="shop.cdc_checkpoints") in page.read_text()

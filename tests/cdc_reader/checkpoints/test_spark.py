@@ -54,13 +54,13 @@ def position(found: SparkCheckpoint) -> int | None:
 
 
 def test_the_position_is_that_of_the_last_committed_micro_batch(tmp_path: Path) -> None:
-    """File names are compared as numbers; an uncommitted micro-batch does not count."""
+    """The highest committed micro-batch determines the position; file names compare as numbers."""
     offsets = {number: [offset(number * 10)] for number in range(8, 13)}
     assert position(checkpoint(tmp_path, offsets, done=11)) == 110
 
 
 def test_before_the_first_commit_the_position_is_the_start(tmp_path: Path) -> None:
-    """From version 3 on, the first micro-batch's end offset has the query's start."""
+    """Before the first commit, the position is the start in the first offset, from version 3 on."""
     (tmp_path / "old").mkdir()
     assert position(checkpoint(tmp_path / "old", {0: [offset(5)]})) == 5
     (tmp_path / "new").mkdir()
@@ -69,13 +69,13 @@ def test_before_the_first_commit_the_position_is_the_start(tmp_path: Path) -> No
 
 
 def test_after_the_first_commit_the_start_is_ignored(tmp_path: Path) -> None:
-    """The position is the end of the first micro-batch."""
+    """After the first commit, the position is the end of the first micro-batch."""
     first = offset(5, 3, table="ks.t", began=2)
     assert position(checkpoint(tmp_path, {0: [first], 1: [offset(9)]}, done=0)) == 5
 
 
 def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
-    """Spark creates the directories before the first offset."""
+    """A query without offsets has no position; Spark creates the directories first."""
     assert position(checkpoint(tmp_path, {})) is None
 
 
@@ -90,12 +90,12 @@ def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
     ],
 )
 def test_offsets_of_each_version_are_read(tmp_path: Path, line: str) -> None:
-    """Offsets with a pending snapshot are read too."""
+    """Offsets of each version are read, also with a pending snapshot."""
     assert position(checkpoint(tmp_path, {0: [line]}, done=0)) == 7
 
 
 def test_offsets_of_other_sources_and_tables_are_left_out(tmp_path: Path) -> None:
-    """Missing offsets and unknown versions are ignored too."""
+    """Offsets of other sources, other tables and unknown versions are ignored."""
     others = [
         '{"topic":{"0":1}}',
         "41",
@@ -111,14 +111,14 @@ def test_offsets_of_other_sources_and_tables_are_left_out(tmp_path: Path) -> Non
 
 
 def test_named_sources_are_read(tmp_path: Path) -> None:
-    """In version 2 of the offset file, each line begins with the source's name."""
+    """In version 2 of the offset file, each line begins with the name of its source."""
     lines = [f"orders:{offset(6)}", "other:-"]
     assert position(checkpoint(tmp_path, {0: lines}, done=0, version="v2")) == 6
 
 
 @pytest.mark.parametrize("damage", ["offsets", "file", "metadata", "first", "lines", "cut"])
 def test_other_directories_are_refused_in_one_line(tmp_path: Path, damage: str) -> None:
-    """The error names the directory and says what was expected there."""
+    """The error for another directory names it and says what was expected there."""
     found = checkpoint(tmp_path, {0: [offset(1)]}, done=0)
     if damage == "offsets":
         (tmp_path / "offsets").rename(tmp_path / "gone")

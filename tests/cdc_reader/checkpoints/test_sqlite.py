@@ -35,7 +35,7 @@ def execute(path: Path, *statements: str) -> None:
 
 
 def test_another_applications_database_is_refused(tmp_path: Path) -> None:
-    """The file is left unchanged."""
+    """A database of another application is rejected and left unchanged."""
     path = tmp_path / "theirs.db"
     execute(path, "CREATE TABLE t (x)")
     before = path.read_bytes()
@@ -45,7 +45,7 @@ def test_another_applications_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_names_in_a_file_are_known(tmp_path: Path) -> None:
-    """Names are sorted; a new file has none."""
+    """Checkpoint names are listed in order; a new file has none."""
     store = SqliteCheckpoints(tmp_path / "c.db")
     assert store.names() == []
     names = [CheckpointName(app, NAME.table, part) for app in "ab" for part in ("1/2", "2/2")]
@@ -56,7 +56,7 @@ def test_the_names_in_a_file_are_known(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    """The file is left unchanged."""
+    """A file that is not a database is rejected and left unchanged."""
     path = tmp_path / "notes.txt"
     path.write_text("no database at all, " * 100)
     with pytest.raises(CheckpointError, match=r"not a database; expected a checkpoint file"):
@@ -66,7 +66,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", [1, 3, 5])
 def test_another_layout_is_refused(tmp_path: Path, layout: int) -> None:
-    """The error names the layout version; the file is left unchanged."""
+    """A file with another layout is rejected with its layout version, and left unchanged."""
     path = tmp_path / "c.db"
     store = SqliteCheckpoints(path)
     store.save(NAME, Checkpoint(1))
@@ -79,7 +79,7 @@ def test_another_layout_is_refused(tmp_path: Path, layout: int) -> None:
 
 
 def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
-    """The store does not create the directory."""
+    """A missing directory is reported, not created."""
     with pytest.raises(
         CheckpointError, match=r"unable to open database file; expected a checkpoint file"
     ):
@@ -87,7 +87,7 @@ def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_lock_beyond_the_timeout_is_reported(tmp_path: Path) -> None:
-    """Loading still works, and so does saving after the lock is released."""
+    """A save fails if a lock outlasts the timeout. Loads still work, and so do later saves."""
     path = tmp_path / "c.db"
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=50))
     store.save(NAME, Checkpoint(1))
@@ -102,7 +102,7 @@ def test_a_lock_beyond_the_timeout_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_lease_cannot_be_taken_while_its_holder_saves(tmp_path: Path) -> None:
-    """No other owner can acquire the lease during the save, even if it has expired."""
+    """During a save no other owner can acquire the lease, even if it has expired."""
     path, clock = tmp_path / "c.db", ManualClock(0)
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=20), clock=clock)
     other, minute = Owner.of_this_process(1), timedelta(minutes=1)
@@ -118,7 +118,7 @@ def test_a_lease_cannot_be_taken_while_its_holder_saves(tmp_path: Path) -> None:
 
 
 def test_processes_may_create_and_share_a_file(tmp_path: Path) -> None:
-    """Each process uses its own name."""
+    """Several processes may create and share a file if each uses its own name."""
     context = multiprocessing.get_context("spawn")
     path = tmp_path / "c.db"
     workers = [context.Process(target=_save_some, args=(path, f"app {n}")) for n in range(3)]

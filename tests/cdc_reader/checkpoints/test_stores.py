@@ -45,7 +45,7 @@ def key(micros: int, seq: int = 0, low: bytes = b"\x80" * 8) -> RowKey:
 def open_store(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Callable[[], CheckpointStore]]:
-    """Opens the same store again and again."""
+    """A function that closes the store and returns it; the next use of the store reopens it."""
     store: CheckpointStore
     if request.param == "memory":
         store = MemoryCheckpoints()
@@ -134,7 +134,7 @@ class Model:
 
 
 def test_a_store_returns_what_was_saved(open_store: Callable[[], CheckpointStore]) -> None:
-    """Marks are replaced per stream, obsolete ones are dropped, and names are kept apart."""
+    """Saving replaces marks per stream, drops obsolete marks, and keeps names apart."""
     runs = iter(range(1_000_000))
 
     class Machine(RuleBasedStateMachine):
@@ -170,7 +170,7 @@ def test_a_store_returns_what_was_saved(open_store: Callable[[], CheckpointStore
 
 
 def test_many_marks_are_kept_whole(open_store: Callable[[], CheckpointStore]) -> None:
-    """The marks exceed the size of one mutation."""
+    """More marks than fit in one mutation are saved and loaded completely."""
     marks = {
         StreamId.from_parts(token, 0, 0): Mark(
             key(5), frozenset(key(time, seq) for time in range(10, 20) for seq in range(10))
@@ -187,7 +187,7 @@ def test_many_marks_are_kept_whole(open_store: Callable[[], CheckpointStore]) ->
 
 
 def test_threads_may_save_at_once(open_store: Callable[[], CheckpointStore]) -> None:
-    """Each thread saves under its own name, as a consumer does for each table."""
+    """Threads may save at the same time under different names."""
     store = open_store()
     names = [CheckpointName("app", TableName("ks", f"t{number}")) for number in range(4)]
 
