@@ -1,4 +1,4 @@
-"""`scylla-cdc compare` of tables on the server under test and on an embedded server."""
+"""`scylla-cdc compare`, with tables on the server under test and on an embedded server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compare(scylla: Scylla, table: str, target: EmbeddedScylla, *more: str) -> R
 def test_equal_tables_have_status_0(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """NaN equals itself; write times and TTLs are not compared."""
+    """Equal tables have exit status 0. NaN equals itself, and write times and TTLs are ignored."""
     there.execute(f"UPDATE {table} USING TTL 6000 SET m['k'] = 3 WHERE p = 3 AND c = 3")
     found = compare(scylla, table, target)
     assert (found.exit_code, found.stderr) == (0, "")
@@ -69,7 +69,7 @@ def test_equal_tables_have_status_0(
 def test_each_kind_of_difference_is_told(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """The output lists the keys of missing, extra and changed rows; the status is 1."""
+    """The output lists the keys of missing, extra and changed rows, and the exit status is 1."""
     for session, statement in (
         (there, "DELETE FROM {t} WHERE p = 3 AND c = 3"),
         (scylla.session, "DELETE FROM {t} WHERE p = 4 AND c = 4"),
@@ -101,7 +101,7 @@ def test_each_kind_of_difference_is_told(
 def test_static_columns_are_compared(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """Each row shows the static columns of its partition."""
+    """Static columns are compared, so a changed one makes all rows of its partition differ."""
     there.execute(f"UPDATE {table} SET st = 1 WHERE p = 1")
     found = compare(scylla, table, target, "--limit", "1")
     assert found.exit_code == 1
@@ -115,7 +115,7 @@ def test_static_columns_are_compared(
 def test_tables_that_cannot_be_compared_have_status_2(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """The status is 2 for unusable options too, and the one-line error says what to do."""
+    """Incomparable tables and invalid options have exit status 2 and a one-line remedy."""
     there.execute(f"CREATE TABLE {table}2 (p int PRIMARY KEY, v double)")
     ascending = COLUMNS.replace("DESC", "ASC")
     there.execute(f"CREATE TABLE {table}3 {ascending}")

@@ -21,12 +21,12 @@ CERTIFICATES = Path(__file__).parents[2] / "data" / "tls"
 @click.command
 @connection_options
 def show(connection: ConnectionConfig) -> None:
-    """Print the connection that a command gets."""
+    """Print the connection that the options give a command."""
     click.echo(f"{connection} {connection.password}")
 
 
 def test_options_and_variables_make_a_connection(tmp_path: Path) -> None:
-    """An option overrides its environment variable."""
+    """Options override environment variables."""
     secret = tmp_path / "secret"
     secret.write_text("from the file\n")
     variables = {
@@ -47,7 +47,7 @@ def test_options_and_variables_make_a_connection(tmp_path: Path) -> None:
 
 
 def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The prompt does not echo the password."""
+    """The password prompt does not echo the password."""
     monkeypatch.setattr("cdc_reader.cli.connection._at_terminal", lambda: True)
     outcome = CliRunner().invoke(show, ["--username", "me"], input="secret\n")
     assert outcome.stdout.endswith(" secret\n")
@@ -66,7 +66,7 @@ def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_unusable_values_are_refused_in_one_line(arguments: list[str], message: str) -> None:
-    """The status is 2, and there is no traceback."""
+    """Invalid values have exit status 2 and a one-line error without a traceback."""
     outcome = CliRunner().invoke(main, ["generations", *arguments])
     assert outcome.exit_code == 2
     [line] = outcome.stderr.splitlines()
@@ -89,7 +89,7 @@ ZERO = (
     "--connect-timeout --in-flight --strategy --late-rows --snapshot --expiry --consistency "
     "--source-consistency --target-consistency"
 ).split()
-"""Options that cannot be zero."""
+"""Options that must not be zero."""
 OPTIONS = [
     (name, param.opts[0])
     for name in COMMANDS
@@ -105,7 +105,7 @@ def test_every_command_is_known() -> None:
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
 def test_no_option_may_be_empty(command: str, option: str) -> None:
-    """A script passes an empty option when a variable it uses is not set."""
+    """No option accepts an empty value, which scripts pass when a variable is not set."""
     for given in ([option, ""], [f"{option}="]):
         outcome = CliRunner().invoke(main, [command, *COMMANDS[command], *given])
         assert outcome.exit_code == 2
@@ -117,7 +117,7 @@ def test_no_option_may_be_empty(command: str, option: str) -> None:
     [pair for pair in OPTIONS if pair[0] not in ("demo", "serve") and pair[1] in ZERO],
 )
 def test_no_number_may_be_zero(command: str, option: str, tmp_path: Path) -> None:
-    """The message names the option."""
+    """A zero is rejected with an error that names the option."""
     arguments = [command, *COMMANDS[command], option, "0"]
     if option == "--max-lag":
         SqliteCheckpoints(tmp_path / "c").close()
@@ -129,14 +129,14 @@ def test_no_number_may_be_zero(command: str, option: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "0", "1e300", "soon"])
 def test_a_timeout_is_a_number_of_seconds(seconds: str) -> None:
-    """The status is 2, and the error names the option."""
+    """An invalid timeout has exit status 2 and an error that names the option."""
     outcome = CliRunner().invoke(main, ["tail", "ks.t", "--connect-timeout", seconds])
     assert outcome.exit_code == 2
     assert "Error: Invalid value for '--connect-timeout': " in outcome.stderr
 
 
 def test_an_unreachable_cluster_is_reported_in_one_line() -> None:
-    """The status is 1."""
+    """An unreachable cluster has exit status 1 and a one-line error."""
     outcome = CliRunner().invoke(main, ["generations", "--hosts", "127.0.0.1:1"])
     assert outcome.exit_code == 1
     [line] = outcome.stderr.splitlines()
@@ -145,7 +145,7 @@ def test_an_unreachable_cluster_is_reported_in_one_line() -> None:
 
 @pytest.mark.needs("faults")
 def test_tls_by_the_system_and_without_host_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--tls` trusts the system's CAs; `--no-tls-verify-hostname` accepts any host name."""
+    """`--tls` trusts the system's CAs, and `--no-tls-verify-hostname` accepts any host name."""
     elsewhere, key = CERTIFICATES / "elsewhere.pem", CERTIFICATES / "key.pem"
     monkeypatch.setenv("SSL_CERT_FILE", str(elsewhere))
     with EmbeddedScylla(certificate=elsewhere, key=key) as server:
@@ -160,7 +160,7 @@ def test_tls_by_the_system_and_without_host_names(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.needs("faults")
 def test_errors_of_a_connection_name_the_command_s_options(tmp_path: Path) -> None:
-    """With two clusters, they are the options of the cluster that caused the error."""
+    """Errors name the connection options of the cluster that caused them."""
     elsewhere, key = CERTIFICATES / "elsewhere.pem", CERTIFICATES / "key.pem"
     bad = tmp_path / "bad.pem"
     bad.write_text("no certificate\n")
@@ -186,7 +186,7 @@ def test_errors_of_a_connection_name_the_command_s_options(tmp_path: Path) -> No
 
 @pytest.mark.needs("faults")
 def test_a_login_over_tls(tmp_path: Path) -> None:
-    """The password comes from a file. A wrong password is reported without being shown."""
+    """The password is read from a file. If the login is refused, the password is not shown."""
     certificate, key = CERTIFICATES / "certificate.pem", CERTIFICATES / "key.pem"
     with EmbeddedScylla(credentials=("me", "right"), certificate=certificate, key=key) as server:
         secret = tmp_path / "secret"

@@ -1,4 +1,4 @@
-"""``scylla-cdc demo`` as a process."""
+"""``scylla-cdc demo``, run as a process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 
 def counts(output: str) -> dict[str, int]:
-    """Return the numbers in the summary, by their labels."""
+    """Return the numbers in the summary by label."""
     summary = output[output.index("summary") :]
     found = re.findall(r"^ +(\w.*?\w) {2,}([\d,]+) *$", summary, re.MULTILINE)
     return {what: int(number.replace(",", "")) for what, number in found}
@@ -38,7 +38,7 @@ def counts(output: str) -> dict[str, int]:
 
 @pytest.mark.spark
 def test_embedded() -> None:
-    """With its own embedded server the demo succeeds, and its counts match."""
+    """With an embedded server, the demo succeeds and its counts match."""
     ran = run_demo("--seed", "7")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
@@ -53,7 +53,7 @@ def test_embedded() -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_on_a_cluster(scylla: Scylla) -> None:
-    """The demo also runs on an existing cluster, and drops its keyspace."""
+    """The demo runs on an existing cluster, and then drops its keyspace."""
     if scylla.credentials:
         pytest.skip("the demo logs in to clusters that ask for no password")
     ran = run_demo("--contact-points", scylla.contact_point)
@@ -63,7 +63,7 @@ def test_on_a_cluster(scylla: Scylla) -> None:
 
 
 def test_without_java(tmp_path: Path) -> None:
-    """Without Java, the one-line error says what to install."""
+    """Without Java, a one-line error says what to install."""
     ran = run_demo(PATH=str(tmp_path), JAVA_HOME=str(tmp_path))
     assert ran.returncode == 1
     assert re.fullmatch(r"Error: Spark needs Java 17 or newer, .*install Java 17.*\n", ran.stderr)
@@ -72,7 +72,7 @@ def test_without_java(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_unreachable_cluster() -> None:
-    """The one-line error names the cluster."""
+    """If the cluster is unreachable, the one-line error names it."""
     ran = run_demo("--contact-points", "127.0.0.1:1")
     assert ran.returncode == 1
     assert ran.stderr.startswith("Error: cannot connect to 127.0.0.1:1")

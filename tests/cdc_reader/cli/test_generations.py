@@ -30,7 +30,7 @@ def rows(contact_point: str, *arguments: str) -> list[dict[str, Any]]:
 
 @pytest.mark.needs("topology")
 def test_the_generations_of_a_cluster_on_vnodes() -> None:
-    """One generation is current, one begins later, and one has not been announced."""
+    """The output shows a current, a future and an unannounced generation."""
     with EmbeddedScylla(vnodes=3, shards=2) as server:
         first = server.cluster.generations[0]
         second = server.join(vnodes=2, shards=3)
@@ -52,7 +52,7 @@ def test_the_generations_of_a_cluster_on_vnodes() -> None:
 
 @pytest.mark.needs("topology")
 def test_a_table_on_tablets_has_its_own_generations() -> None:
-    """The command takes the table as an argument."""
+    """Given a table that uses tablets, the command lists the table's own generations."""
     with EmbeddedScylla() as server:
         session = open_session(server.host, server.port)
         session.execute(
@@ -71,7 +71,7 @@ def test_a_table_on_tablets_has_its_own_generations() -> None:
 
 @pytest.mark.needs("topology")
 def test_a_past_generation_of_4_3_is_listed() -> None:
-    """The kind is shown as "4.3", because such a generation has no token ranges."""
+    """A generation of ScyllaDB 4.3, which has no token ranges, is listed with kind "4.3"."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0) as server:
         server.join()
         found = rows(server.contact_point)
@@ -79,7 +79,7 @@ def test_a_past_generation_of_4_3_is_listed() -> None:
 
 
 def test_a_missing_table_is_reported_in_one_line(scylla: Scylla, keyspace: str) -> None:
-    """The error is on stderr, with status 1."""
+    """A missing table has exit status 1 and a one-line error on stderr."""
     arguments = ["generations", "--hosts", scylla.contact_point, f"{keyspace}.nonesuch"]
     outcome = CliRunner().invoke(main, arguments)
     assert outcome.exit_code == 1

@@ -36,7 +36,7 @@ ROWS, KILLS = 400, 3
 
 @pytest.fixture
 def without_log(scylla: Scylla, table: str) -> str:
-    """Create the table, with rows that are not in its log."""
+    """Create the table with rows that are not in its log."""
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': false}}")
@@ -53,7 +53,7 @@ def without_log(scylla: Scylla, table: str) -> str:
 def test_the_target_becomes_the_table_and_stays_so(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """Write times and TTLs are equal too, `compare` finds no difference, and a rerun resumes."""
+    """A finished copy equals its source, with write times and TTLs, and a rerun resumes it."""
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW)
     first = invoke(*words, "--initial-copy")
     assert first.exit_code == 0, first.output
@@ -79,7 +79,7 @@ def test_the_target_becomes_the_table_and_stays_so(
 def test_killed_under_writes_it_goes_on(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """Runs are killed with SIGKILL at random moments; at the end the tables are equal.
+    """Runs are killed by SIGKILL at random moments, and the last run makes the tables equal.
 
     The last run copies the remaining rows. It continues the copy even without --initial-copy,
     because the checkpoint records an unfinished copy.
@@ -137,7 +137,7 @@ def _write(session: Session, table: str, draw: random.Random) -> None:
 def test_what_cannot_be_copied_is_told(
     scylla: Scylla, keyspace: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """A target that has rows, a list without images, and `--from` are rejected."""
+    """A target with rows, a list without images in the log, and `--from` are rejected."""
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW, "--initial-copy")
     assert invoke(*words, "--from", "earliest").exit_code == 2
     there.execute(f"INSERT INTO {copy} (p, c) VALUES (1, 1)")

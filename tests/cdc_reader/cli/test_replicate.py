@@ -1,4 +1,4 @@
-"""`scylla-cdc replicate` from the server under test to an embedded server."""
+"""`scylla-cdc replicate`, from the server under test to an embedded server."""
 
 from __future__ import annotations
 
@@ -53,12 +53,15 @@ WRITES = (
 )
 FACTS = "p, c, writetime(v), ttl(v), writetime(st)"
 TO_NOW = ("--until", "now", "--confidence-window", "0s")
-"""Ends a run at the current time. No row is late, because the only writer awaits each response."""
+"""Options that end a run at the current time.
+
+No row is late, because the only writer awaits each response.
+"""
 
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
-    """A table with many kinds of columns; the target has a keyspace with the same name."""
+    """A table with many types of columns. The target has a keyspace with the same name."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t {COLUMNS} AND cdc = {{'enabled': true, 'preimage': true}}"
@@ -73,7 +76,7 @@ def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
 
 @pytest.fixture
 def copy(keyspace: str, table: str, there: Session) -> str:
-    """The name of the table, which the target now has too."""
+    """The table's name. The target now has a table of that name too."""
     there.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     there.execute(f"CREATE TABLE {table} {COLUMNS}")
     return table
@@ -108,7 +111,7 @@ def running(words: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def contents(session: Session, table: str, facts: str = FACTS) -> list[list[str]]:
-    """Return all rows, with the write times and TTLs of their cells."""
+    """Return all rows with the write times and TTLs of their cells."""
     queries = (f"SELECT * FROM {table}", f"SELECT {facts} FROM {table}")
     return [rows_of(raw_select(session, query)) for query in queries]
 
@@ -123,7 +126,7 @@ def applied(text: str) -> int:
 def test_the_copy_is_the_table(
     scylla: Scylla, table: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """All cells are equal, with their write times and TTLs; a second run applies nothing."""
+    """All cells are equal, with their write times and TTLs, and a second run applies nothing."""
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
@@ -145,7 +148,7 @@ def test_the_position_is_kept_at_the_given_place(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The position is in a file named after the tables or, with an option, in the target."""
+    """The position is stored in a file named after the tables or, by option, in the target."""
     monkeypatch.chdir(tmp_path)
     scylla.session.execute(WRITES[0].format(t=copy))
     words = ["replicate", scylla.contact_point, copy, target.contact_point, *TO_NOW]
@@ -171,7 +174,7 @@ def test_a_copy_that_was_made_anew_is_refused(
     *,
     in_table: bool,
 ) -> None:
-    """The position belongs to the earlier table; without it, the new table gets all rows."""
+    """A recreated target is rejected until its old position is deleted; then it gets all rows."""
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     words = ["replicate", scylla.contact_point, table, target.contact_point, *TO_NOW]
@@ -200,7 +203,7 @@ def test_a_copy_that_was_made_anew_is_refused(
 def test_a_restart_resumes(
     scylla: Scylla, keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """After SIGTERM the status is 0. The two runs together apply each change once."""
+    """After SIGTERM the exit status is 0, and a second run applies only the remaining changes."""
     name, count = f"{keyspace}.many", 300
     columns = "(p int, c int, v int, PRIMARY KEY (p, c))"
     scylla.session.execute(f"CREATE TABLE {name} {columns} WITH cdc = {{'enabled': true}}")
@@ -237,7 +240,7 @@ def test_a_restart_resumes(
 def test_a_missing_target_is_reported_with_a_remedy(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """The CQL in the error creates a suitable table."""
+    """The error for a missing target contains the CQL that creates it."""
     scylla.session.execute(WRITES[0].format(t=table))
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
     outcome = invoke(*words)
@@ -253,7 +256,7 @@ def test_a_missing_target_is_reported_with_a_remedy(
 def test_existing_types_are_kept(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """The error's CREATE statement leaves out types that exist, so it can be executed as it is."""
+    """The CREATE statement in the error omits existing types, so it can be executed as it is."""
     keyspace, _, _ = table.partition(".")
     there.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
@@ -276,7 +279,7 @@ def test_an_existing_type_that_differs_is_refused(
     tmp_path: Path,
     has_table: bool,
 ) -> None:
-    """The one-line error has both definitions of the type."""
+    """The one-line error shows both definitions of the type."""
     keyspace, _, _ = table.partition(".")
     there.execute(f"CREATE TYPE {keyspace}.pair (a int, b int)")
     if has_table:
@@ -291,7 +294,7 @@ def test_an_existing_type_that_differs_is_refused(
 
 
 def test_a_table_is_not_copied_onto_itself(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """In a copy onto itself, each applied change would be logged and applied again."""
+    """A table is not copied onto itself, because each applied change would be applied again."""
     host = scylla.contact_point
     store = str(tmp_path / "progress.db")
     outcome = invoke("replicate", host, table, host, "--checkpoint", store, *TO_NOW)
@@ -323,7 +326,7 @@ def test_a_target_that_cannot_be_a_copy_is_refused(
     columns: str,
     message: str,
 ) -> None:
-    """The one-line error names each difference."""
+    """The one-line error names each difference between the tables."""
     there.execute(f"CREATE TYPE {table.partition('.')[0]}.pair (a int, b text)")
     there.execute(f"CREATE TABLE {table}2 {columns}")
     outcome = invoke(*arguments(scylla, table, target, tmp_path), f"{table}2")
@@ -335,7 +338,7 @@ def test_a_target_that_cannot_be_a_copy_is_refused(
 def test_a_log_that_cannot_be_copied_is_refused(
     scylla: Scylla, keyspace: str, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """A log with `delta=keys` has no values to copy."""
+    """A log with `delta=keys` is rejected, because it has no values to copy."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.k (p int PRIMARY KEY) "
         "WITH cdc = {'enabled': true, 'delta': 'keys'}"
@@ -348,7 +351,7 @@ def test_a_log_that_cannot_be_copied_is_refused(
 def test_a_refused_write_ends_it_in_one_line(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """The status is 1, the error says how to continue, and the next run applies the change."""
+    """After a refused write the exit status is 1, and the next run applies the change."""
     words = arguments(scylla, copy, target, tmp_path, "--eager")
     with running(words) as (process, began):
         assert began.startswith("replicating ")
@@ -369,7 +372,7 @@ def test_a_refused_write_ends_it_in_one_line(
 def test_the_option_expiry_decides_when_cells_expire(
     keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path, expiry: str, left: int
 ) -> None:
-    """A change applied an hour late leaves 40 or 100 of the 100 minutes of TTL."""
+    """A change applied an hour late keeps 40 or 100 minutes of its TTL of 100 minutes."""
     clock = ManualClock(time.time_ns() // 1_000 - 3_600 * SECOND)
     with EmbeddedScylla(clock=clock) as source:
         for server in (source, target):
@@ -394,7 +397,7 @@ def test_the_option_expiry_decides_when_cells_expire(
 
 
 def test_progress_is_printed_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
-    """The count is printed every ten seconds if it has changed, and once after catching up."""
+    """The count is printed once after catching up, and then every ten seconds if it has changed."""
     clock = ManualClock(100 * SECOND)
     report = Report(clock, caught_up=5 * SECOND)
     table = TableName("ks", "t")
@@ -419,7 +422,7 @@ def test_progress_is_printed_at_intervals(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_each_side_has_its_login(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """`--target-...` options and `SCYLLA_CDC_TARGET_...` variables hold the target's login."""
+    """The source and the target each have options and environment variables for a login."""
     with EmbeddedScylla(credentials=("me", "secret")) as target:
         words = arguments(scylla, table, target, tmp_path)
         unknown = invoke(*words)

@@ -1,4 +1,4 @@
-"""`scylla-cdc serve` as a process."""
+"""`scylla-cdc serve`, run as a process."""
 
 import os
 import re
@@ -40,7 +40,7 @@ def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> None:
-    """A driver connects to the printed address; a signal ends the process with status 0."""
+    """A driver can connect to the printed address, and a signal ends the process with status 0."""
     with serving("--nodes", "2", "--vnodes", "4", "--shards", "3") as (process, line):
         prefix, _, address = line.strip().rpartition(" ")
         assert prefix == "listening on"
@@ -54,7 +54,7 @@ def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> No
 
 
 def test_the_chosen_port_of_the_rest_api_is_printed() -> None:
-    """With `--api-port 0` the REST API listens on a free port, and the command prints it."""
+    """With `--api-port 0`, the REST API uses a free port, and the command prints the port."""
     with serving("--api-port", "0") as (process, line):
         assert process.stdout is not None
         told = re.fullmatch(r"REST API on port (\d+) of each node\n", process.stdout.readline())
@@ -66,7 +66,7 @@ def test_the_chosen_port_of_the_rest_api_is_printed() -> None:
 
 
 def test_a_node_joins_a_served_cluster() -> None:
-    """The new node has as many vnodes as the others, and starts a new generation."""
+    """A node that joins has as many vnodes as the others, and starts a new generation."""
     arguments = ("--vnodes", "4", "--join-after", "0", "--ring-delay", "0")
     with serving(*arguments) as (process, line):
         assert process.stdout is not None
@@ -79,7 +79,7 @@ def test_a_node_joins_a_served_cluster() -> None:
 
 
 def test_statements_fail_as_requested() -> None:
-    """The driver gets the error that `--fault` requests, once."""
+    """The driver gets the error requested by `--fault` exactly once."""
     with serving("--fault", "unavailable,match=system_distributed") as (_, line):
         host, _, port = line.strip().rpartition(" ")[2].rpartition(":")
         cluster = Cluster([host], port=int(port), protocol_version=4)
@@ -95,7 +95,7 @@ def test_statements_fail_as_requested() -> None:
 
 
 def test_a_node_goes_down_and_comes_back_as_requested() -> None:
-    """The last node goes down and comes back at the given times."""
+    """The last node goes down and comes back at the requested times."""
     arguments = ("--nodes", "2", "--down-after", "0", "--up-after", "0.5")
     with serving(*arguments) as (process, _):
         assert process.stdout is not None
@@ -104,7 +104,7 @@ def test_a_node_goes_down_and_comes_back_as_requested() -> None:
 
 
 def test_the_clocks_of_nodes_differ_as_requested() -> None:
-    """Each node's clock is ahead of the previous one's by the given seconds."""
+    """Each node's clock is ahead of the previous node's by the requested seconds."""
     with serving("--nodes", "2", "--clock-skew", "1000000") as (_, line):
         _, _, port = line.strip().rpartition(" ")[2].rpartition(":")
         times = []
@@ -137,7 +137,7 @@ def test_the_clocks_of_nodes_differ_as_requested() -> None:
     ],
 )
 def test_bad_options_are_refused_in_one_line(arguments: list[str], message: str) -> None:
-    """The status is not 0, and no traceback is printed."""
+    """Invalid options have a non-zero exit status and no traceback."""
     outcome = CliRunner().invoke(main, ["serve", *arguments])
     assert outcome.exit_code in (1, 2)
     assert isinstance(outcome.exception, SystemExit)
@@ -146,7 +146,7 @@ def test_bad_options_are_refused_in_one_line(arguments: list[str], message: str)
 
 @pytest.mark.parametrize("word", ["version", "--version"])
 def test_version_prints_the_packages_version_and_the_kernel(word: str) -> None:
-    """The output is one line."""
+    """The version of the package and the kernel in use are printed on one line."""
     outcome = CliRunner().invoke(main, [word])
     assert outcome.exit_code == 0
     assert outcome.output == f"scylla-cdc {version('scylla-cdc')} (kernel: {NAME})\n"
@@ -157,7 +157,7 @@ def test_version_prints_the_packages_version_and_the_kernel(word: str) -> None:
     [("python", "(kernel: python)"), ("rust", "CDC_READER_KERNEL is 'rust': expected one of")],
 )
 def test_version_names_a_forced_kernel(kernel: str, shown: str) -> None:
-    """If the forced kernel cannot be loaded, one line says why."""
+    """If the kernel that is forced cannot be loaded, one line says why."""
     code = "from cdc_reader.cli import main; main()"
     run = subprocess.run(
         [sys.executable, "-c", code, "version"],
@@ -171,7 +171,7 @@ def test_version_names_a_forced_kernel(kernel: str, shown: str) -> None:
 
 
 def test_help_lists_the_commands_without_importing_them() -> None:
-    """Commands are listed even if their extras are not installed."""
+    """Help lists all commands, even those whose extras are not installed."""
     code = (
         "import sys; from click.testing import CliRunner; from cdc_reader.cli.command import main; "
         "print(CliRunner().invoke(main, ['--help']).output); "

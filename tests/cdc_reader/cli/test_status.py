@@ -62,7 +62,7 @@ def generation_start(scylla: Scylla, table: str) -> int:
 
 
 def save(file: Path, table: str, **positions: Checkpoint) -> None:
-    """Save each application's position for each of its two shards."""
+    """Save the position of each application for both of its shards."""
     store = SqliteCheckpoints(file)
     for application, checkpoint in positions.items():
         for shard in ("1/2", "2/2"):
@@ -71,7 +71,7 @@ def save(file: Path, table: str, **positions: Checkpoint) -> None:
 
 
 def test_the_readable_span_and_generations_are_shown(scylla: Scylla, table: str) -> None:
-    """The command shows the CDC options and the generations."""
+    """The output shows the CDC options, the readable span and the generations."""
     status = found(scylla, table)
     assert status["table"] == table
     assert status["log"] == {
@@ -128,7 +128,7 @@ def test_positions_of_applications_are_shown(scylla: Scylla, table: str, tmp_pat
 def test_a_file_without_a_position_of_the_table_says_so(
     scylla: Scylla, table: str, tmp_path: Path
 ) -> None:
-    """The message appears instead of an empty list."""
+    """If the file has no position of the table, a message says so."""
     save(tmp_path / "positions", "other.table", elsewhere=Checkpoint(0))
     outcome = invoke(scylla, table, "--checkpoint", str(tmp_path / "positions"))
     assert outcome.exit_code == 0
@@ -136,7 +136,7 @@ def test_a_file_without_a_position_of_the_table_says_so(
 
 
 def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """The status is 1 if a reader lags more than allowed or no reader exists; otherwise 0."""
+    """The exit status is 1 if a reader lags too much or there is no reader, and 0 otherwise."""
     now, file = time.time_ns() // 1_000, tmp_path / "positions"
     save(file, table, late=Checkpoint(now - HOUR), prompt=Checkpoint(now))
     arguments = (table, "--checkpoint", str(file), "--max-lag")
@@ -157,7 +157,7 @@ def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path
 
 
 def test_a_shard_that_never_ran_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """One shard's name, or that of their common start, tells how many there are."""
+    """A shard without a position is reported. The number of shards follows from any saved name."""
     now, file, name = time.time_ns() // 1_000, tmp_path / "positions", TableName.parse(table)
     save(file, table, whole=Checkpoint(now))
     store = SqliteCheckpoints(file)
@@ -184,7 +184,7 @@ def test_a_shard_that_never_ran_is_an_alarm(scylla: Scylla, table: str, tmp_path
 def place(
     request: pytest.FixtureRequest, scylla: Scylla, table: str, tmp_path: Path
 ) -> tuple[list[str], str, Checkpoint]:
-    """Each kind of checkpoint store: its options, the reader's name, and the checkpoint."""
+    """Each kind of checkpoint store: its options, the name of the reader, and the checkpoint."""
     keyspace, name = table.split(".")
     [row] = scylla.session.execute(
         "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s",
@@ -213,7 +213,7 @@ def place(
 def test_a_table_created_again_is_an_alarm(
     scylla: Scylla, table: str, place: tuple[list[str], str, Checkpoint]
 ) -> None:
-    """The position belongs to the dropped table, so the lag is unknown."""
+    """The lag is unknown if the position belongs to a table that was dropped and recreated."""
     options, reader, kept = place
     arguments = (table, *options, "--max-lag", "1h")
     assert invoke(scylla, *arguments).exit_code == 0
@@ -237,7 +237,7 @@ def test_a_table_created_again_is_an_alarm(
 @pytest.mark.needs("topology")
 @pytest.mark.parametrize("behind", [0, HOUR])
 def test_a_log_created_again_is_an_alarm(tmp_path: Path, behind: int) -> None:
-    """The loss is told by each form of the status, until the reader has passed it."""
+    """All output formats report the loss until the reader's position has passed it."""
     clock, table, file = ManualClock(time.time_ns() // 1_000 - 2 * HOUR), "ks.t", tmp_path / "c.db"
     with EmbeddedScylla(ring_delay_ms=0, clock=clock) as server:
         server.execute(
@@ -276,7 +276,7 @@ def test_a_log_created_again_is_an_alarm(tmp_path: Path, behind: int) -> None:
 
 
 def test_a_position_in_the_future_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Nothing is read until then. Positions ahead by less than the allowed lag are accepted."""
+    """A position in the future is an error, unless it is ahead by less than the allowed lag."""
     file, now = tmp_path / "c.db", time.time_ns() // 1_000
     save(file, table, ahead=Checkpoint(now + 25 * HOUR))
     arguments = (table, "--checkpoint", str(file), "--max-lag")
@@ -297,7 +297,7 @@ def test_an_unknown_lag_is_an_alarm() -> None:
 
 
 def test_a_new_reader_lags_by_the_whole_log(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """A new reader has not acknowledged any row of the log."""
+    """A reader that has acknowledged nothing lags by the whole log."""
     age = (time.time_ns() // 1_000 - generation_start(scylla, table)) / SECOND
     save(tmp_path / "positions", table, new=Checkpoint(BEGINNING))
     arguments = (table, "--checkpoint", str(tmp_path / "positions"), "--max-lag")
@@ -307,7 +307,7 @@ def test_a_new_reader_lags_by_the_whole_log(scylla: Scylla, table: str, tmp_path
 
 @pytest.mark.needs("topology")
 def test_only_generations_with_live_rows_are_queried() -> None:
-    """Older generations are not listed. The log itself is never queried."""
+    """Only generations with live rows are listed, and the log is not queried."""
     clock = ManualClock(time.time_ns() // 1_000 - HOUR)
     with EmbeddedScylla(vnodes=2, shards=1, ring_delay_ms=0, clock=clock) as server:
         server.execute(
@@ -347,7 +347,7 @@ def test_only_generations_with_live_rows_are_queried() -> None:
 def test_a_missing_position_is_reported_in_one_line(
     scylla: Scylla, table: str, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    """The status is 2, and the missing file is not created."""
+    """A missing position has exit status 2, and the missing file is not created."""
     save(tmp_path / "c", table, a=Checkpoint(0))
     given = (argument.format(tmp=tmp_path) for argument in arguments)
     outcome = invoke(scylla, table, *given)
@@ -358,7 +358,10 @@ def test_a_missing_position_is_reported_in_one_line(
 
 
 def test_the_progress_of_a_snapshot_is_shown(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Each shard shows rows, share and remaining time; their shared checkpoint is not listed."""
+    """Each shard shows its rows, share and remaining time.
+
+    The checkpoint that the shards share is not listed.
+    """
     file, began = tmp_path / "c.db", time.time_ns() // 1_000 - 60 * SECOND
     quarter = TokenRanges([TokenRange(MIN_TOKEN, MIN_TOKEN + (1 << 62))])
     start = Checkpoint(began, snapshot=SnapshotProgress(began, None, quarter, 1234))

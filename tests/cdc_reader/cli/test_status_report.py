@@ -1,4 +1,4 @@
-"""`scylla-cdc status --html`, in a browser, and the history that it keeps."""
+"""`scylla-cdc status --html`: the report in a browser, and the history stored in it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.browser import browser
 TABLE = TableName("ks", "t")
 MINUTE = 60 * SECOND
 ODD = "</script><b>&amp;"
-"""The name of an application that must not be read as HTML."""
+"""An application name that would be markup if it were not escaped."""
 
 SCREENS: list[tuple[int, Literal["light", "dark"]]] = [
     (1280, "light"),
@@ -41,7 +41,7 @@ SCREENS: list[tuple[int, Literal["light", "dark"]]] = [
     (390, "light"),
     (390, "dark"),
 ]
-"""The widths, in pixels, and colour schemes in which the report is opened."""
+"""The widths, in pixels, and color schemes in which the report is opened."""
 
 spans = st.lists(
     st.tuples(st.integers(1, 100), st.integers(0, 50), st.integers(0, 5), st.booleans()),
@@ -70,7 +70,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def positions(tmp_path: Path) -> Path:
-    """A file with the positions of ten applications, one of which has an odd name."""
+    """A file with the positions of ten applications, one of which has an unusual name."""
     now, store = time.time_ns() // 1_000, SqliteCheckpoints(tmp_path / "positions.db")
     for number, name in enumerate([ODD, *(f"app{number}" for number in range(9))]):
         store.save(CheckpointName(name, TABLE), Checkpoint(now - number * MINUTE))
@@ -85,14 +85,14 @@ def invoke(server: EmbeddedScylla, *arguments: str | Path) -> Result:
 
 
 def rows_in(report: Report) -> int:
-    """Return the number of rows that a report counts."""
+    """Return the number of rows in a report."""
     return sum(span.rows for span in report.history.counts[TABLE].spans)
 
 
 def test_the_next_run_continues_the_plots(
     server: EmbeddedScylla, positions: Path, tmp_path: Path
 ) -> None:
-    """Each run adds a point for each reader, and counts the rows written since the last one."""
+    """Each run adds a point for each reader, and counts the rows written since the previous run."""
     file = tmp_path / "report.html"
     arguments = ("--checkpoint", positions, "--html", file, "--rows-since")
     first = invoke(server, *arguments, "-1h")
@@ -114,7 +114,7 @@ def test_the_next_run_continues_the_plots(
 def test_a_watch_keeps_its_report_current(
     server: EmbeddedScylla, positions: Path, tmp_path: Path
 ) -> None:
-    """The report is written at the first sample, and at the end with the last one."""
+    """A watch writes the report at its first sample and again at its end."""
     file = tmp_path / "report.html"
     arguments = ("--checkpoint", positions, "--html", file, "--watch", "--for", "1ms")
     outcome = invoke(server, *arguments)
@@ -127,7 +127,7 @@ def test_a_watch_keeps_its_report_current(
 def test_another_file_is_not_overwritten(
     server: EmbeddedScylla, tmp_path: Path, content: str | None
 ) -> None:
-    """The message says what to do; `None` stands for a report of a later version."""
+    """Only a report of this version is overwritten; `None` stands for one of a later version."""
     file = tmp_path / "notes.html"
     later = '<script type="application/json" id="scylla-cdc-history">{"version":99}</script>'
     file.write_text(later if content is None else content)

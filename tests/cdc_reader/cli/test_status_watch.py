@@ -53,7 +53,7 @@ def now() -> int:
 
 
 class Script(ManualClock):
-    """A clock that takes the next step of a script at each sleep, and then ends the watch."""
+    """A clock that performs the next step of a script at each sleep, and finally ends the watch."""
 
     def __init__(self, start: int, *steps: Callable[[], object]) -> None:
         super().__init__(start)
@@ -108,7 +108,7 @@ def save(file: Path, position: int) -> None:
 
 
 def watch(server: EmbeddedScylla, clock: Script, positions: Path | None = None) -> Watch:
-    """Return a watch of the table that prints lines, every five seconds by the clock."""
+    """Return a watch of the table that prints lines every five seconds of the clock's time."""
     source = StatusSource.open(
         ConnectionConfig(server.contact_point),
         None if positions is None else CheckpointPlace(positions),
@@ -121,7 +121,7 @@ def watch(server: EmbeddedScylla, clock: Script, positions: Path | None = None) 
 
 
 def run(watch: Watch) -> None:
-    """Run a watch, and close its source."""
+    """Run a watch, and then close its source."""
     with closing(watch.sampler.source):
         watch.run()
 
@@ -132,7 +132,7 @@ def invoke(server: EmbeddedScylla, *arguments: str) -> Result:
 
 
 def test_in_a_pipe_it_prints_lines(server: EmbeddedScylla, positions: Path) -> None:
-    """Each line has a time, the table and its subject; there are no control characters."""
+    """In a pipe, each line has a time, the table and a subject, without control characters."""
     arguments = ("ks.t", "--checkpoint", str(positions), "--watch", "--for", "1ms")
     outcome = invoke(server, *arguments)
     assert outcome.exit_code == 0, outcome.output
@@ -151,7 +151,7 @@ def test_in_a_pipe_it_prints_lines(server: EmbeddedScylla, positions: Path) -> N
 def test_an_outage_is_told_and_outlived(
     server: EmbeddedScylla, positions: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The pause doubles up to a minute while the cluster does not respond."""
+    """During an outage the watch continues, with pauses that double up to a minute."""
 
     def strike() -> None:
         server.faults.add(OUTAGE)
@@ -163,7 +163,7 @@ def test_an_outage_is_told_and_outlived(
     run(watch(server, clock, positions))
     lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
     kinds = ["problem" if line.startswith("no answer: ") else "sample" for line in lines]
-    # Two lines a sample: the log's and the reader's.
+    # Each sample prints two lines: one for the log, one for the reader.
     assert kinds == ["sample"] * 4 + ["problem"] * 6 + ["sample"] * 4
     assert clock.pauses == [5, 5, 10, 20, 40, 60, 60, 60, 5, 5]
     assert lines[4].endswith("; trying again in 10 s")
@@ -171,7 +171,7 @@ def test_an_outage_is_told_and_outlived(
 
 
 def test_a_server_that_comes_back_is_watched_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """The next sample connects anew, and does not wait for the driver."""
+    """The next sample opens a new connection instead of waiting for the driver to reconnect."""
     first = EmbeddedScylla(vnodes=4, shards=1).start()
     second = EmbeddedScylla(port=first.port, vnodes=6, shards=1)
     create(first)
@@ -194,14 +194,14 @@ def test_a_server_that_comes_back_is_watched_again(capsys: pytest.CaptureFixture
 
 
 def test_the_error_of_the_first_sample_ends_it(server: EmbeddedScylla) -> None:
-    """A mistyped name is not retried for ever."""
+    """An error in the first sample, such as a mistyped name, ends the watch."""
     outcome = invoke(server, "ks.nonesuch", "--watch")
     assert outcome.exit_code == 1
     assert outcome.stderr.startswith("Error: ")
 
 
 def test_a_sample_costs_few_queries(server: EmbeddedScylla) -> None:
-    """The streams are listed once, and no query reads the log."""
+    """Each sample takes few queries: streams are listed once, and the log is never read."""
     schema, generations, log = (
         Fault("delay", name, times=None, seconds=1e-9)
         for name in ("system_schema", "system_distributed", "ks.t_scylla_cdc_log")
@@ -220,7 +220,7 @@ def test_a_sample_costs_few_queries(server: EmbeddedScylla) -> None:
 
 
 def test_rows_are_counted_when_asked_for(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Counting begins at the given time, ends a confidence window ago, and continues from there."""
+    """Counting begins at the given time, ends one confidence window ago, and later continues."""
     start = clock.now()
     connection = ConnectionConfig(server.contact_point)
     counter = RowCounter(connection, {TABLE: Checkpoint(start)}, clock)
@@ -246,7 +246,7 @@ def test_rows_are_counted_when_asked_for(server: EmbeddedScylla, clock: ManualCl
 
 
 def test_counting_goes_on_after_an_error(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The problem is reported until rows are counted again; no row is counted twice."""
+    """Counting resumes after an error, and counts no row twice."""
     for number in range(3):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
     start = clock.now() - SECOND
@@ -261,7 +261,7 @@ def test_counting_goes_on_after_an_error(server: EmbeddedScylla, clock: ManualCl
 
 
 class Terminal:
-    """A terminal of 120 columns with a running command."""
+    """A terminal with 120 columns and a running command."""
 
     def __init__(self, *arguments: str) -> None:
         self._end, theirs = pty.openpty()
@@ -278,7 +278,7 @@ class Terminal:
         self.shown = ""
 
     def until(self, pattern: str) -> None:
-        """Read until the output matches."""
+        """Read until the output matches the pattern."""
         while not re.search(pattern, self.shown, re.DOTALL):
             assert self._read(), self.shown
 
@@ -287,7 +287,7 @@ class Terminal:
         os.write(self._end, b"\x03")
 
     def ended(self) -> int:
-        """Read what is left; return the exit status."""
+        """Read the remaining output, and return the exit status."""
         while self._read():
             pass
         return self.process.wait()
@@ -311,7 +311,10 @@ class Terminal:
 
 
 def test_on_a_terminal_it_redraws_until_ctrl_c(positions: Path) -> None:
-    """Tables are redrawn in place; Ctrl-C ends with status 0, and the cursor is shown again."""
+    """On a terminal, tables are redrawn in place.
+
+    Ctrl-C shows the cursor again and exits with status 0.
+    """
     with EmbeddedScylla(vnodes=4, shards=1) as server:
         create(server)
         arguments = ("ks.t", "--checkpoint", str(positions), "--watch", "--interval", "1s")
@@ -340,7 +343,7 @@ def test_on_a_terminal_it_redraws_until_ctrl_c(positions: Path) -> None:
 def test_unusable_options_are_reported_in_one_line(
     server: EmbeddedScylla, positions: Path, arguments: list[str], message: str
 ) -> None:
-    """The status is 2."""
+    """Invalid options have exit status 2 and a one-line error."""
     outcome = invoke(server, "ks.t", *(text.format(file=positions) for text in arguments))
     assert outcome.exit_code == 2
     [line] = outcome.stderr.splitlines()
@@ -353,7 +356,7 @@ def test_unusable_options_are_reported_in_one_line(
 def test_a_rate_of_long_ago_is_shown_with_its_age(
     server: EmbeddedScylla, behind: int, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Counting may be behind, because it is limited."""
+    """A rate is shown with its age if counting has fallen behind."""
     at = now()
     watched = watch(server, Script(at))
     end = at - behind * SECOND

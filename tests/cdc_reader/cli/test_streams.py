@@ -45,7 +45,7 @@ def rows(scylla: Scylla, *arguments: str) -> list[dict[str, Any]]:
 
 
 def test_the_streams_in_force_with_the_parts_of_their_ids(scylla: Scylla, table: str) -> None:
-    """Streams are listed in ring order, as text and as JSON."""
+    """The current streams are listed in ring order, as text and as JSON."""
     found = rows(scylla, table)
     for row in found:
         stream = StreamId(bytes.fromhex(row["stream"]))
@@ -63,7 +63,7 @@ def test_the_streams_in_force_with_the_parts_of_their_ids(scylla: Scylla, table:
 
 
 def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -> None:
-    """The command names the stream that was current at the write time."""
+    """The command names the stream that the key's rows had at the write time."""
     log = scylla.session.execute(f'SELECT "cdc$stream_id", a, b FROM {table}_scylla_cdc_log')
     streams = {(row[1], row[2]): row[0].hex() for row in log}
     assert len(streams) == COUNT
@@ -78,7 +78,7 @@ def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -
 
 @pytest.mark.needs("topology")
 def test_a_generation_is_named_by_a_time_in_it() -> None:
-    """`--generation` takes any time from the generation's start until the next one's."""
+    """`--generation` takes any time from the start of a generation up to the next start."""
     with EmbeddedScylla(vnodes=2, shards=1) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
@@ -108,7 +108,7 @@ def test_a_generation_is_named_by_a_time_in_it() -> None:
 
 @pytest.mark.needs("topology")
 def test_no_stream_is_guessed_without_known_ranges() -> None:
-    """ScyllaDB 4.3 publishes no token ranges, so `--key` is rejected; streams are still listed."""
+    """ScyllaDB 4.3 has no token ranges, so `--key` is rejected. Streams are still listed."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0, vnodes=2) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -140,7 +140,7 @@ def test_no_stream_is_guessed_without_known_ranges() -> None:
 def test_an_unusable_key_is_refused_in_one_line(
     scylla: Scylla, table: str, key: str, message: str
 ) -> None:
-    """The status is 2."""
+    """An invalid key has exit status 2 and a one-line error."""
     outcome = invoke(scylla, table, "--key", key)
     assert outcome.exit_code == 2
     [line] = outcome.stderr.splitlines()

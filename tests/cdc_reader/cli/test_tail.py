@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 COMMAND = (sys.executable, "-c", "from cdc_reader.cli import main; main()", "tail")
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 SETTLED = ("--from", "earliest", "--until", "now", "--confidence-window", "0s")
-"""Ends a run at the current time. No row is late, because the only writer awaits each response."""
+"""Options that end a run at the current time.
+
+No row is late, because the only writer awaits each response.
+"""
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ def tailing(scylla: Scylla, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 def test_text_shows_changes_and_images(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """Each change and each image is one line; list elements are shown without their ids."""
+    """Each change and each image is one line, and list elements are shown without their ids."""
     write(
         "INSERT INTO <t> (p, c, v, l) VALUES (1, 2, 'a\x1b[31m', ['x'])",
         "UPDATE <t> USING TTL 60 SET l = l + ['y'] WHERE p = 1 AND c = 2",
@@ -122,7 +125,7 @@ def test_text_shows_changes_and_images(
 
 
 def test_a_log_of_keys_only_says_so(scylla: Scylla, keyspace: str) -> None:
-    """The note says why no values are shown."""
+    """With a keys-only log, a note says why no values are shown."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.k (p int PRIMARY KEY, v int) "
         "WITH cdc = {'enabled': true, 'delta': 'keys'}"
@@ -135,7 +138,7 @@ def test_a_log_of_keys_only_says_so(scylla: Scylla, keyspace: str) -> None:
 def test_json_output_is_one_object_a_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """Each line is the JSON of `Change.to_dict`; `--limit` bounds the number of lines."""
+    """Each line of JSON is `Change.to_dict`, and `--limit` limits the number of lines."""
     write(*map(insert, range(5)))
     outcome = invoke(scylla, table, *SETTLED, "--json", "--limit", "3")
     assert outcome.exit_code == 0
@@ -148,7 +151,7 @@ def test_json_output_is_one_object_a_line(
 def test_lines_name_their_table_if_there_are_several(
     scylla: Scylla, keyspace: str, table: str, write: Callable[..., None]
 ) -> None:
-    """Each line names its table."""
+    """With several tables, each line begins with the name of its table."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.other (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     )
@@ -162,7 +165,7 @@ def test_lines_name_their_table_if_there_are_several(
 def test_from_and_until_bound_the_changes(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """The start is included, the end is not."""
+    """`--from` is inclusive and `--until` is exclusive."""
     write(*map(insert, range(20)))
     whole = invoke(scylla, table, *SETTLED, "--json")
     times = [json.loads(line)["written_at"] for line in whole.stdout.splitlines()]
@@ -174,7 +177,7 @@ def test_from_and_until_bound_the_changes(
 def test_shards_together_print_all_changes(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """The shards together print each change once."""
+    """All shards together print each change once."""
     write(*(insert(number).replace("(1,", f"({number},") for number in range(20)))
     parts = [
         numbers(invoke(scylla, table, *SETTLED, "--json", "--shard", f"{part}/3"))
@@ -185,7 +188,7 @@ def test_shards_together_print_all_changes(
 
 
 def test_text_marks_late_and_incomplete_changes() -> None:
-    """The notes follow the values."""
+    """Notes about late and incomplete changes follow the values."""
     row = {"op": 2, "ck": 2, "a": 3}
     shown = change_text(change_of(row, late=True, complete=False), names_table=True).plain
     assert shown == (
@@ -196,7 +199,7 @@ def test_text_marks_late_and_incomplete_changes() -> None:
 def test_a_checkpoint_resumes_where_it_stopped(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """A run can resume within a window; another `--application` starts from the beginning."""
+    """A run resumes even within a window, but another `--application` starts at the beginning."""
     write(*map(insert, range(5)))
     options = (*SETTLED, "--json", "--checkpoint", str(tmp_path / "positions"))
     first = invoke(scylla, table, *options, "--limit", "2")
@@ -212,7 +215,7 @@ def test_a_checkpoint_resumes_where_it_stopped(
 def test_a_checkpoint_table_works_like_a_file(
     scylla: Scylla, keyspace: str, table: str, write: Callable[..., None]
 ) -> None:
-    """`scylla-cdc status` reads the position from the table too."""
+    """Positions can be stored in a table, which `scylla-cdc status` reads too."""
     write(*map(insert, range(4)))
     kept = ("--checkpoint-table", f"{keyspace}.positions")
     hosts = ("--hosts", scylla.contact_point)
@@ -234,7 +237,7 @@ def test_a_checkpoint_table_works_like_a_file(
 def test_it_follows_until_a_signal_ends_it(
     scylla: Scylla, table: str, write: Callable[..., None], number: signal.Signals
 ) -> None:
-    """With `--eager`, new writes appear at once. After the signal the exit status is 0."""
+    """With `--eager`, new writes appear at once. After a signal the exit status is 0."""
     with tailing(scylla, table, "--eager", "--json") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -247,7 +250,7 @@ def test_it_follows_until_a_signal_ends_it(
 
 
 def test_a_closed_pipe_is_no_error(scylla: Scylla, table: str, write: Callable[..., None]) -> None:
-    """As with ``| head -1``, the command ends at the next change, with status 0 and no message."""
+    """If its pipe is closed, the command ends at the next change, silently and with status 0."""
     with tailing(scylla, table, "--eager") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -262,7 +265,7 @@ def test_a_closed_pipe_is_no_error(scylla: Scylla, table: str, write: Callable[.
 def test_a_failed_write_is_reported_in_one_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """The status is 1, as when the disk is full."""
+    """If stdout cannot be written, such as on a full disk, the exit status is 1."""
     write(insert(1))
     words = [*COMMAND, "--hosts", scylla.contact_point, table, *SETTLED]
     with Path("/dev/full").open("w") as full:
@@ -273,7 +276,7 @@ def test_a_failed_write_is_reported_in_one_line(
 
 
 def test_colours_are_for_terminals(scylla: Scylla, table: str, write: Callable[..., None]) -> None:
-    """On a terminal, an insert is green and long lines are not truncated."""
+    """On a terminal an insert is green, and long lines are not truncated."""
     write(f"INSERT INTO <t> (p, c, v) VALUES (1, 1, '{'long ' * 50}')")
     ours, theirs = os.openpty()
     words = [*COMMAND, "--hosts", scylla.contact_point, table, *SETTLED]
@@ -287,7 +290,7 @@ def test_colours_are_for_terminals(scylla: Scylla, table: str, write: Callable[.
 
 
 def test_a_closed_pipe_is_noticed_without_changes(scylla: Scylla, table: str) -> None:
-    """Without changes, the command notices at the end of a window."""
+    """Without changes, the command notices a closed pipe at the end of a window."""
     options = ("--from", "-1m", "--confidence-window", "0s")
     with tailing(scylla, table, *options) as process:
         assert process.stdout is not None
@@ -296,7 +299,7 @@ def test_a_closed_pipe_is_noticed_without_changes(scylla: Scylla, table: str) ->
 
 
 def test_the_help_says_which_changes_are_in_order() -> None:
-    """The help explains the effect of `--eager` on the order."""
+    """The help explains the order of changes with and without `--eager`."""
     text = " ".join(CliRunner().invoke(main, ["tail", "--help"]).stdout.split())
     assert "printed in order of write time, with several tables merged" in text
     assert "same microsecond are printed table by table and stream by stream" in text
@@ -304,7 +307,7 @@ def test_the_help_says_which_changes_are_in_order() -> None:
 
 
 def test_waiting_is_explained_on_stderr(scylla: Scylla, table: str) -> None:
-    """Stderr shows the table, the start, and the delay."""
+    """A message on stderr shows the table, the start and the delay."""
     outcome = invoke(scylla, table, *SETTLED)
     assert outcome.stderr == (
         f"following {table} from the earliest change in the log; changes are shown in order, 0 s "
@@ -334,7 +337,7 @@ def test_waiting_is_explained_on_stderr(scylla: Scylla, table: str) -> None:
 def test_impossible_requests_are_refused_in_one_line(
     scylla: Scylla, keyspace: str, arguments: list[str], status: int, message: str
 ) -> None:
-    """Usage errors have exit status 2; errors of the cluster or the store have 1."""
+    """Usage errors have exit status 2. Errors of the cluster or the store have status 1."""
     outcome = invoke(scylla, *(argument.format(ks=keyspace) for argument in arguments))
     assert outcome.exit_code == status
     [line] = outcome.stderr.splitlines()
@@ -345,7 +348,7 @@ def test_impossible_requests_are_refused_in_one_line(
 def test_a_snapshot_comes_first(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """Existing rows come before changes; a second run from the checkpoint prints no rows."""
+    """Existing rows come before changes, and a second run from the checkpoint prints no rows."""
     write(insert(1), insert(2), "UPDATE <t> SET st = 5 WHERE p = 1")
     scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
     again = ("--checkpoint", str(tmp_path / "tail.db"), "--snapshot", "initial", *SETTLED[2:])
@@ -362,7 +365,7 @@ def test_a_snapshot_comes_first(
 
 
 def test_a_snapshot_begins_now(scylla: Scylla, table: str) -> None:
-    """`--snapshot` and `--from` exclude each other."""
+    """`--snapshot` and `--from` cannot be combined."""
     outcome = invoke(scylla, table, "--snapshot", "initial", "--from", "-10m")
     assert outcome.exit_code == 2
     assert "leave --from out" in outcome.stderr

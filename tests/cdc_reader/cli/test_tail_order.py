@@ -30,7 +30,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 @define
 class Histories:
-    """A server that runs one history after another, each in new tables."""
+    """Runs one history after another on the same server, each in new tables."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -48,7 +48,7 @@ class Histories:
         return names
 
     def write(self, names: list[str], steps: list[tuple[str, int, int]]) -> None:
-        """Execute `steps`; some writes have slightly older timestamps."""
+        """Write the rows of `steps`, some with slightly older timestamps."""
         begun = self.clock.now()
         for number, (kind, amount, back) in enumerate(steps):
             if kind == "join":
@@ -82,7 +82,7 @@ def histories() -> Iterator[Histories]:
 def test_changes_are_printed_in_order_of_write_time(
     histories: Histories, steps: list[tuple[str, int, int]]
 ) -> None:
-    """The order holds across streams, generations, windows and tables.
+    """Changes are in order of write time across streams, generations, windows and tables.
 
     Changes with equal times are printed table by table, and stream by stream.
     """
