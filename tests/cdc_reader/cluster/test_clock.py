@@ -1,4 +1,4 @@
-"""The cluster's clock: what is measured, and when the machine's clock counts."""
+"""`ClusterClock`: when it measures, and whether it follows the machine's clock."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def make(server: EmbeddedScylla) -> Iterator[Make]:
-    """Makes clocks of the server's cluster."""
+    """A function that makes clocks of the server's cluster."""
     opened: list[Connection] = []
 
     def make(own: Clock) -> ClusterClock:
@@ -66,7 +66,7 @@ def _queries(action: Callable[[], object]) -> int:
 def test_a_clock_that_agrees(
     clock: ManualClock, make: Make, caplog: pytest.LogCaptureFixture, ahead: int
 ) -> None:
-    """It is left alone, after one query, and the next one follows minutes later."""
+    """A machine's clock that agrees is used unchanged, and is checked again five minutes later."""
     cluster = make(WrongClock(clock, ahead))
     assert _queries(cluster.now) == 1
     assert cluster.now() == clock.now() + ahead
@@ -85,7 +85,7 @@ def test_a_clock_that_agrees(
 def test_a_clock_that_differs(
     clock: ManualClock, make: Make, caplog: pytest.LogCaptureFixture, ahead: int, event: str
 ) -> None:
-    """The cluster's clock counts; a warning says so, once."""
+    """If the machine's clock differs, the cluster's time is used and one warning is logged."""
     cluster = make(WrongClock(clock, ahead))
     assert cluster.now() == clock.now()
     clock.advance(10 * MINUTE)
@@ -106,7 +106,7 @@ class MachineClock(SystemClock):
 
 
 def test_a_clock_that_is_set() -> None:
-    """It counts as soon as it agrees, and no longer when it does not, before the next query."""
+    """Setting the machine's clock right or wrong is noticed before the next query."""
     own = MachineClock()
     with EmbeddedScylla(ring_delay_ms=0) as server:
         connection = Connection(server.contact_point, ReadConfig())
@@ -122,7 +122,7 @@ def test_a_clock_that_is_set() -> None:
 def test_one_wrong_node(
     server: EmbeddedScylla, clock: ManualClock, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It does not make a right clock wrong, in whichever order the nodes are asked."""
+    """One node with a wrong clock does not matter, in whichever order the nodes are queried."""
     for _ in range(2):
         server.join(vnodes=2)
     for node in server.nodes:
@@ -148,14 +148,14 @@ class Leaping(WrongClock):
 
 
 def test_a_slow_response(clock: ManualClock, make: Make) -> None:
-    """A response that took long says little, so the cluster is asked again."""
+    """A slow response gives an inaccurate measurement, so the cluster is queried again."""
     cluster = make(Leaping(clock, 10 * SECOND, 40 * SECOND, {2}))
     assert _queries(cluster.now) == 3
     assert cluster.now() == clock.now()
 
 
 def test_slow_responses_only(clock: ManualClock, make: Make) -> None:
-    """The quickest counts, and the next measurement follows soon."""
+    """If all responses are slow, the quickest one is used and a new measurement follows soon."""
     cluster = make(Leaping(clock, DAY, 20 * SECOND, {2, 5, 8}))
     assert abs(cluster.now() - clock.now()) <= 10 * SECOND
     clock.advance(10 * SECOND)
@@ -163,7 +163,7 @@ def test_slow_responses_only(clock: ManualClock, make: Make) -> None:
 
 
 def test_an_outage(server: EmbeddedScylla, clock: ManualClock, make: Make) -> None:
-    """The first measurement raises its error; if a later one fails, the one before counts."""
+    """If the first measurement fails, its error is raised. Later failures keep the last result."""
     own = WrongClock(clock, DAY)
     cluster = make(own)
     cluster.now()

@@ -76,7 +76,7 @@ NO_STREAM = "cdc::metadata::get_stream: could not find any CDC stream for timest
 def test_each_error_of_a_request_has_one_meaning(
     error: Exception, expected: type[CdcError]
 ) -> None:
-    """Each driver error becomes one kind of `CdcError`; its message begins with the action."""
+    """Each driver error becomes one kind of `CdcError`, whose message begins with the action."""
     translated = request_error(error, "reading ks.t")
     assert type(translated) is expected
     assert str(translated).startswith("reading ks.t: ")
@@ -84,7 +84,7 @@ def test_each_error_of_a_request_has_one_meaning(
 
 
 def test_an_outage_of_all_nodes_is_described() -> None:
-    """When all nodes are down, the driver tries none and reports no reason."""
+    """An outage of all nodes, for which the driver reports no reason, is described."""
     outage = NoHostAvailable("Unable to complete the operation against any hosts", {})
     assert str(request_error(outage, "reading ks.t")).startswith(
         "reading ks.t: no node can be reached; check that"
@@ -92,14 +92,14 @@ def test_an_outage_of_all_nodes_is_described() -> None:
 
 
 def test_own_errors_are_not_wrapped() -> None:
-    """A decoding error is not a fault of the server."""
+    """The package's own errors are not wrapped. A decoding error is not a fault of the server."""
     error = DecodeError("odd")
     assert request_error(error, "reading") is error
     assert connect_error(error, "host:1") is error
 
 
 def test_a_refused_login_is_told_from_a_dead_host() -> None:
-    """The driver raises the same exception for both."""
+    """A refused login and an unreachable host raise different errors, unlike in the driver."""
     refused = NoHostAvailable("", {"a": cassandra.AuthenticationFailed("bad credentials")})
     dead = NoHostAvailable("", {"a": ConnectionRefusedError(111, "Connection refused")})
     assert type(connect_error(refused, "a:1")) is AuthenticationFailedError

@@ -60,14 +60,14 @@ def read(config: ConnectionConfig) -> None:
 
 
 def test_reading_a_log_requires_select_on_its_base_table(server: EmbeddedScylla) -> None:
-    """The server checks permissions on the base table, not on the log."""
+    """Reading a log requires SELECT on its base table, because servers check that table."""
     said = denied(server, "ks.t_scylla_cdc_log", read)
     assert said.startswith("reading ks.t_scylla_cdc_log: User reader has no SELECT permission on ")
     assert said.endswith("; ask an administrator for: GRANT SELECT ON ks.t TO reader")
 
 
 def test_a_revoked_permission_is_raised_at_once(server: EmbeddedScylla) -> None:
-    """The request is not retried."""
+    """A revoked permission is raised at once, without a retry."""
     refused = Fault("unauthorized", "ks.t_scylla_cdc_log", times=None)
     config = ConnectionConfig(server.contact_point, username="reader", password="x")
     with closing(Connection(config, ReadConfig())) as connection:
@@ -81,7 +81,7 @@ def test_a_revoked_permission_is_raised_at_once(server: EmbeddedScylla) -> None:
 
 
 def test_the_tables_of_streams_have_grants_of_their_own(server: EmbeddedScylla) -> None:
-    """The names of the tables differ between vnodes and tablets."""
+    """The tables of streams need grants too. Their names differ between vnodes and tablets."""
     if server.catalog.keyspaces["ks"].tablets is None:
         schema, tables = "system_distributed", GENERATION_TABLES
     else:
@@ -101,7 +101,7 @@ def test_the_tables_of_streams_have_grants_of_their_own(server: EmbeddedScylla) 
 def test_checkpoints_require_create_select_and_modify(
     server: EmbeddedScylla, statement: str, grant: str
 ) -> None:
-    """Each error names the missing permission."""
+    """Each error of a checkpoint store names the missing permission."""
 
     def use(config: ConnectionConfig) -> None:
         with closing(ScyllaCheckpoints(config, "ks")) as checkpoints:
@@ -111,7 +111,7 @@ def test_checkpoints_require_create_select_and_modify(
 
 
 def test_a_copy_requires_modify_on_its_target(server: EmbeddedScylla) -> None:
-    """The error names the missing permission and the role that writes to the target."""
+    """Each error of a copy names the missing permission and the role that writes to the target."""
     insert = Statement("INSERT INTO ks.t (pk) VALUES (?)", (Native("int"),), (2,))
 
     def write(config: ConnectionConfig) -> None:

@@ -1,4 +1,4 @@
-"""IN lists limited to less than a chunk of streams: the first rejection reveals the limit."""
+"""IN lists limited to fewer streams than a chunk has; the first rejection shows the limit."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def connection(server: EmbeddedScylla) -> ConnectionConfig:
 
 
 def test_all_rows_are_read_by_shorter_lists(connection: ConnectionConfig) -> None:
-    """Each row is read once, and the rows of each partition key come in order."""
+    """With shorter lists each row is read once, and the rows of each partition key are in order."""
     with CdcReader(connection, "ks.t", config=READ) as reader:
         rows = [row for batch in reader.batches() for row in batch.to_pylist()]
     assert sorted(row["c"] for row in rows) == list(range(COUNT))
@@ -80,7 +80,7 @@ def test_a_consumer_follows_by_shorter_lists(connection: ConnectionConfig) -> No
 
 
 def streams_of(asked: list[RecordedQuery]) -> list[int]:
-    """Return how many streams each query of the log names."""
+    """Return the number of streams that each query of the log names."""
     return [
         len(names)
         for each in asked
@@ -91,7 +91,7 @@ def streams_of(asked: list[RecordedQuery]) -> list[int]:
 @pytest.mark.parametrize("remaining_ttl", [False, True])
 @pytest.mark.parametrize("limit", [1, 7, 63, 64])
 def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> None:
-    """One query is rejected. Later ones name as many streams as the server accepts.
+    """Only one query is rejected. Later queries name as many streams as the server accepts.
 
     This also holds for searches for late rows.
     """
@@ -115,7 +115,7 @@ def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> Non
 
 
 def test_a_refusal_that_names_no_limit_is_raised(server: EmbeddedScylla) -> None:
-    """The error is raised at once, because shorter lists would not help."""
+    """A rejection without a limit is raised at once, because shorter lists would not help."""
 
     def refuse(asked: RecordedQuery) -> None:
         if "cdc$stream_id" in asked.query.cql:

@@ -32,7 +32,7 @@ FIRST_TOKEN, LAST_TOKEN = -(1 << 63), (1 << 63) - 1
 
 @pytest.fixture
 def opened(connection: ConnectionConfig) -> Iterator[Connection]:
-    """A connection with pages of seven rows."""
+    """A connection that reads pages of seven rows."""
     opened = Connection(connection, ReadConfig(fetch_size=7))
     yield opened
     opened.close()
@@ -64,7 +64,7 @@ def streams(opened: Connection) -> list[StreamId]:
 def read(
     source: CqlLogSource, tasks: Iterable[Task | RangeTask], *, remaining_ttl: bool = False
 ) -> list[dict[str, Any]]:
-    """Return all rows of the tasks; `cdc$time` as bytes."""
+    """Return all rows of the tasks, with `cdc$time` as bytes."""
     return [
         {**row, "cdc$time": uuid.UUID(row["cdc$time"]).bytes}
         for task in tasks
@@ -82,7 +82,7 @@ def ranges(streams: list[StreamId], window: Window) -> list[RangeTask]:
 def test_streams_and_ranges_give_the_same_rows(
     opened: Connection, schema: LogSchema, streams: list[StreamId]
 ) -> None:
-    """Each row is read once; rows read by ranges come in order of token and time."""
+    """Each row is read once, by streams and by ranges. Ranges are in order of token and time."""
     source = CqlLogSource(opened, schema)
     by_stream = read(
         source,
@@ -134,7 +134,7 @@ def test_a_range_is_half_open_in_time_and_token(
 def test_rows_have_their_remaining_ttl_on_request(
     opened: Connection, schema: LogSchema, streams: list[StreamId], by: type
 ) -> None:
-    """The extra column has the remaining seconds."""
+    """On request, an extra column contains the remaining TTL in seconds."""
     tasks = [Task(ALL, tuple(streams))] if by is Task else ranges(streams, ALL)
     source = CqlLogSource(opened, schema)
     rows = read(source, tasks, remaining_ttl=True)
@@ -151,7 +151,7 @@ def test_rows_have_their_remaining_ttl_on_request(
 def test_rows_without_ttl_have_none_remaining(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """The extra column is null for rows without a TTL."""
+    """The remaining TTL is null for rows that do not expire."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': 0}}"
     )

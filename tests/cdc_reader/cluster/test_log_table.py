@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RING = RangeTask(Window(BEGINNING, FOREVER), -(1 << 63), (1 << 63) - 1)
 PATIENT = ReadConfig(retry_deadline=timedelta(minutes=2))
-"""A long deadline: nothing here should be retried, so a test that waits for the deadline fails."""
+"""A long deadline. No error here should be retried, so a retry would exceed the test's timeout."""
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def count(source: LogSource) -> int:
 
 
 def test_a_table_has_its_schema_its_generations_and_its_rows(table: LogTable) -> None:
-    """A follower needs only its schema, its generations, and the source of its rows."""
+    """A `LogTable` provides what a follower needs: a schema, generations, and a source of rows."""
     schema = table.schema()
     [batch] = table.source(schema).read(RING)
     assert batch.schema == arrow_schema(schema.columns)
@@ -64,9 +64,9 @@ def test_a_table_has_its_schema_its_generations_and_its_rows(table: LogTable) ->
 def test_the_schema_version_changes_with_any_schema(
     run: Callable[[str], None], table: LogTable
 ) -> None:
-    """Each schema change changes the version; nothing else does."""
+    """The schema version changes with each schema change, and only then."""
     first = table.schema_version()
-    # On a shared server other clients may change the schema at any time, but not all the time.
+    # On a shared server, other clients may change the schema between two calls, but not always.
     assert any(table.schema_version() == table.schema_version() for _ in range(50))
     run("ALTER TABLE {ks}.t ADD x int")
     assert table.schema_version() != first
@@ -76,7 +76,7 @@ def test_the_schema_version_changes_with_any_schema(
 def test_a_query_with_a_dropped_column_is_refused(
     run: Callable[[str], None], table: LogTable, is_warm: bool
 ) -> None:
-    """The query may have been prepared before or after the column was dropped."""
+    """A query with a dropped column is rejected, whether prepared before or after the drop."""
     source = table.source(table.schema())
     assert not is_warm or count(source) == 1
     run("ALTER TABLE {ks}.t DROP w")
@@ -91,7 +91,7 @@ def test_a_query_with_a_dropped_column_is_refused(
 def test_a_dropped_table_is_raised_at_once(
     run: Callable[[str], None], table: LogTable, is_warm: bool
 ) -> None:
-    """The server rejects the query; the reader then finds that the table is gone."""
+    """After the server rejects the query, the reader reports that the table was dropped."""
     source = table.source(table.schema())
     assert not is_warm or count(source) == 1
     run("DROP TABLE {ks}.t")
@@ -104,7 +104,7 @@ def test_a_dropped_table_is_raised_at_once(
 def test_a_dropped_log_counts_as_cdc_not_enabled(
     run: Callable[[str], None], table: LogTable
 ) -> None:
-    """The log was dropped, but the base table still exists."""
+    """If only the log was dropped, the error says that CDC is not enabled."""
     run("ALTER TABLE {ks}.t WITH cdc = {'enabled': false}")
     run("DROP TABLE {ks}.t_scylla_cdc_log")
     with pytest.raises(CdcNotEnabledError):

@@ -76,7 +76,7 @@ def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
 
 
 def test_the_next_page_is_requested_before_the_current_one_is_yielded() -> None:
-    """The server prepares the next page while the client decodes the current one."""
+    """While the client decodes a page, the server already prepares the next one."""
     session = ScriptedSession()
     reading = pages(session)
     assert next(reading) == 0
@@ -86,14 +86,14 @@ def test_the_next_page_is_requested_before_the_current_one_is_yielded() -> None:
 
 
 def test_a_failed_page_is_requested_again_from_its_paging_state() -> None:
-    """No page is read twice or skipped."""
+    """A failed page is requested again from its paging state, so no page is repeated or skipped."""
     session = ScriptedSession({2: [Unavailable("two nodes down"), Unavailable("still")]})
     assert list(pages(session)) == [0, 1, 2, 3, 4]
     assert session.asked == [0, 1, 2, 2, 2, 3, 4]
 
 
 def test_failures_beyond_the_deadline_end_the_read() -> None:
-    """Pages read before the failure are delivered."""
+    """Failures beyond the deadline end the read, after the earlier pages have been delivered."""
     session = ScriptedSession({1: [Unavailable("down")] * 9})
     reading = pages(session, deadline=0)
     assert next(reading) == 0
@@ -102,7 +102,7 @@ def test_failures_beyond_the_deadline_end_the_read() -> None:
 
 
 def test_a_refused_query_is_not_repeated() -> None:
-    """The server would reject it again."""
+    """A rejected query is not repeated, because it would be rejected again."""
     session = ScriptedSession({0: [InvalidRequest("no such table")]})
     with pytest.raises(QueryRefusedError, match=r"reading ks\.t: no such table"):
         list(pages(session))
@@ -110,7 +110,7 @@ def test_a_refused_query_is_not_repeated() -> None:
 
 
 def test_a_result_without_rows_is_a_decode_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A SELECT always returns a Rows result, even if no row matches."""
+    """A result that is not Rows raises a DecodeError, because a SELECT always returns Rows."""
     nothing = Answer(None, [])
     monkeypatch.setattr(ScriptedSession, "execute_async", lambda *_, **__: nothing)
     with pytest.raises(DecodeError, match="expected a result of rows, found none"):

@@ -1,4 +1,4 @@
-"""Schemas of real tables, and the errors for tables that cannot be read."""
+"""Schemas of real tables, and errors for tables that cannot be read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def opened(connection: ConnectionConfig) -> Iterator[Connection]:
 def test_a_table_has_its_id_and_time_of_alteration(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """ALTER keeps the id and moves the time; a recreated table has another id."""
+    """ALTER keeps a table's id and updates its time of alteration.
+
+    A recreated table has a new id.
+    """
     name, source = TableName(keyspace, "t"), SchemaSource(opened)
     create = f"CREATE TABLE {name} (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     scylla.session.execute(create)
@@ -59,7 +62,7 @@ def test_a_table_has_its_id_and_time_of_alteration(
 def test_a_log_schema_has_every_column_with_its_type(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """Base and log have all columns in the server's order, with user-defined types resolved."""
+    """The base and the log have all columns in the server's order, with user-defined types."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.inner (x int)")
     scylla.session.execute(
         f'CREATE TYPE {keyspace}."Outer" (i frozen<inner>, "T" frozen<set<text>>)'
@@ -116,7 +119,10 @@ def _types(schema: LogSchema) -> dict[str, str]:
 def test_an_error_about_a_missing_table_suggests_the_nearest_name(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """A missing keyspace has a separate error."""
+    """The error for a missing table suggests the most similar name.
+
+    A missing keyspace has a separate error.
+    """
     scylla.session.execute(f"CREATE TABLE {keyspace}.orders (p int PRIMARY KEY)")
     schemas = SchemaSource(opened)
     with pytest.raises(TableNotFoundError, match=r"order was not found at .*; did you mean orders"):
@@ -128,7 +134,7 @@ def test_an_error_about_a_missing_table_suggests_the_nearest_name(
 def test_an_error_about_a_table_without_cdc_says_how_to_enable_it(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """The error has the ALTER statement."""
+    """An error about a table without CDC contains the ALTER statement that enables it."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY)")
     remedy = f'ALTER TABLE "{keyspace}"."t" WITH cdc'
     with pytest.raises(CdcNotEnabledError, match=remedy):
@@ -138,7 +144,7 @@ def test_an_error_about_a_table_without_cdc_says_how_to_enable_it(
 def test_an_error_about_a_log_table_names_its_base_table(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """A log table has no log."""
+    """An error about a log table names its base table, because a log has no log of its own."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     )
@@ -166,7 +172,7 @@ def test_an_error_about_a_log_table_names_its_base_table(
 def test_columns_that_share_a_name_in_the_log_are_refused(
     scylla: Scylla, keyspace: str, opened: Connection, columns: str, expected: str
 ) -> None:
-    """The error names both columns, because the log's column could belong to either.
+    """Two columns that would share a name in the log are rejected, and the error names both.
 
     The test never enables CDC: some servers crash on such a table, others reject it. Instead it
     creates a table that looks like a log.
@@ -183,7 +189,10 @@ def test_columns_that_share_a_name_in_the_log_are_refused(
 def test_columns_that_only_look_alike_are_read(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """The log has no `cdc$deleted_` column for a key, and no deleted elements for a frozen map."""
+    """A table is read if its column names only resemble columns of the log.
+
+    The log has no `cdc$deleted_` column for a key, and no deleted elements for a frozen map.
+    """
     scylla.session.execute(
         f'CREATE TABLE {keyspace}.t (p int PRIMARY KEY, "cdc$deleted_p" int, '
         "x frozen<map<int, int>>, elements_x int) WITH cdc = {'enabled': true}"
@@ -213,7 +222,7 @@ def keys_in(server: EmbeddedScylla, table: str) -> list[int]:
 def test_a_log_that_is_no_longer_written_is_read_with_a_warning(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The warning says what can be read, and how to log further changes."""
+    """A warning says what can be read from a log without CDC, and how to log further changes."""
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     server.execute("INSERT INTO ks.t (p) VALUES (2)")
@@ -235,7 +244,7 @@ def list_index(server: EmbeddedScylla, table: str, class_name: str) -> None:
 def test_an_index_that_is_built_from_the_log_keeps_it_on(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture, options: str | None, index: str
 ) -> None:
-    """The log uses the table's CDC options, or the defaults if there are none."""
+    """An index built from the log keeps CDC on, with the table's options or the defaults."""
     name = "t" if options else "u"
     if options:
         server.execute(f"ALTER TABLE ks.t WITH cdc = {options}")
@@ -254,7 +263,7 @@ def test_an_index_that_is_built_from_the_log_keeps_it_on(
 def test_other_indexes_do_not_keep_a_log_on(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Other indexes are not built from the log."""
+    """Other indexes are not built from the log, so they do not keep CDC on."""
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     list_index(server, "t", "org.apache.cassandra.index.sasi.SASIIndex")
     assert keys_in(server, "ks.t") == []
@@ -276,7 +285,7 @@ def create_on_tablets(server: EmbeddedScylla, consistency: str) -> None:
 def test_a_keyspace_that_logs_no_writes_is_refused(
     server: EmbeddedScylla, consistency: str
 ) -> None:
-    """In such a keyspace the log would stay empty without any error."""
+    """A keyspace in which the log would stay empty without an error is rejected."""
     create_on_tablets(server, consistency)
     assert server.execute("SELECT * FROM tk.t_scylla_cdc_log") == []
     expected = f"keyspace tk .* has consistency '{consistency}', and ScyllaDB logs no writes"
@@ -288,6 +297,6 @@ def test_a_keyspace_that_logs_no_writes_is_refused(
 
 
 def test_a_keyspace_of_eventual_consistency_is_read(server: EmbeddedScylla) -> None:
-    """The option may be explicit or the default."""
+    """A keyspace with eventual consistency is read, whether the option is explicit or default."""
     create_on_tablets(server, "eventual")
     assert keys_in(server, "tk.t") == [1]

@@ -1,4 +1,4 @@
-"""A reader whose kernel was not compiled says so."""
+"""Warnings about a kernel that was not compiled."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def stderr_of(server: EmbeddedScylla, first: str, **environment: str) -> list[st
 
 
 def test_a_missing_kernel_is_reported_once_when_rows_are_read(server: EmbeddedScylla) -> None:
-    """The line says what it costs and what to do."""
+    """One line is printed when rows are read. It names the cost and the remedy."""
     opened, warning = stderr_of(server, ABSENT)
     assert opened.startswith("the schema has")
     assert "WARNING cdc_reader.decoding.choice: event='kernel_not_compiled'" in warning
@@ -63,13 +63,13 @@ def test_a_missing_kernel_is_reported_once_when_rows_are_read(server: EmbeddedSc
 
 @pytest.mark.parametrize("first", ["", ABSENT], ids=["compiled", "absent"])
 def test_a_chosen_kernel_is_not_reported(server: EmbeddedScylla, first: str) -> None:
-    """Whoever sets the variable knows what it costs."""
+    """No warning is printed if the user chose the slow kernel."""
     [opened] = stderr_of(server, first, CDC_READER_KERNEL="python")
     assert opened.startswith("the schema has")
 
 
 def test_the_cost_is_that_of_the_published_results() -> None:
-    """The factors in the warning are near the measured ones, which differ between machines."""
+    """The factors in the warning are within a factor of two of the published measurements."""
     page = PAGE.read_text()
 
     def rate(benchmark: str) -> int:

@@ -45,7 +45,7 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def test_queries_are_counted_and_waits_measured(connection: Connection) -> None:
-    """Further pages add to the waiting time, not to the number of queries."""
+    """Further pages count toward the waiting time, but not as queries."""
     stats = ReadStats()
     with recorded_in(stats):
         batches = list(connection.batches(QUERY))
@@ -56,7 +56,7 @@ def test_queries_are_counted_and_waits_measured(connection: Connection) -> None:
 
 
 def test_retries_are_counted(server: EmbeddedScylla, connection: Connection) -> None:
-    """Each repeated request counts, and the pauses count as waiting."""
+    """Each repeated request counts as a retry, and pauses count as waiting time."""
     stats = ReadStats()
     with server.faults.during(Fault("read-timeout", "ks.t", times=2)), recorded_in(stats):
         list(connection.batches(QUERY))
@@ -64,7 +64,7 @@ def test_retries_are_counted(server: EmbeddedScylla, connection: Connection) -> 
 
 
 def test_counters_are_per_reader(connection: Connection) -> None:
-    """Two reads take turns in one thread, and other queries run between them."""
+    """Counters are separate for two reads in one thread, and ignore other queries."""
     first, second = ReadStats(), ReadStats()
 
     def read(queries: int) -> Iterator[int]:

@@ -39,7 +39,7 @@ TYPES = [
 def test_tokens_are_the_server_s(
     scylla: Scylla, keyspace: str, connection: ConnectionConfig
 ) -> None:
-    """The key has a column of each type."""
+    """The computed tokens are those of the server, for a key with a column of each type."""
     session = scylla.session
     session.execute(f"CREATE TYPE {keyspace}.pair (x int, y text)")
     columns = ", ".join(f"{name} {text}" for name, text in zip(KEY, TYPES, strict=True))
@@ -62,6 +62,6 @@ def test_tokens_are_the_server_s(
 
 
 def test_no_key_has_the_least_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The smallest token is mapped to the greatest."""
+    """No key has the smallest token, which is mapped to the greatest."""
     monkeypatch.setattr("cassandra.metadata.Murmur3Token.hash_fn", lambda _: -(2**63))
     assert murmur3(b"") == 2**63 - 1

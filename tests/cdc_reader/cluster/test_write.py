@@ -49,7 +49,7 @@ def rows(scylla: Scylla, table: str) -> list[tuple[Any, ...]]:
 
 
 def test_null_and_unset_differ(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """Null overwrites a value; `UNSET` leaves it unchanged."""
+    """Null overwrites a value, and `UNSET` leaves it unchanged."""
     writer.write([insert(table, 1, 1, "a"), insert(table, 1, 2, "b")])
     writer.write([insert(table, 1, 1, None)])
     writer.write([insert(table, 1, 2, UNSET)])
@@ -57,7 +57,7 @@ def test_null_and_unset_differ(scylla: Scylla, writer: CqlWriter, table: str) ->
 
 
 def test_large_batches_are_split(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """Batches are limited in bytes and in statements; a statement above the limit is sent alone."""
+    """Batches are split by bytes and by statements. A statement above the limit is sent alone."""
     long = "x" * 30_000
     writer.write([insert(table, 1, c, long) for c in range(5)])
     writer.write([insert(table, 1, c, "y") for c in range(100, 550)])
@@ -66,14 +66,14 @@ def test_large_batches_are_split(scylla: Scylla, writer: CqlWriter, table: str) 
 
 
 def test_several_threads_write_at_once(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """The threads share one writer."""
+    """Several threads can share one writer."""
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda c: writer.write([insert(table, c % 3, c, str(c))]), range(200)))
     assert rows(scylla, table) == [(c, str(c)) for c in range(200)]
 
 
 def test_a_refusal_is_raised_as_an_error_of_this_package(writer: CqlWriter, table: str) -> None:
-    """The server rejects some of these statements, the driver others."""
+    """A rejected statement raises an error of this package, whether server or driver rejects it."""
     with pytest.raises(QueryRefusedError, match="nonesuch"):
         writer.write([insert(table + "nonesuch", 1, 1, "a")])
     with pytest.raises(SourceError, match=r"INSERT INTO"):
@@ -105,18 +105,18 @@ def server() -> Iterator[EmbeddedScylla]:
 @pytest.mark.parametrize("kind", ["drop", "overloaded", "unavailable", "server-error"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_transient_errors_are_retried(server: EmbeddedScylla, kind: str, count: int) -> None:
-    """Single statements and batches are both retried."""
+    """Transient errors of single statements and of batches are retried."""
     assert struck_while_writing(server, kind, count) == 2
 
 
 @pytest.mark.needs("faults")
 def test_a_statement_the_server_forgot_is_prepared_again(server: EmbeddedScylla) -> None:
-    """The driver prepares it again by itself."""
+    """The driver prepares a statement again if the server has discarded it."""
     assert struck_while_writing(server, "unprepared", 1) == 2
 
 
 def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
-    """Write rows while a fault strikes, check that all arrive, and return how often it struck."""
+    """Write rows during a fault, check that all arrive, and return how often the fault struck."""
     from cdc_reader.testing import Fault
 
     server.execute("TRUNCATE ks.t")
@@ -134,7 +134,7 @@ def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
 
 @pytest.mark.needs("faults")
 def test_retries_end_at_the_deadline(server: EmbeddedScylla) -> None:
-    """The error says that the write failed; its cause is the last error."""
+    """After the deadline, the error says that the write failed, and its cause is the last error."""
     from cdc_reader.testing import Fault
 
     read = ReadConfig(retry_deadline=timedelta(seconds=0.2))

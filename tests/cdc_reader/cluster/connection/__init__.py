@@ -1,1 +1,1 @@
-"""Connecting to a cluster, routing, limits and faults."""
+"""Connections to a cluster: TLS, routing, query rates and faults."""

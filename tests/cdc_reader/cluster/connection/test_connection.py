@@ -1,4 +1,4 @@
-"""Failed connections raise the right error within the timeout, on real sockets."""
+"""Failed connections raise the right error within the timeout."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def port_of(server: socket.socket) -> int:
 
 
 def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
-    """The message names the host and port, and says what to check."""
+    """The error for a closed port names the host and port, and says what to check."""
     port = port_of(listener)
     listener.close()
     with pytest.raises(
@@ -44,21 +44,21 @@ def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
 
 
 def test_a_silent_server_fails_at_the_timeout(listener: socket.socket) -> None:
-    """The timeout covers all contact points together."""
+    """The timeout for silent servers covers all contact points together."""
     points = [f"127.0.0.1:{port_of(listener)}"] * 3
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to 127.0.0.1"):
         Opening(ConnectionConfig(points, connect_timeout=PATIENCE), 100).session()
 
 
 def test_an_unknown_host_is_named() -> None:
-    """RFC 6761 reserves the name, so it never resolves."""
+    """The error names a host that cannot be resolved. RFC 6761 reserves this name."""
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to nonesuch.invalid:9042"):
         Opening(ConnectionConfig("nonesuch.invalid"), 100).session()
 
 
 @pytest.mark.parametrize("content", [None, "not a certificate"])
 def test_an_unfit_authority_file_is_named(tmp_path: Path, content: str | None) -> None:
-    """The error names the option and the path."""
+    """The error for an unusable CA file names the option and the path."""
     path = tmp_path / "ca.pem"
     if content:
         path.write_text(content)
@@ -73,7 +73,7 @@ def test_no_tls_path_is_no_tls() -> None:
 
 @pytest.mark.needs("topology")
 def test_the_authority_that_is_given_is_trusted() -> None:
-    """A connection without TLS fails, and the error says that the port uses TLS."""
+    """Without TLS, the connection fails, and the error says that the port uses TLS."""
     from cdc_reader.testing import EmbeddedScylla
 
     certificate, key = TLS / "certificate.pem", TLS / "key.pem"
@@ -88,7 +88,7 @@ def test_the_authority_that_is_given_is_trusted() -> None:
 
 
 def test_requests_are_sent_at_once_and_pages_received_in_few_calls() -> None:
-    """The socket has TCP_NODELAY, and a receive buffer 64 times as large as the default."""
+    """Sockets have TCP_NODELAY, and a receive buffer 64 times as large as the default."""
     with EmbeddedScylla(port=0) as server:
         session = Opening(ConnectionConfig("127.0.0.1", port=server.port), 100).session()
         try:

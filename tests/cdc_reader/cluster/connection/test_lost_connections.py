@@ -1,4 +1,4 @@
-"""Reading over a connection that is cut again and again."""
+"""Reads over a connection that is cut repeatedly."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
     connection: ConnectionConfig, line: Line, table: str
 ) -> None:
-    """Each page is requested again with its own paging state."""
+    """After a lost connection, each page is requested again with its own paging state."""
     config = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
     found: list[int] = []
     cuts = [20, 90, 200]
@@ -65,7 +65,10 @@ def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
 @pytest.mark.parametrize("kind", ["drop", "close"])
 @pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_truncated_response_is_requested_again_at_once(kind: str, *, tls: bool) -> None:
-    """The connection is reset or closed within a response; the request timeout is an hour."""
+    """A truncated response is requested again at once, although the request timeout is an hour.
+
+    The connection is reset or closed in the middle of the response.
+    """
     from cdc_reader.testing import EmbeddedScylla, Fault
 
     certificate, key = (TLS / "certificate.pem", TLS / "key.pem") if tls else (None, None)

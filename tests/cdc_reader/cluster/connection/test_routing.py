@@ -1,4 +1,4 @@
-"""Queries are sent to a node that owns their rows and, if the driver knows shards, to the shard."""
+"""Queries go to a node that owns their rows and, if the driver supports it, to the right shard."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def ask_until(connection: Connection, is_so: Callable[[], bool]) -> None:
-    """Send queries until `is_so` returns True, while the driver connects in the background."""
+    """Send queries until `is_so` returns True. The driver connects in the background."""
     while not is_so():
         connection.session().execute("SELECT key FROM system.local")
 
@@ -82,10 +82,10 @@ class Reads:
 def test_the_owner_of_the_last_stream_is_queried(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """Chunks in ring order go to all four nodes, each to the owner of its last stream."""
+    """Chunks in ring order are sent to all four nodes, each to the owner of its last stream."""
     reads = Reads(connection)
     chunks = [reads.streams[at : at + 8] for at in range(0, len(reads.streams), 8)]
-    reads.rows(*reads.streams[:1])  # prepares the statement
+    reads.rows(*reads.streams[:1])  # prepare the statement
     reads.requests.clear()
     assert sum(reads.rows(*chunk) for chunk in chunks) == 100
     asked = [request.attempted_hosts[0].address for request in reads.requests]
@@ -97,7 +97,7 @@ def test_the_owner_of_the_last_stream_is_queried(
 def test_another_node_is_queried_when_the_owner_fails(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """A read survives an error of the owner, or its absence."""
+    """A read continues on another node if the owner fails or is gone."""
     reads = Reads(connection)
     stream = reads.streams[0]
     expected = reads.rows(stream)
@@ -116,7 +116,7 @@ def test_another_node_is_queried_when_the_owner_fails(
 
 @pytest.mark.skipif(not IS_SCYLLA, reason="cassandra-driver knows no shards")
 def test_a_single_stream_is_queried_at_its_shard(connection: Connection) -> None:
-    """The query uses the connection to the stream's shard."""
+    """A query of one stream uses the connection to the shard of that stream."""
     reads = Reads(connection)
     pools = connection.session().get_pools()
     ask_until(connection, lambda: all(len(pool._connections) == SHARDS for pool in pools))
@@ -132,7 +132,10 @@ def test_a_single_stream_is_queried_at_its_shard(connection: Connection) -> None
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
 def test_a_key_has_the_token_it_was_made_for(token: int) -> None:
-    """The driver's hash confirms it. The smallest token is left out because no stream has it."""
+    """The driver hashes each key to the token it was made for.
+
+    The smallest token is omitted because no stream has it.
+    """
     assert murmur3(key_of_token(token)) == token
 
 
@@ -142,7 +145,7 @@ def test_a_key_has_the_token_it_was_made_for(token: int) -> None:
 def test_most_streams_are_on_the_queried_node(
     nodes: int, shards: int, in_turn: float, by_owner: float
 ) -> None:
-    """The shares are those on the design page."""
+    """The shares of streams on the queried node are those on the design page."""
     source = random.Random(1)
     ring = Ring(draw_nodes(source, [f"10.0.0.{number}" for number in range(nodes)], 256, shards))
     ranges = sorted(Generation.of(ring, 0, source).ranges, key=lambda each: each.range_end)

@@ -20,7 +20,7 @@ TINY = 1e-6
 
 
 def sent(clock: Seconds, limited: Throttle, pauses: Iterable[float]) -> list[float]:
-    """Return the times at which queries were sent; each is requested after one of the pauses."""
+    """Return the times at which queries were sent, one after each pause."""
     times = []
     for pause in pauses:
         clock.sleep(pause)
@@ -32,7 +32,7 @@ def sent(clock: Seconds, limited: Throttle, pauses: Iterable[float]) -> list[flo
 def test_no_span_of_time_has_more_queries_than_the_limit_allows(
     limit: float, pauses: list[float]
 ) -> None:
-    """Idle time allows a burst of at most a tenth of a second's queries."""
+    """The limit holds in every span, except for bursts of a tenth of a second's queries."""
     clock = Seconds()
     times = sent(clock, throttle(clock, limit), pauses)
     burst = max(1.0, limit / 10)
@@ -50,7 +50,7 @@ def test_the_limit_is_used_up(limit: float, count: int) -> None:
 
 
 def test_queries_do_not_wait_without_a_limit() -> None:
-    """The clock does not advance."""
+    """Without a limit, no query waits."""
     clock = Seconds()
     assert sent(clock, throttle(clock), [0.0] * 1_000) == [1_000.0] * 1_000
 
@@ -62,7 +62,7 @@ def test_queries_do_not_wait_without_a_limit() -> None:
 def test_it_slows_down_within_bounds_and_recovers(
     limit: float | None, history: list[tuple[float, bool]]
 ) -> None:
-    """The rate stays above the minimum, and returns to the limit within the recovery time."""
+    """The rate stays between the minimum and the limit, and recovers within the recovery time."""
     clock = Seconds()
     limited = throttle(clock, limit)
     highest = math.inf if limit is None else limit
@@ -79,7 +79,10 @@ def test_it_slows_down_within_bounds_and_recovers(
 
 
 def test_one_overload_slows_down_once() -> None:
-    """Overload errors from queries in flight lower the rate once; later queries lower it again."""
+    """Overload errors of queries that were in flight together lower the rate once.
+
+    The errors of later queries lower it again.
+    """
     clock = Seconds()
     limited = throttle(clock, 1_000)
     under_way = sent(clock, limited, [0.0] * 5_000)[-8:]
@@ -134,7 +137,7 @@ def test_the_rate_settles_at_what_nodes_sustain(capacity: int) -> None:
 
 
 def test_a_stop_ends_the_wait() -> None:
-    """A wait ends at once, even if an hour is left."""
+    """A stop ends a wait at once, even if an hour remains."""
     stop = Stop()
     stop.set()
     limited = Throttle(1 / 3600)

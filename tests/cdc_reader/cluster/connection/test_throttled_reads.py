@@ -21,7 +21,7 @@ LOG = "ks.t_scylla_cdc_log"
 
 
 class Recording(Throttle):
-    """A throttle with a simulated clock, which records when it admitted each query."""
+    """A throttle that uses a simulated clock and records when each query was admitted."""
 
     def __init__(self, limit: float | None = None) -> None:
         self.clock = Seconds()
@@ -56,7 +56,7 @@ def keys(connection: Connection) -> list[int]:
 
 
 def test_every_page_counts_against_the_limit(connection: Connection) -> None:
-    """Queries of system tables count too; every row is still read."""
+    """Every page and every query of system tables counts against the limit."""
     connection.throttle = limited = Recording(4)
     assert keys(connection) == list(range(COUNT))
     assert len(limited.admitted) > COUNT / 5
@@ -65,7 +65,7 @@ def test_every_page_counts_against_the_limit(connection: Connection) -> None:
 
 
 def test_the_limit_of_the_configuration_is_that_of_the_connection() -> None:
-    """By default there is no limit."""
+    """The configured limit is the limit of the connection. By default there is none."""
     for limit, rate in ((None, math.inf), (2.5, 2.5)):
         read = ReadConfig(max_queries_per_second=limit)
         assert Connection("nowhere", read).throttle.rate == rate
@@ -74,7 +74,7 @@ def test_the_limit_of_the_configuration_is_that_of_the_connection() -> None:
 def test_an_overloaded_node_is_queried_less_often(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """Rejected pages are requested again; after the recovery time the rate is unlimited."""
+    """Rejected pages are requested again, and the rate is unlimited after the recovery time."""
     connection.throttle = limited = Recording()
     with server.faults.during(fault := Fault("overloaded", LOG, times=3, after=2)):
         assert keys(connection) == list(range(COUNT))
@@ -86,7 +86,10 @@ def test_an_overloaded_node_is_queried_less_often(
 
 
 def test_other_failures_do_not_slow_down(server: EmbeddedScylla, connection: Connection) -> None:
-    """A node that is down says nothing about the load that other nodes can take."""
+    """Failures other than overload do not lower the rate.
+
+    A node that is down says nothing about the load that other nodes can take.
+    """
     connection.throttle = limited = Recording()
     faults = [Fault(kind, LOG) for kind in ("unavailable", "server-error", "read-timeout")]
     with server.faults.during(*faults):

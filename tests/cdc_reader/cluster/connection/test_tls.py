@@ -37,7 +37,7 @@ def reach(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -
 
 
 def refusal(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -> str:
-    """Return the one-line error of a session with these settings."""
+    """Return the one-line error of a session that fails with these settings."""
     with pytest.raises(ConnectionFailedError) as caught:
         reach(server, host, **settings)
     assert "\n" not in str(caught.value)
@@ -46,27 +46,27 @@ def refusal(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object)
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_certificate_may_name_the_host_or_its_address(host: str) -> None:
-    """The contact point may be a name or an address."""
+    """A contact point can be a host name or an address, if the certificate names it."""
     with EmbeddedScylla(certificate=BOTH, key=KEY) as server:
         assert reach(server, host, tls_ca=BOTH) == ["127.0.0.1"]
 
 
 def test_the_name_of_a_contact_point_counts() -> None:
-    """The driver connects to the address, but the certificate has only the host name."""
+    """A contact point's name is checked, even if the driver connects to its address."""
     with EmbeddedScylla(certificate=BY_NAME, key=KEY) as server:
         assert reach(server, "localhost", tls_ca=BY_NAME) == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize("client_authority", [None, CLIENT])
 def test_a_port_that_speaks_tls_alone(client_authority: str | None) -> None:
-    """Without TLS, the server does not respond or closes the connection; the error says why."""
+    """Without TLS, the port does not respond or closes the connection, and the error says why."""
     with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=client_authority) as server:
         message = refusal(server, connect_timeout=timedelta(seconds=1))
     assert message.endswith("it speaks TLS on this port; check the port, or turn tls on")
 
 
 def test_a_certificate_of_another_name_is_refused() -> None:
-    """The error has the expected name and says what to do."""
+    """The error for a certificate with another name shows the expected name and says what to do."""
     with EmbeddedScylla(certificate=BY_NAME, key=KEY) as server:
         said = refusal(server, tls_ca=BY_NAME)
     assert f"cannot connect to 127.0.0.1:{server.port}: " in said
@@ -77,7 +77,7 @@ def test_a_certificate_of_another_name_is_refused() -> None:
 
 
 def test_a_certificate_that_has_expired_is_to_be_renewed() -> None:
-    """The error suggests renewing the certificate, not using another CA."""
+    """The error for an expired certificate suggests renewing it, not using another CA."""
     with EmbeddedScylla(certificate=EXPIRED, key=KEY) as server:
         said = refusal(server, tls_ca=EXPIRED)
     assert "certificate has expired" in said
@@ -85,7 +85,7 @@ def test_a_certificate_that_has_expired_is_to_be_renewed() -> None:
 
 
 def test_host_names_are_not_checked_if_disabled() -> None:
-    """The CA is still checked."""
+    """If host names are not checked, the CA still is."""
     with EmbeddedScylla(certificate=ELSEWHERE, key=KEY) as server:
         assert reach(server, tls_ca=ELSEWHERE, tls_verify_hostname=False)
         said = refusal(server, tls_ca=BY_NAME, tls_verify_hostname=False)
@@ -93,7 +93,7 @@ def test_host_names_are_not_checked_if_disabled() -> None:
 
 
 def test_the_authorities_of_the_system_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`tls` is set without a CA file."""
+    """Without a CA file, `tls` trusts the CAs of the system."""
     with EmbeddedScylla(certificate=BOTH, key=KEY) as server:
         assert "give the authority that signed it as tls_ca" in refusal(server, tls=True)
         monkeypatch.setenv("SSL_CERT_FILE", BOTH)
@@ -134,7 +134,7 @@ def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
 
 
 def test_a_server_without_tls_is_reported() -> None:
-    """The server responds, but not with TLS."""
+    """A server that responds without TLS is reported."""
     with EmbeddedScylla() as server:
         assert "does not speak TLS on this port" in refusal(server, tls_ca=BOTH)
 
@@ -158,13 +158,13 @@ def test_a_client_shows_its_certificate() -> None:
     ],
 )
 def test_settings_that_contradict_each_other(settings: dict[str, object], message: str) -> None:
-    """A certificate without TLS is an error; it never leads to an unencrypted connection."""
+    """A certificate without TLS is an error, not an unencrypted connection."""
     with pytest.raises(ConfigurationError, match=message):
         ConnectionConfig("host", **settings)  # type: ignore[arg-type]
 
 
 def test_unfit_client_files_are_named(tmp_path: Path) -> None:
-    """The error names the option and the path."""
+    """The error for an unusable certificate or key file names the option and the path."""
     with EmbeddedScylla(certificate=BOTH, key=KEY) as server, pytest.raises(CdcError) as caught:
         reach(server, tls_ca=BOTH, tls_cert=str(tmp_path / "none"), tls_key=KEY)
     assert str(caught.value).startswith(f"tls_cert is '{tmp_path}/none'")

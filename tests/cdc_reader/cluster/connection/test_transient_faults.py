@@ -36,7 +36,7 @@ def read(server: EmbeddedScylla) -> list[tuple[int, int]]:
 
 
 def check(rows: list[tuple[int, int]]) -> None:
-    """Check that each row is there once, and that each key's rows are in write order."""
+    """Check that each row was read once, and that the rows of each key are in write order."""
     assert sorted(c for _, c in rows) == list(range(COUNT))
     for key in range(10):
         written = [c for p, c in rows if p == key]
@@ -57,14 +57,14 @@ def check(rows: list[tuple[int, int]]) -> None:
     ids=lambda fault: fault.kind.value,
 )
 def test_a_transient_fault_loses_and_repeats_nothing(server: EmbeddedScylla, fault: Fault) -> None:
-    """The fault strikes while pages are read."""
+    """A transient fault while pages are read neither loses nor repeats rows."""
     with server.faults.during(fault):
         check(read(server))
         assert server.faults.struck(fault) == fault.times
 
 
 def test_many_faults_lose_and_repeat_nothing(server: EmbeddedScylla) -> None:
-    """The faults strike queries of the log and of the generation tables, one after another."""
+    """Faults of log and generation queries, one after another, neither lose nor repeat rows."""
     faults = [
         Fault("server-error", "system_distributed", times=2),
         Fault("overloaded", LOG, times=2, after=2),

@@ -1,1 +1,1 @@
-"""Reading generations, in each of the forms in which clusters publish them."""
+"""Generations, in each of the forms in which clusters publish them."""

@@ -24,7 +24,10 @@ IMPORT = "import sys; sys.modules['cassandra.cluster'] = None; import cdc_reader
 
 
 def run(code: str, *arguments: str, path: Path | None = None) -> str:
-    """Return what a separate Python prints to stderr; `path` is an extra directory of packages."""
+    """Return the stderr of a separate Python process.
+
+    `path` is an extra directory of packages.
+    """
     environment = {} if path is None else {"PYTHONPATH": str(path)}
     ran = subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -43,7 +46,7 @@ def test_one_of_them_is_installed() -> None:
 
 
 def test_two_installed_drivers_are_reported_once(tmp_path: Path) -> None:
-    """The warning says how to repair it: each driver overwrites files of the other."""
+    """A warning says how to repair two installed drivers, which overwrite each other's files."""
     [there] = installed_drivers()
     [other] = set(DRIVERS) - {there}
     folder = tmp_path / f"{other.replace('-', '_')}-1.2.3.dist-info"
@@ -58,14 +61,14 @@ def test_two_installed_drivers_are_reported_once(tmp_path: Path) -> None:
 
 
 def test_a_missing_driver_is_reported_with_what_to_install() -> None:
-    """The message applies if no driver was installed, or if a removed one left files behind."""
+    """The message says what to install, even if a removed driver left files behind."""
     *_, last = run(IMPORT).splitlines()
     assert last.startswith("ImportError: no driver for ScyllaDB can be imported")
     assert last.endswith("then 'pip install cassandra-driver' or 'pip install scylla-driver'")
 
 
 def test_column_metadata_is_cached() -> None:
-    """Cached columns let the server omit the metadata from results."""
+    """Column metadata is cached, so that the server can omit it from results."""
     columns = (Column("key", Native("text")),)
     with EmbeddedScylla() as server:
         session = Opening(ConnectionConfig(server.contact_point), 100).session()

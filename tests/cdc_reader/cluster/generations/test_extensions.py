@@ -14,12 +14,12 @@ DEFAULT = bytes.fromhex(
 
 
 def test_the_documented_blob_is_the_default_options_enabled() -> None:
-    """The 99 bytes were recorded from a real server."""
+    """The documented blob, 99 bytes from a real server, enables CDC with the default options."""
     assert parse_cdc_options(DEFAULT) == CdcOptions(enabled=True)
 
 
 def test_no_blob_is_no_cdc() -> None:
-    """A table that never had CDC has no such extension."""
+    """A table that never had CDC has no CDC extension."""
     assert parse_cdc_options(None) == CdcOptions(enabled=False)
 
 
@@ -33,12 +33,12 @@ def test_no_blob_is_no_cdc() -> None:
     ],
 )
 def test_each_option_is_read_in_any_spelling(options: dict[str, str], expected: CdcOptions) -> None:
-    """Unknown keys, which newer servers may write, are ignored."""
+    """Options are read in any spelling. Unknown keys, as newer servers may write, are ignored."""
     assert parse_cdc_options(blob(options)) == expected
 
 
 def blob(options: dict[str, str]) -> bytes:
-    """Return the option map in the form in which the server stores it."""
+    """Return the option map in the form in which a server stores it."""
     texts = [text.encode() for pair in options.items() for text in pair]
     sized = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
     return len(options).to_bytes(4, "little") + sized
@@ -46,6 +46,6 @@ def blob(options: dict[str, str]) -> bytes:
 
 @pytest.mark.parametrize("end", range(4, len(DEFAULT)))
 def test_a_blob_cut_short_is_a_decode_error(end: int) -> None:
-    """Every truncation raises a DecodeError."""
+    """A truncated blob of any length raises a DecodeError."""
     with pytest.raises(DecodeError):
         parse_cdc_options(DEFAULT[:end])

@@ -1,4 +1,4 @@
-"""The generations of ScyllaDB 4.3, and readers that follow a live upgrade from it."""
+"""Generations of ScyllaDB 4.3, and readers that follow a live upgrade from it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def streams_of(groups: Sequence[StreamGroup]) -> set[StreamId]:
 
 @pytest.fixture
 def server() -> EmbeddedScylla:
-    """A ScyllaDB 4.3 server with two generations; tests reach it in process."""
+    """A ScyllaDB 4.3 server with two generations, which tests reach in process."""
     server = EmbeddedScylla(version="4.3", ring_delay_ms=0)
     server.execute(
         "CREATE KEYSPACE ks WITH replication = "
@@ -47,7 +47,7 @@ def server() -> EmbeddedScylla:
 
 
 def test_the_table_of_4_3_has_starts_and_streams(server: EmbeddedScylla) -> None:
-    """Each stream is a group by itself, because the table has no range ends."""
+    """Each stream is a separate group, because the 4.3 table has no range ends."""
     generations = LegacyGenerations(InProcessConnection(server))
     first, second = server.cluster.generations
     assert sorted(generations.timestamps()) == [first.start_us, second.start_us]
@@ -59,13 +59,13 @@ def test_the_table_of_4_3_has_starts_and_streams(server: EmbeddedScylla) -> None
 
 
 def test_a_new_cluster_is_not_taken_for_4_3() -> None:
-    """A new cluster does not have the 4.3 table."""
+    """A new cluster is not mistaken for 4.3, because it lacks the 4.3 table."""
     server = EmbeddedScylla(version="5.2")
     assert isinstance(TableGenerations(InProcessConnection(server), NAME).source, VnodeGenerations)
 
 
 def test_the_upgrade_changes_no_start(server: EmbeddedScylla) -> None:
-    """Old generations keep their starts; new generations are read from the newer tables."""
+    """Generations keep their starts in the upgrade. New ones are read from the newer tables."""
     asked: Counter[str] = Counter()
 
     def count(page: RecordedQuery) -> None:
@@ -89,7 +89,7 @@ def test_the_upgrade_changes_no_start(server: EmbeddedScylla) -> None:
 
 @pytest.mark.parametrize("copied", [True, False])
 def test_a_newer_generation_outweighs_a_missing_mark(server: EmbeddedScylla, copied: bool) -> None:
-    """Newer versions have the 4.3 table, but no record of the upgrade.
+    """If no upgrade is recorded, a newer generation shows that the 4.3 table is out of date.
 
     Generations that were never copied to the newer tables are still found.
     """
@@ -109,11 +109,11 @@ def test_a_newer_generation_outweighs_a_missing_mark(server: EmbeddedScylla, cop
     assert generations.source.kind == ("vnodes" if copied else "4.3")
     resumed = TableGenerations(InProcessConnection(server), NAME)
     newest = server.cluster.generations[-1]
-    assert len(resumed.groups(newest.start_us)) == len(newest.ranges)  # without `timestamps` first
+    assert len(resumed.groups(newest.start_us)) == len(newest.ranges)  # no `timestamps` call
 
 
 def test_a_cluster_without_the_mark_is_followed() -> None:
-    """Readers that started before the upgrade and after it lose no rows."""
+    """Readers started before or after an unrecorded upgrade lose no rows."""
     clock = ManualClock(1_700_000_000_000_000)
     server = EmbeddedScylla(version="4.3", ring_delay_ms=0, clock=clock)
     server.cluster.marks_rewritten = False
@@ -150,7 +150,9 @@ def keys_of(deliveries: Iterable[Delivery]) -> list[int]:
 def test_a_missing_system_table_names_the_version(
     server: EmbeddedScylla, missing: str, kind: str
 ) -> None:
-    """Without `cdc_local` a server is too new for the upgrade; without `scylla_keyspaces`, it is
+    """A missing system table shows the version of the server.
+
+    A server without `cdc_local` is too new for the upgrade, and one without `scylla_keyspaces` is
     too old for tablets.
     """
 

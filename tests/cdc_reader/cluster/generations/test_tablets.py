@@ -35,13 +35,13 @@ TABLE = "CREATE TABLE tk.t (p int PRIMARY KEY, v int) WITH cdc = {'enabled': tru
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The server's clock."""
+    """The clock of the server."""
     return ManualClock(NOW)
 
 
 @pytest.fixture
 def server(clock: ManualClock) -> EmbeddedScylla:
-    """A server with a table of four tablets; resizes take effect after 65 s."""
+    """A server with a table of four tablets. A resize takes effect after 65 s."""
     server = EmbeddedScylla(clock=clock)
     server.execute(KEYSPACE)
     server.execute(TABLE)
@@ -57,12 +57,12 @@ def generations(server: EmbeddedScylla) -> TableGenerations:
 
 
 def test_tablets_are_detected_by_keyspace(generations: TableGenerations) -> None:
-    """The kind is detected without any configuration."""
+    """Tablets are detected by keyspace, without configuration."""
     assert isinstance(generations.source, TabletGenerations)
 
 
 def test_each_stream_is_a_group_that_its_token_ends(generations: TableGenerations) -> None:
-    """Each tablet has one group; groups are in order of their end tokens, up to the last token."""
+    """Each tablet has one group. Groups are ordered by their end tokens, up to the last token."""
     [start] = generations.timestamps()
     assert start == NOW - 5 * SECOND
     groups = Generation(Window(start, start + 1), tuple(generations.groups(start))).groups
@@ -75,7 +75,7 @@ def test_each_stream_is_a_group_that_its_token_ends(generations: TableGeneration
 def test_a_split_and_a_merge_are_generations(
     server: EmbeddedScylla, generations: TableGenerations
 ) -> None:
-    """Each resize creates a set of streams, which is announced before it takes effect."""
+    """Each resize creates a new set of streams, which is announced before it takes effect."""
     server.split_tablets("tk", "t")
     server.merge_tablets("tk", "t")
     starts = sorted(generations.timestamps())
@@ -89,7 +89,7 @@ def test_a_split_and_a_merge_are_generations(
 def test_a_deleted_set_has_no_streams(
     server: EmbeddedScylla, clock: ManualClock, generations: TableGenerations
 ) -> None:
-    """All rows of a deleted set have expired, so the reader warns and continues."""
+    """A deleted set of streams has no rows left, so the reader warns and continues."""
     first = min(generations.timestamps())
     server.split_tablets("tk", "t")
     clock.advance(3_800 * SECOND)
@@ -98,14 +98,14 @@ def test_a_deleted_set_has_no_streams(
 
 
 def test_a_lagging_node_is_queried_again(generations: TableGenerations) -> None:
-    """A node that does not know a set of streams is queried again, until the deadline."""
+    """A node that does not know a set of streams yet is queried again until the deadline."""
     late = max(generations.timestamps()) + 1_000
     with pytest.raises(RetriesExhaustedError, match=r"does not know the streams of tk\.t"):
         generations.groups(late)
 
 
 def test_a_set_that_arrives_during_the_wait_is_returned(server: EmbeddedScylla) -> None:
-    """A retry finds the streams."""
+    """A set of streams that arrives during the wait is found by a retry."""
     pauses: list[float] = []
 
     def hear(seconds: float) -> None:
@@ -121,7 +121,7 @@ def test_a_set_that_arrives_during_the_wait_is_returned(server: EmbeddedScylla) 
 def test_the_streams_of_a_table_dropped_meanwhile_are_not_waited_for(
     server: EmbeddedScylla, generations: TableGenerations
 ) -> None:
-    """The error says that the table was dropped."""
+    """The error says that the table was dropped, without waiting for its streams."""
     [start] = generations.timestamps()
     server.execute("DROP TABLE tk.t")
     with pytest.raises(TableNotFoundError, match=r"tk\.t .* dropped"):
@@ -129,14 +129,14 @@ def test_the_streams_of_a_table_dropped_meanwhile_are_not_waited_for(
 
 
 def test_the_schema_of_a_table_on_tablets_is_like_any_other(server: EmbeddedScylla) -> None:
-    """The schema is read without an error."""
+    """The schema of a table that uses tablets is read without an error."""
     schema = CdcTable(InProcessConnection(server), NAME).schema()
     assert schema.base.cdc.ttl == 3_600
 
 
 @pytest.fixture
 def listening(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server with sockets, where resizes take effect at once."""
+    """A server with sockets, on which a resize takes effect at once."""
     with EmbeddedScylla(clock=clock, ring_delay_ms=0) as server:
         yield server
 
@@ -144,7 +144,7 @@ def listening(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 def test_a_log_on_tablets_is_read_across_resizes(
     listening: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """Each row is read once, and the rows of each key come in order."""
+    """Across resizes each row is read once, and the rows of each key are in order."""
     session = open_session(listening.host, listening.port)
     session.execute(KEYSPACE)
     session.execute(TABLE)

@@ -17,7 +17,7 @@ from tests.recordings.loading import published
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
-LONG_AGO = 1_000_000_000_000  # ms since 1970, in 2001: before any other generation
+LONG_AGO = 1_000_000_000_000  # ms since 1970: a time in 2001, before any other generation
 GROUPS = (
     StreamGroup(-5, (StreamId(bytes(16)), StreamId(b"\xff" * 16))),
     StreamGroup(7, (StreamId(b"\x01" * 16),)),
@@ -36,7 +36,7 @@ def generations(connection: ConnectionConfig) -> Iterator[VnodeGenerations]:
 def test_a_published_generation_is_found_with_its_streams(
     scylla: Scylla, generations: VnodeGenerations
 ) -> None:
-    """The streams span several pages."""
+    """A published generation is found with all its streams, which span several pages."""
     with published(scylla.session, LONG_AGO, GROUPS):
         assert LONG_AGO * 1_000 in generations.timestamps()
         assert tuple(generations.groups(LONG_AGO * 1_000)) == GROUPS
@@ -46,12 +46,12 @@ def test_a_published_generation_is_found_with_its_streams(
 def test_a_generation_that_was_never_published_has_no_streams(
     generations: VnodeGenerations,
 ) -> None:
-    """The planner warns and continues."""
+    """A generation that was never published has no streams."""
     assert tuple(generations.groups(LONG_AGO * 1_000)) == ()
 
 
 def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) -> None:
-    """The first node starts the first generation."""
+    """A new cluster has a generation, which its first node started."""
     newest = max(generations.timestamps())
     streams = [stream for group in generations.groups(newest) for stream in group.streams]
     assert len(streams) == len(set(streams)) > 0
@@ -60,7 +60,7 @@ def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) ->
 @pytest.mark.needs("topology")
 @pytest.mark.parametrize("rows", [0, 1, None], ids=["nothing", "a row", "all rows"])
 def test_a_generation_with_streams_but_no_timestamp_is_unpublished(rows: int | None) -> None:
-    """The generation has no timestamp; some or all rows of its streams may be stored."""
+    """A generation without a timestamp is unpublished, even if all of its streams are stored."""
     server = EmbeddedScylla()
     generations = VnodeGenerations(InProcessConnection(server))
     assert list(generations.unpublished()) == []
@@ -75,7 +75,7 @@ def test_a_generation_with_streams_but_no_timestamp_is_unpublished(rows: int | N
 
 @pytest.mark.needs("topology")
 def test_a_generation_announced_between_two_queries_is_published() -> None:
-    """A generation announced between the two queries counts as published."""
+    """A generation that is announced between the two queries counts as published."""
     server = EmbeddedScylla()
 
     def announce(asked: RecordedQuery) -> None:
