@@ -25,13 +25,13 @@ READ = ReadConfig(
     fetch_size=10,
     retry_deadline=timedelta(seconds=2),
 )
-"""No row is still on its way when a read begins, because the only writer awaits each response."""
+"""Options without a confidence window, because the only writer awaits each response."""
 PATIENCE = 120.0
-"""A generous timeout, in seconds, for events that normally happen at once."""
+"""A timeout, in seconds, that is generous for events that normally happen at once."""
 
 
 def now() -> int:
-    """Return the time in µs since 1970, rounded up, so it is later than every confirmed write."""
+    """Return the time in µs since 1970, rounded up so that every confirmed write is earlier."""
     return time.time_ns() // 1_000 + 1
 
 
@@ -43,7 +43,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A separate server with a keyspace and the test's clock."""
+    """A separate server with a keyspace, which uses the test's clock."""
     with EmbeddedScylla(clock=clock) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -64,7 +64,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 @pytest.fixture
 def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Write `count` rows to a table one by one, numbered from `first`, over some partitions.
+    """Write `count` rows to a table, numbered from `first`, one by one over some partitions.
 
     The server assigns their timestamps. There is no confidence window, so a row with a client-set
     timestamp could be written behind the position.
@@ -83,7 +83,7 @@ def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 def processes(
     request: pytest.FixtureRequest, connection: ConnectionConfig, table: str, tmp_path: Path
 ) -> Processes:
-    """Consumer processes, with each kind of checkpoint store."""
+    """Consumer processes, once for each kind of checkpoint store."""
     from tests.cdc_reader.consumer.processes import Processes
 
     return Processes(connection, table, tmp_path, request.param)

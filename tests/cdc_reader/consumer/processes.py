@@ -25,7 +25,7 @@ CONTEXT.set_forkserver_preload([__name__])
 
 
 class Processes:
-    """Consumer processes of one table, their checkpoints, and the files their handlers write to."""
+    """The consumer processes of one table, their checkpoints, and their handlers' output files."""
 
     def __init__(self, connection: ConnectionConfig, table: str, path: Path, store: str) -> None:
         self.connection, self.table, self.path, self.store = connection, table, path, store
@@ -34,18 +34,18 @@ class Processes:
         return self.path / f"run-{run}"
 
     def handled(self, run: int) -> list[tuple[str, str]]:
-        """Return, for each change a run handled, its worker and its row, in order."""
+        """Return the worker and the row of each change that a run handled, in order."""
         file = self.file(run)
         lines = file.read_text().splitlines() if file.exists() else []
         return [(worker, row) for worker, row in (line.split(" ", 1) for line in lines)]
 
     @property
     def still(self) -> Path:
-        """While this file exists, each handler call suspends the process."""
+        """A file; while it exists, each handler call suspends the process."""
         return self.path / "still"
 
     def begin(self, run: int, terminated_after: int = 0, **options: Any) -> BaseProcess:
-        """Start a consumer process, which sends itself SIGTERM after `terminated_after` changes."""
+        """Start a consumer process that sends itself SIGTERM after `terminated_after` changes."""
         begun = CONTEXT.Process(target=_consume, args=(self, run, terminated_after, options))
         begun.start()
         return begun
@@ -92,14 +92,14 @@ def await_some(processes: Processes, run: int, owner: BaseProcess, count: int) -
 
 
 def await_stillness(processes: Processes, owner: BaseProcess) -> None:
-    """Return when the process is suspended and no thread is in the middle of a save.
+    """Return when the process is suspended and no thread is saving.
 
     A save in progress would keep SQLite's file locked.
     """
     pid = owner.pid or 0
     while process._stat(pid)[0] != "T" or is_locked(processes.path / "checkpoints.db"):
         if process._stat(pid)[0] == "T":
-            os.kill(pid, signal.SIGCONT)  # up to the next change
+            os.kill(pid, signal.SIGCONT)  # continue until the next change
         owner.join(0.002)
 
 

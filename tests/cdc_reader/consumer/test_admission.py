@@ -10,7 +10,7 @@ from cdc_reader.consumer.admission import InFlightLimit, Reservation
 def entering(
     limit: InFlightLimit, changes: int, size: int
 ) -> tuple[threading.Thread, list[Reservation | None]]:
-    """Start a thread that enters the limit; return the thread and a list that gets its result."""
+    """Start a thread that enters the limit. Return the thread and a list for its result."""
     found: list[Reservation | None] = []
     thread = threading.Thread(target=lambda: found.append(limit.enter(changes, size)))
     thread.start()
@@ -18,7 +18,7 @@ def entering(
 
 
 def test_there_is_room_until_the_limit_is_reached() -> None:
-    """A page above the limit is admitted while nothing else is in flight."""
+    """A page that exceeds the limit alone is admitted; others then wait until there is room."""
     limit = InFlightLimit(10, 100)
     first = limit.enter(50, 10)
     assert first is not None
@@ -33,7 +33,7 @@ def test_there_is_room_until_the_limit_is_reached() -> None:
 
 
 def test_a_page_keeps_its_bytes_until_its_last_change_is_gone() -> None:
-    """The page stays in memory until its last change is gone."""
+    """The bytes of a page count until its last change is done, because the page stays in memory."""
     limit = InFlightLimit(10, 100)
     page = limit.enter(2, 100)
     assert page is not None
@@ -46,7 +46,7 @@ def test_a_page_keeps_its_bytes_until_its_last_change_is_gone() -> None:
 
 
 def test_a_closed_limit_admits_nothing() -> None:
-    """Waiting threads return None, and so do later ones."""
+    """After `close`, waiting threads get None, and so does every later `enter`."""
     limit = InFlightLimit(1, 1)
     assert limit.enter(1, 1) is not None
     thread, found = entering(limit, 1, 1)

@@ -31,20 +31,20 @@ Write = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def no_threads_are_left() -> Iterator[None]:
-    """Check that no thread survives the loop."""
+    """Check that no thread is left after the event loop ends."""
     yield
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("cdc-")]
     assert [name for name in left if name != "cdc-connect"] == []
 
 
 def options(store: CheckpointStore | None = None, **more: Any) -> dict[str, Any]:
-    """Return the options of a consumer that ends at the current time."""
+    """Return options for a consumer that ends at the current time."""
     settings = {"application": "app", "end": now(), "read": READ}
     return settings | {"checkpoints": store or MemoryCheckpoints()} | more
 
 
 async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
-    """Cancel the task once `at` is set, and check that it ends with CancelledError."""
+    """Cancel the task once `at` is set, and check that the task raises CancelledError."""
     task = asyncio.create_task(work)
     await at.wait()
     task.cancel()
@@ -55,7 +55,7 @@ async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
 def test_iteration_yields_each_change_once_in_order(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The loop ends at the end of the log; a second loop finds no change left."""
+    """The loop ends at the end of the log, and a second loop finds no remaining changes."""
     write(table, 100)
     store = MemoryCheckpoints()
 
@@ -76,7 +76,7 @@ def test_iteration_yields_each_change_once_in_order(
 def test_iteration_resumes_at_the_change_it_stopped_at(
     connection: ConnectionConfig, table: str, write: Write, interval: timedelta
 ) -> None:
-    """The change at which the loop stopped is not acknowledged."""
+    """The change at which the loop stopped is not acknowledged, so the next loop begins there."""
     write(table, 60)
     settings = options(MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=interval))
 
@@ -97,7 +97,7 @@ def test_iteration_resumes_at_the_change_it_stopped_at(
 def test_cancelled_iteration_leaves_no_thread(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The loop is cancelled while it waits for more changes."""
+    """No thread is left if the loop is cancelled while it waits for more changes."""
     write(table, 10)
     numbers: set[int] = set()
     all_there = asyncio.Event()
@@ -115,7 +115,7 @@ def test_cancelled_iteration_leaves_no_thread(
 def test_iteration_cancelled_in_the_body_saves_acknowledged_changes(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The event loop ends right after the cancellation, without closing the iterator."""
+    """Acknowledged changes are saved even if the event loop ends without closing the iterator."""
     write(table, 20)
     settings = options(
         MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=timedelta(hours=1))
@@ -133,7 +133,7 @@ def test_iteration_cancelled_in_the_body_saves_acknowledged_changes(
     threads = set(threading.enumerate())
     asyncio.run(cancelled(loop(), hanging))
     for thread in set(threading.enumerate()) - threads:
-        thread.join(PATIENCE)  # a connection's threads may outlive it for a moment
+        thread.join(PATIENCE)  # a connection's threads may briefly outlive the connection
         assert not thread.is_alive(), thread.name
 
     async def rest() -> list[int]:
@@ -144,7 +144,7 @@ def test_iteration_cancelled_in_the_body_saves_acknowledged_changes(
 
 @pytest.mark.parametrize("consumer", [False, True])
 def test_cancelled_while_it_connects(*, consumer: bool) -> None:
-    """The caller gets the cancellation, not a connection error."""
+    """A cancellation while connecting reaches the caller instead of a connection error."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         nowhere = ConnectionConfig("127.0.0.1", port=port, connect_timeout=timedelta(hours=1))
@@ -166,7 +166,7 @@ def test_cancelled_while_it_connects(*, consumer: bool) -> None:
 def test_iteration_raises_errors_of_the_consumer(
     connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """Read errors are raised in the loop."""
+    """The loop raises read errors."""
 
     async def loop() -> None:
         async for _ in AsyncChanges(connection, f"{keyspace}.nosuch", **options()):
@@ -179,7 +179,7 @@ def test_iteration_raises_errors_of_the_consumer(
 def test_as_many_handlers_run_in_the_loop_as_there_are_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Handlers run in the event loop; the changes of a partition are handled one after another."""
+    """As many handlers run in the event loop as there are workers, one per partition at a time."""
     write(table, 60)
     numbers: list[int] = []
     under_way: Counter[int] = Counter()
@@ -204,7 +204,7 @@ def test_as_many_handlers_run_in_the_loop_as_there_are_workers(
 def test_a_handler_that_fails_is_treated_as_any_other(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The handler is retried; then the consumer ends with an error."""
+    """A coroutine handler that fails is retried; then the consumer ends with an error."""
     write(table, 5)
     calls = 0
 
@@ -233,7 +233,10 @@ def test_a_handler_that_is_not_awaited_is_called_once(
     returned: Callable[[], Any],
     message: str,
 ) -> None:
-    """A retry could repeat its work, so the consumer stops. No change is acknowledged."""
+    """A consumer stops if a handler's result cannot be awaited, because a retry could repeat work.
+
+    No change is acknowledged.
+    """
     write(table, 1)
     seen: list[Change] = []
     store = MemoryCheckpoints()
@@ -251,7 +254,10 @@ def test_a_handler_that_is_not_awaited_is_called_once(
 def test_cancelling_a_consumer_cancels_its_handlers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The next run delivers their changes again, despite `attempts=1` and `on_error="skip"`."""
+    """A cancellation cancels handlers, and the next run delivers their changes again.
+
+    This holds despite `attempts=1` and `on_error="skip"`.
+    """
     write(table, 20)
     store = MemoryCheckpoints()
     config = ConsumerConfig(workers=1, attempts=1, on_error="skip")
@@ -289,7 +295,7 @@ def test_handlers_that_begin_while_a_consumer_is_cancelled(
     *,
     scheduled: bool,
 ) -> None:
-    """The cancellation may arrive before or after the handler is scheduled."""
+    """No handler survives a cancellation, whether it arrives before or after its scheduling."""
     write(table, 5)
     cancelled, begun = threading.Event(), threading.Event()
     schedule = asyncio.run_coroutine_threadsafe

@@ -1,4 +1,4 @@
-"""`CdcConsumer` over a real socket: deliveries, acknowledgements and checkpoints."""
+"""`CdcConsumer` over a real socket: delivery, acknowledgement and checkpoints."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ KEYSPACE = (
 
 
 class Seen:
-    """A handler that records the changes, and the threads that call it."""
+    """A handler that records the changes and the threads that call it."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -74,7 +74,7 @@ class Seen:
 
 @pytest.fixture(autouse=True)
 def no_threads_are_left() -> Any:
-    """Check that no thread survives the consumer."""
+    """Check that no thread is left after the consumer ends."""
     yield
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("cdc-")]
     assert [name for name in left if name != "cdc-connect"] == []
@@ -91,7 +91,7 @@ def consumer(
 def test_order_is_kept_by_partition_key_among_several_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each change is handled once, and the numbers within a partition ascend."""
+    """With several workers, each change is handled once, and each partition stays in order."""
     write(table, 200)
     seen = Seen()
     consumer(connection, table, seen, config=ConsumerConfig(workers=3)).run()
@@ -102,7 +102,7 @@ def test_order_is_kept_by_partition_key_among_several_workers(
 
 @pytest.mark.needs("topology")
 def test_order_is_kept_across_generations() -> None:
-    """The changes of a base row move to another stream, but stay with the same worker."""
+    """A base row's changes stay with one worker even when they move to another stream."""
     clock = ManualClock(1_700_000_000_000_000)
     with EmbeddedScylla(clock=clock) as server:
         server.execute(KEYSPACE)
@@ -132,7 +132,7 @@ def test_order_is_kept_across_generations() -> None:
 def test_reading_waits_for_a_slow_handler(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """At most `max_changes` changes and one page are in flight; all changes arrive."""
+    """A slow handler limits reading to `max_changes` changes and one page, and loses nothing."""
     write(table, 100)
     go, metrics, seen = threading.Event(), MemoryMetrics(), Seen()
 
@@ -146,7 +146,7 @@ def test_reading_waits_for_a_slow_handler(
     running.start()
     while not slow._running._runtime._limit.is_awaited:
         running.join(0.001)
-    assert metrics[ROWS, TableName.parse(table)] <= 20  # a page in flight, a page waiting
+    assert metrics[ROWS, TableName.parse(table)] <= 20  # one page is in flight and one is waiting
     go.set()
     running.join()
     assert sorted(seen.numbers) == list(range(100))
@@ -155,7 +155,7 @@ def test_reading_waits_for_a_slow_handler(
 def test_a_page_above_the_byte_limit_is_handled(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A page above the limit is admitted while nothing else is in flight."""
+    """A page above the byte limit is handled while nothing else is in flight."""
     write(table, 60)
     seen = Seen()
     consumer(connection, table, seen, config=ConsumerConfig(max_bytes=1)).run()
@@ -166,7 +166,7 @@ def test_a_page_above_the_byte_limit_is_handled(
 def test_a_run_resumes_where_the_last_one_ended(
     connection: ConnectionConfig, keyspace: str, table: str, write: Write, tmp_path: Path, kind: str
 ) -> None:
-    """`start` applies to the first run only."""
+    """A run resumes at the end of the previous one; `start` applies only to the first run."""
     stores: dict[str, Callable[[], CheckpointStore]] = {
         "memory": MemoryCheckpoints,
         "sqlite": lambda: SqliteCheckpoints(tmp_path / "c.db"),
@@ -186,7 +186,7 @@ def test_a_run_resumes_where_the_last_one_ended(
 def test_applications_have_separate_positions(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each application has its own position in the store that they share."""
+    """Each application has its own position in a shared store."""
     write(table, 20)
     store = MemoryCheckpoints()
     for application in ("one", "other"):
@@ -198,7 +198,7 @@ def test_applications_have_separate_positions(
 def test_start_now_delivers_later_writes_only(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The start is saved even if no change is handled."""
+    """With `start="now"`, only later writes are delivered. The start is saved in any case."""
     write(table, 10)
     store = MemoryCheckpoints()
     first = consumer(connection, table, Seen(), start="now", checkpoints=store, end=None)
@@ -213,7 +213,7 @@ def test_start_now_delivers_later_writes_only(
 def test_end_now_stops_at_the_present(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The run handles the existing changes, then ends."""
+    """With `end="now"`, the run handles the existing changes and then ends."""
     write(table, 5)
     seen = Seen()
     consumer(connection, table, seen, end="now").run()
@@ -223,7 +223,7 @@ def test_end_now_stops_at_the_present(
 def test_several_tables_are_followed_at_once(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """Each change has the name of its table; each table has its own checkpoint."""
+    """With several tables, each change has the name of its table. Each table has a checkpoint."""
     other = f"{keyspace}.u"
     scylla.session.execute(
         f"CREATE TABLE {other} (p int, c int, v int, PRIMARY KEY (p, c)) "
@@ -250,7 +250,7 @@ def test_several_tables_are_followed_at_once(
 def test_shards_cover_everything_once(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each shard has its own checkpoint in the store that they share."""
+    """The shards together handle each change once. Each has a checkpoint in the same store."""
     write(table, 100, partitions=50)
     store, shares = MemoryCheckpoints(), []
     for number in (1, 2, 3):
@@ -264,7 +264,7 @@ def test_shards_cover_everything_once(
 def test_on_window_is_called_when_all_changes_are_handled(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Windows, including empty ones, adjoin; each is reported after all its changes are handled."""
+    """`on_window` is called for adjacent windows, each after all of its changes are handled."""
     write(table, 30)
     handled: list[int] = []
     windows: list[Window] = []
@@ -291,7 +291,7 @@ def test_on_window_is_called_when_all_changes_are_handled(
 def test_a_failing_on_window_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The changes were handled before the error."""
+    """An error in `on_window` stops the consumer, after the changes of the window are handled."""
     write(table, 10)
     seen, store = Seen(), MemoryCheckpoints()
 
@@ -307,7 +307,7 @@ def test_a_failing_on_window_stops_the_consumer(
 def test_stop_leaves_queued_changes_to_the_next_run(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A handler may stop its own consumer; the runs together handle each change once."""
+    """A handler can stop its own consumer. Further runs handle the remaining changes once each."""
     write(table, 100)
     seen, store, runs = Seen(), MemoryCheckpoints(), 0
     running: list[CdcConsumer] = []
@@ -328,7 +328,7 @@ def test_stop_leaves_queued_changes_to_the_next_run(
 
 
 def test_a_consumer_runs_once(connection: ConnectionConfig, table: str) -> None:
-    """A consumer that is stopped before `run` does not start."""
+    """A consumer that is stopped before `run` does not run."""
     stopped = consumer(connection, table, Seen(), end=None)
     stopped.stop()
     stopped.run()
@@ -337,7 +337,7 @@ def test_a_consumer_runs_once(connection: ConnectionConfig, table: str) -> None:
 
 
 class Failing:
-    """A handler that fails a given number of times on one change."""
+    """A handler that fails on one change a given number of times."""
 
     def __init__(self, number: int, times: int) -> None:
         self.seen = Seen()
@@ -356,7 +356,7 @@ QUICK = ConsumerConfig(pause=timedelta(milliseconds=1), attempts=3)
 def test_a_handler_that_fails_is_called_again(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Retries keep the changes of a partition in order."""
+    """A failed handler is retried without changing the order within the partition."""
     write(table, 40)
     handler, metrics = Failing(13, 2), MemoryMetrics()
     consumer(connection, table, handler, config=QUICK, metrics=metrics).run()
@@ -369,7 +369,7 @@ def test_a_handler_that_fails_is_called_again(
 def test_a_handler_that_fails_for_good_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The error names the change. The next run delivers it again, but not those handled before."""
+    """The error names the failed change. The next run repeats it, but no earlier change."""
     write(table, 40)
     handler, store = Failing(13, 3), MemoryCheckpoints()
     with pytest.raises(HandlerError, match=r"failed 3 times on insert of .*'c': 13.*no such") as e:
@@ -390,7 +390,7 @@ def test_a_handlers_failure_is_logged_with_its_traceback(
     on_error: str,
     attempts: int,
 ) -> None:
-    """Each retry and the final failure are logged."""
+    """A handler's failure is logged with its traceback, whether or not it is retried."""
     write(table, 14)
     config = evolve(QUICK, attempts=attempts, on_error="skip" if on_error == "skip" else "stop")
     letters: Any = (lambda _change, _error: None) if on_error == "bury" else None
@@ -406,7 +406,7 @@ def test_a_handlers_failure_is_logged_with_its_traceback(
 
 
 def test_a_change_may_be_skipped(connection: ConnectionConfig, table: str, write: Write) -> None:
-    """All other changes are handled, and the position advances past the skipped one."""
+    """A change can be skipped: all others are handled, and the position advances past it."""
     write(table, 40)
     handler, store, metrics = Failing(13, 3), MemoryCheckpoints(), MemoryMetrics()
     skipping = evolve(QUICK, on_error="skip")
@@ -420,7 +420,7 @@ def test_a_change_may_be_skipped(connection: ConnectionConfig, table: str, write
 def test_a_change_may_go_to_the_dead_letters(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """`dead_letter` gets the handler's last error. If `dead_letter` fails, the consumer stops."""
+    """`dead_letter` gets the handler's last error. The consumer stops if `dead_letter` fails."""
     write(table, 40)
     letters: list[tuple[int, str]] = []
     consumer(
@@ -455,7 +455,7 @@ class _Later:
 def test_a_handler_that_returns_a_coroutine_is_refused(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Nobody would await it, so the change would be acknowledged without being handled."""
+    """A handler that returns a coroutine is rejected, because nothing would await the coroutine."""
     write(table, 5)
     store, seen = MemoryCheckpoints(), Seen()
     for unawaited in (_later, _Later()):
@@ -477,7 +477,7 @@ def test_a_handler_that_returns_a_coroutine_is_refused(
 def test_a_handler_that_is_a_generator_is_refused(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """None of its code would run, so the change would be acknowledged without being handled."""
+    """A generator is rejected as a handler, because none of its code would run."""
 
     def generator(change: Change) -> Iterator[Change]:
         yield change
@@ -512,7 +512,7 @@ class Store(MemoryCheckpoints):
 def test_transient_errors_of_a_store_are_retried(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Handling continues meanwhile; before it ends, the consumer waits for the store."""
+    """Handling continues during transient errors of a store, and saving is retried."""
     write(table, 40)
     store = Store(*[TransientError("busy")] * 4)
     seen, metrics = Seen(), MemoryMetrics()
@@ -527,7 +527,10 @@ def test_transient_errors_of_a_store_are_retried(
 def test_a_store_that_fails_for_good_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The consumer raises the store's error. It cannot release its lease, which expires later."""
+    """A store that fails for good stops the consumer with the store's error.
+
+    The consumer cannot release its lease, which expires later.
+    """
     write(table, 40)
     seen, store = Seen(), Store(CheckpointError("disk full"))
     short = ConsumerConfig(lease=timedelta(seconds=1))
@@ -540,7 +543,7 @@ def test_a_store_that_fails_for_good_stops_the_consumer(
 def test_a_store_that_cannot_be_read_is_raised_at_once(
     connection: ConnectionConfig, table: str, tmp_path: Path
 ) -> None:
-    """The error is raised before anything is read."""
+    """If a checkpoint cannot be loaded, the error is raised before anything is read."""
     store = SqliteCheckpoints(tmp_path / "nowhere" / "c.db")
     with pytest.raises(CheckpointError, match="unable to open"):
         consumer(connection, table, Seen(), checkpoints=store, end=None).run()
@@ -549,7 +552,7 @@ def test_a_store_that_cannot_be_read_is_raised_at_once(
 def test_each_change_is_saved_if_configured(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """An interval of zero saves each change; a long interval saves only a few times."""
+    """With an interval of zero, each change is saved. With a long interval, saves are few."""
     write(table, 40)
     store = Store()
     each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))  # workers may share a save
@@ -565,7 +568,7 @@ def test_each_change_is_saved_if_configured(
 def test_transient_errors_of_a_read_are_retried(
     scylla: Scylla, connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The retries are counted."""
+    """Transient read errors are retried, and the retries are counted."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -582,7 +585,7 @@ def test_transient_errors_of_a_read_are_retried(
 def test_an_outage_does_not_keep_a_consumer_from_stopping(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """The consumer stops however long the retry deadline is."""
+    """A consumer stops during an outage, however long the retry deadline is."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -603,7 +606,7 @@ def test_an_outage_does_not_keep_a_consumer_from_stopping(
 def test_an_idle_window_costs_one_write(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """The cost does not depend on the number of streams that had rows before."""
+    """An idle window costs one write, however many streams had rows before."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -623,7 +626,7 @@ def test_an_idle_window_costs_one_write(
     idle = consumer(connection, table, Seen(), **options)
     with server.faults.during(saves):
         idle.run()
-        lease = 4  # acquire and release, each with a read of the lease's state
+        lease = 4  # acquiring and releasing each include a read of the lease's state
         assert server.faults.struck(saves) <= len(windows) + lease
     store.close()
 
@@ -631,7 +634,10 @@ def test_an_idle_window_costs_one_write(
 def test_eager_rows_are_delivered_at_once_and_only_once(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """No row has settled when a run stops, so the next run uses marks to skip acknowledged rows."""
+    """With eager delivery, the next run uses marks to skip rows that were acknowledged.
+
+    No row has settled when a run stops.
+    """
     eager = evolve(
         READ,
         delivery="eager",
@@ -673,7 +679,10 @@ def test_metrics_are_recorded(connection: ConnectionConfig, table: str, write: W
 def test_lag_and_headroom_are_recorded_before_the_first_window_completes(
     ttl: int, left: float
 ) -> None:
-    """Lag and headroom are computed from the oldest possible row: the log here is an hour old."""
+    """Before the first window completes, lag and headroom count from the oldest possible row.
+
+    The log is an hour old here.
+    """
     clock, metrics, name = ManualClock(1_700_000_000_000_000), MemoryMetrics(), TableName("ks", "t")
     told: list[tuple[float, float]] = []
     with EmbeddedScylla(clock=clock) as server:
@@ -695,7 +704,7 @@ def test_lag_and_headroom_are_recorded_before_the_first_window_completes(
 
 
 def test_lag_counts_from_the_given_start(connection: ConnectionConfig, table: str) -> None:
-    """Nothing has been read from the log yet."""
+    """Lag counts from the given start, even if nothing has been read yet."""
     metrics, an_hour_ago = MemoryMetrics(), now() - 3_600_000_000
     following = consumer(
         connection, table, Seen(), start=an_hour_ago, end=an_hour_ago, metrics=metrics
@@ -705,7 +714,7 @@ def test_lag_counts_from_the_given_start(connection: ConnectionConfig, table: st
 
 
 def test_a_table_that_is_not_there_is_an_error(connection: ConnectionConfig, keyspace: str) -> None:
-    """The error is raised at once."""
+    """A missing table raises an error at once."""
     with pytest.raises(TableNotFoundError, match=r"table .*nosuch was not found"):
         consumer(connection, f"{keyspace}.nosuch", Seen(), end=None).run()
 
@@ -726,7 +735,7 @@ def test_a_table_that_is_not_there_is_an_error(connection: ConnectionConfig, key
 def test_values_that_cannot_be_used_are_refused(
     connection: ConnectionConfig, options: dict[str, Any], message: str
 ) -> None:
-    """The constructor raises an error."""
+    """Unusable values raise an error in the constructor."""
     with pytest.raises(ConfigurationError, match=message):
         consumer(connection, "ks.t", Seen(), **options)
 
@@ -736,7 +745,7 @@ def test_values_that_cannot_be_used_are_refused(
     [("workers", 0), ("attempts", 0), ("on_error", "sulk"), ("pause", timedelta(-1))],
 )
 def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None:
-    """The error lists the valid values."""
+    """Unusable settings raise an error that lists the valid values."""
     with pytest.raises(ConfigurationError, match=f"{name} is .*: give "):
         ConsumerConfig(**{name: value})
 
@@ -744,7 +753,7 @@ def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None
 def test_tables_are_merged_by_write_time(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """Changes of both tables are handled in order, even with one change in flight."""
+    """Changes of both tables are handled in order of write time, even with one change in flight."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int, c int, v int, PRIMARY KEY (p, c)) "
         "WITH cdc = {'enabled': true}"
@@ -766,7 +775,7 @@ def test_tables_are_merged_by_write_time(
 def test_a_waiting_table_does_not_delay_the_end(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """The other table has an earlier change, and the handler stops the consumer there."""
+    """A consumer can stop at one table's change while another table's later change is waiting."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int, c int, v int, PRIMARY KEY (p, c)) "
         "WITH cdc = {'enabled': true}"

@@ -1,4 +1,4 @@
-"""Consumers in separate processes, killed at any moment."""
+"""Consumers in separate processes that are killed at any moment."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Write = Callable[..., None]
 def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
     processes: Processes, write: Write
 ) -> None:
-    """Each worker saves a change before it takes the next, so it repeats at most its last one.
+    """A kill loses no change, and each worker repeats at most the last change it handled.
 
-    Every second run is eager and ends before any row settles, so the position stays and the marks
-    grow.
+    Each worker saves a change before it takes the next. Every second run is eager and ends before
+    any row settles, so the position stays and the marks grow.
     """
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
@@ -75,7 +75,7 @@ def _assert_in_order(handled: list[list[tuple[str, str]]]) -> None:
 
 
 def test_sigterm_ends_a_consumer_in_order(processes: Processes, write: Write) -> None:
-    """Handled changes are saved, and no change is handled twice."""
+    """After SIGTERM, handled changes are saved, and no change is handled twice."""
     write(processes.table, 300)
     process = processes.begin(0, terminated_after=20)
     process.join()

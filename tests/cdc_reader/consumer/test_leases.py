@@ -1,4 +1,4 @@
-"""Of several consumers with one name, one runs; the others wait, and take over when it ends."""
+"""Of several consumers with one name, one runs; another takes over when it ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def handled(processes: Processes, *runs: int) -> set[str]:
 def test_a_standby_takes_over_from_an_owner_that_was_killed(
     processes: Processes, write: Write
 ) -> None:
-    """On one machine the takeover is immediate. Unacknowledged changes are handled again."""
+    """On one machine, a standby takes over from a killed owner at once.
+
+    Unacknowledged changes are handled again.
+    """
     write(processes.table, ROWS)
     owner = processes.begin(0)
     await_some(processes, 0, owner, 10)
@@ -60,7 +63,10 @@ def test_a_standby_takes_over_from_an_owner_that_was_killed(
 def test_an_owner_that_stood_still_saves_nothing_more(
     processes: Processes, write: Write, on_held: str
 ) -> None:
-    """The suspended consumer finishes its current change, which the new owner has handled too."""
+    """A suspended owner finishes its current change after a takeover, and saves nothing.
+
+    The new owner has handled that change too.
+    """
     write(processes.table, ROWS)
     owner = processes.begin(0, config=evolve(SHORT, workers=1, on_held=on_held))
     await_some(processes, 0, owner, 10)
@@ -88,7 +94,7 @@ def test_an_owner_that_stood_still_saves_nothing_more(
 
 
 class Slow:
-    """A handler that waits until it may continue."""
+    """A handler that waits for permission to continue."""
 
     def __init__(self) -> None:
         self.is_at_work, self.may_go_on = threading.Event(), threading.Event()
@@ -111,7 +117,7 @@ def consumer(
 def test_the_second_waits_until_the_first_ends(
     connection: ConnectionConfig, table: str, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The second consumer logs once which process it waits for, and then finds no change left."""
+    """A waiting consumer logs once which process owns the lease, and then finds no changes left."""
     write(table, 20)
     store, slow, rest = MemoryCheckpoints(), Slow(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
@@ -135,7 +141,7 @@ def test_the_second_waits_until_the_first_ends(
 def test_the_second_fails_if_it_is_to(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The error names the owner, which continues undisturbed."""
+    """With `on_held="fail"` the error names the owner, which continues undisturbed."""
     write(table, 20)
     store, slow = MemoryCheckpoints(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
@@ -152,7 +158,7 @@ def test_the_second_fails_if_it_is_to(
 def test_one_that_waits_can_be_stopped(
     connection: ConnectionConfig, table: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A consumer stopped while it waits saves nothing and raises no error."""
+    """A consumer that is stopped while it waits saves nothing and raises no error."""
     store = MemoryCheckpoints()
     name = CheckpointName("app", TableName.parse(table))
     other = Owner("other", "host", 1, 0)
@@ -171,7 +177,7 @@ def test_one_that_waits_can_be_stopped(
 def test_shards_and_applications_have_leases_of_their_own(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Consumers of different shards or applications run at the same time."""
+    """Consumers of different shards or applications can run at the same time."""
     write(table, 20)
     store, slow = MemoryCheckpoints(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
@@ -206,7 +212,7 @@ class WithoutLeases:
 
 
 class Unsupported(MemoryCheckpoints):
-    """A store that offers leases, on servers that do not support them."""
+    """A store with leases on a server that does not support them."""
 
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         raise LeaseUnsupportedError(f"{name.table}, {owner.host}, {duration}: no leases here")
@@ -220,7 +226,7 @@ def test_a_store_without_leases_is_used_without(
     store: Callable[[], Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The warning is logged only for a store that offers leases."""
+    """A store without leases works. A warning is logged only if the store should have them."""
     write(table, 20)
     kept, name, seen = store(), CheckpointName("app", TableName.parse(table)), Slow()
     seen.may_go_on.set()
@@ -233,7 +239,7 @@ def test_a_store_without_leases_is_used_without(
 
 
 def test_nothing_is_handed_out_while_a_lease_may_have_run_out() -> None:
-    """Delivery waits for a renewal, or ends when the consumer stops."""
+    """If a lease may have expired, delivery waits for a renewal or for the consumer to stop."""
     clock, stopping = ManualClock(now()), threading.Event()
     name = CheckpointName("app", TableName("ks", "t"))
     leases = Leases([name], MemoryCheckpoints(clock=clock), ConsumerConfig(), stopping)
@@ -245,7 +251,7 @@ def test_nothing_is_handed_out_while_a_lease_may_have_run_out() -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the wall clock, the lease would last for another hour."""
+    """A lease expires on time even if the wall clock is set back by an hour."""
     name = CheckpointName("app", TableName("ks", "t"))
     leases = Leases([name], MemoryCheckpoints(), ConsumerConfig(), threading.Event())
     assert leases.acquire()
@@ -258,7 +264,7 @@ def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.Monk
 
 
 def test_a_steady_clock_goes_on_by_itself() -> None:
-    """The clock returns µs of the monotonic clock."""
+    """The steady clock returns µs and follows the monotonic clock."""
     steady = SteadyClock()
     outer = time.monotonic_ns()
     first, inner = steady.now(), time.monotonic_ns()

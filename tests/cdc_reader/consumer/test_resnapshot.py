@@ -1,4 +1,4 @@
-"""When rows expired before they were read, a consumer takes a new snapshot, which corrects copies.
+"""A consumer that takes a new snapshot to correct copies, because rows expired unread.
 
 `SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), `SCYLLA_CDC_SEED` the first.
 """
@@ -48,7 +48,7 @@ def server(server: EmbeddedScylla) -> EmbeddedScylla:
 
 
 def create(server: EmbeddedScylla) -> None:
-    """Create the table; its log keeps rows for an hour."""
+    """Create the table. Its log keeps rows for an hour."""
     server.execute(
         "CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)) "
         f"WITH cdc = {{'enabled': true, 'ttl': {TTL}}}"
@@ -64,7 +64,7 @@ def create_log_again(server: EmbeddedScylla) -> None:
 
 @define
 class Copy:
-    """A copy of the table that applies changes and events; it keeps timestamps and values."""
+    """A copy of the table, with timestamps and values, that applies changes and events."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -87,7 +87,7 @@ class Copy:
             self.rows[self._key(change)] = change.timestamp, value
 
     def tell(self, event: ConsumerEvent) -> None:
-        """Record the event; after a snapshot, delete all rows older than the snapshot."""
+        """Record the event. After a snapshot, delete all rows that are older than the snapshot."""
         self.events.append(event)
         if isinstance(event, SnapshotComplete):
             for key in [key for key, (at, _) in self.rows.items() if at < event.time]:
@@ -111,7 +111,7 @@ class Copy:
 
     @property
     def table(self) -> dict[Key, int | None]:
-        """The rows of the copy, without timestamps."""
+        """The rows of the copy without their timestamps."""
         return {key: value for key, (_, value) in self.rows.items()}
 
     @staticmethod
@@ -144,7 +144,10 @@ def write(server: EmbeddedScylla, *statements: str) -> None:
 def test_rows_deleted_in_the_lost_span_leave_the_copy(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """No change reports the deletes, but the deleted rows are older than the snapshot."""
+    """A snapshot removes rows from the copy if they are older than it.
+
+    Their deletes expired unread, so no change reports them.
+    """
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     assert copy.table == table_of(server)
@@ -171,13 +174,13 @@ def test_rows_deleted_in_the_lost_span_leave_the_copy(
 
 
 def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The consumer takes the snapshot by itself, after it has handled the changes in flight."""
+    """If changes expire during a run, a snapshot follows once the changes in flight are handled."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     copy.seen.clear()
 
     def handle(change: Change) -> None:
-        if not copy.seen:  # hours pass before the next window
+        if not copy.seen:  # hours pass before the next window is read
             write(server, "DELETE FROM {t} WHERE p = 3 AND c = 0")
             clock.advance(3 * HOUR)
         copy.handle(change)
@@ -193,7 +196,7 @@ def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualC
 def test_a_snapshot_that_is_cut_short_goes_on(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """The next run resumes with the same snapshot time, so rows handled before are kept."""
+    """An interrupted snapshot resumes with its original time, so rows already handled are kept."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(40)))
     copy.run()
     clock.advance(3 * HOUR)
@@ -218,7 +221,7 @@ def test_a_snapshot_that_is_cut_short_goes_on(
 def test_a_snapshot_that_outlasts_the_log_begins_again(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """Without a new snapshot, the log after the snapshot would have a gap."""
+    """A snapshot begins again if the log after it has expired, because changes would be missing."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
 
     def fail(change: Change) -> None:
@@ -239,7 +242,7 @@ def test_a_snapshot_that_outlasts_the_log_begins_again(
 
 
 def test_a_log_created_again(copy: Copy, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The consumer takes a new snapshot, although no row of the new log has expired."""
+    """If the log was recreated, the consumer takes a new snapshot even if no row has expired."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     write(server, "DELETE FROM {t} WHERE p = 3 AND c = 0")
@@ -251,7 +254,7 @@ def test_a_log_created_again(copy: Copy, server: EmbeddedScylla, clock: ManualCl
 
 
 def test_a_ttl_too_short_for_new_snapshots_is_refused(copy: Copy, server: EmbeddedScylla) -> None:
-    """Otherwise each snapshot would be followed by another, without end."""
+    """A TTL too short for snapshots is rejected, because each snapshot would need another."""
     second = timedelta(seconds=1)
     read = evolve(AGAIN, confidence_window=30 * second, poll_interval=second)
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
@@ -269,7 +272,7 @@ def test_a_ttl_too_short_for_new_snapshots_is_refused(copy: Copy, server: Embedd
 def test_going_on_names_what_is_lost(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """With `data_loss="continue"`, the loss is reported by an event, and the run continues."""
+    """With `data_loss="continue"`, an event reports the loss and the run continues."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
     copy.run(snapshot="none")
     write(server, "INSERT INTO {t} (p, c, v) VALUES (2, 0, 1)")
@@ -285,7 +288,7 @@ def test_going_on_names_what_is_lost(
 
 
 def test_an_event_that_fails_ends_the_run(copy: Copy, server: EmbeddedScylla) -> None:
-    """The run ends before the position is saved, so the next run repeats the event."""
+    """An error in `on_event` ends the run unsaved, so the next run repeats the event."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
 
     def fail(event: ConsumerEvent) -> None:
@@ -306,13 +309,13 @@ def test_an_event_that_fails_ends_the_run(copy: Copy, server: EmbeddedScylla) ->
 
 
 def test_shards_are_refused(copy: Copy) -> None:
-    """One shard alone cannot determine which rows are lost."""
+    """Shards are rejected, because a single shard cannot determine which rows are lost."""
     with pytest.raises(ConfigurationError, match="shards fall behind one by one"):
         copy.run(shard="1/2")
 
 
 def test_a_reader_raises(server: EmbeddedScylla, clock: ManualClock, copy: Copy) -> None:
-    """A reader cannot take a snapshot, so the error has the lost span."""
+    """A reader cannot take a snapshot, so it raises an error with the lost span."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
     copy.run()
     kept = copy.store.load(CheckpointName("copy", NAME))
@@ -330,7 +333,7 @@ def test_a_reader_raises(server: EmbeddedScylla, clock: ManualClock, copy: Copy)
 def test_without_a_mode_the_checkpoint_of_a_snapshot_is_refused(
     copy: Copy, server: EmbeddedScylla
 ) -> None:
-    """With `snapshot="none"` and no data loss, a run does not resume an unfinished snapshot."""
+    """An unfinished snapshot is rejected if neither `snapshot` nor `data_loss` allows snapshots."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
 
     def fail(change: Change) -> None:
@@ -343,7 +346,7 @@ def test_without_a_mode_the_checkpoint_of_a_snapshot_is_refused(
 
 
 def test_a_loop_over_changes(copy: Copy, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The loop yields the rows of the new snapshot like all other changes."""
+    """An async loop yields the rows of a new snapshot like all other changes."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     write(server, "DELETE FROM {t} WHERE p = 3 AND c = 0")
@@ -368,7 +371,7 @@ def test_a_loop_over_changes(copy: Copy, server: EmbeddedScylla, clock: ManualCl
 
 
 def check_history(seed: int, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Write, pause and fail at random, also for longer than the TTL; compare copy and table."""
+    """Write, pause and fail at random, also for longer than the TTL. Compare copy and table."""
     draw = random.Random(seed)
     server.execute("DROP TABLE ks.t")
     create(server)
@@ -409,7 +412,7 @@ def _statement(draw: random.Random) -> str:
 
 
 def test_some_histories(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """A copy that deletes older rows after each snapshot equals the table."""
+    """In random histories, a copy that deletes old rows after each snapshot equals the table."""
     for seed in range(FIRST, FIRST + 3):
         check_history(seed, server, clock)
 
@@ -417,7 +420,7 @@ def test_some_histories(server: EmbeddedScylla, clock: ManualClock) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The copy equals the table for many more seeds."""
+    """The copy equals the table for many more histories."""
     for seed in range(FIRST, FIRST + SEEDS):
         try:
             check_history(seed, server, clock)

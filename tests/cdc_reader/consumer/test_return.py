@@ -1,4 +1,4 @@
-"""A consumer that resumes after the table, or the TTL of its log, has changed."""
+"""A consumer that resumes after the table or the TTL of its log has changed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAME = CheckpointName("app", TableName("ks", "t"))
 def store(
     request: pytest.FixtureRequest, server: EmbeddedScylla, tmp_path: Path
 ) -> Iterator[LeasingStore]:
-    """Each kind of store."""
+    """Each kind of checkpoint store."""
     store: LeasingStore
     match request.param:
         case "memory":
@@ -53,7 +53,7 @@ def store(
 def run(
     server: EmbeddedScylla, clock: ManualClock, store: LeasingStore
 ) -> Callable[..., list[int]]:
-    """Runs a consumer to the current time, and returns the keys of its changes."""
+    """A function that runs a consumer up to now, and returns the keys of its changes."""
 
     def run(read: ReadConfig = STRICT) -> list[int]:
         seen: list[int] = []
@@ -71,14 +71,14 @@ def run(
 
 
 def create(server: EmbeddedScylla, ttl: int) -> None:
-    """Create the table; its log keeps rows for `ttl` seconds."""
+    """Create the table. Its log keeps rows for `ttl` seconds."""
     server.execute(
         f"CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': {ttl}}}"
     )
 
 
 def alter(server: EmbeddedScylla, ttl: int) -> None:
-    """Set the log's TTL, for rows written from now on."""
+    """Set the log's TTL for rows written from now on."""
     server.execute(f"ALTER TABLE ks.t WITH cdc = {{'enabled': true, 'ttl': {ttl}}}")
 
 
@@ -90,7 +90,7 @@ def insert(server: EmbeddedScylla, p: int) -> None:
 def test_raising_the_ttl_does_not_hide_a_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Rows written before the TTL was raised expired by the old TTL."""
+    """Raising the TTL does not hide a loss, because older rows expire by the old TTL."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -105,7 +105,7 @@ def test_raising_the_ttl_does_not_hide_a_loss(
 def test_lowering_the_ttl_is_no_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Older rows keep the old TTL; newer rows have the new one."""
+    """Lowering the TTL loses nothing, because older rows keep the old TTL."""
     create(server, ttl=86_400)
     insert(server, 1)
     assert run() == [1]
@@ -126,7 +126,7 @@ def test_the_history_of_the_ttl_is_kept_as_far_as_it_matters(
     store: LeasingStore,
     run: Callable[[], list[int]],
 ) -> None:
-    """The history starts with the TTL that applied at the position."""
+    """The saved TTL history begins with the TTL that applied at the position."""
     create(server, ttl=3_600)
     run()
     clock.advance(HOUR // 2)
@@ -144,7 +144,7 @@ def test_a_table_created_again_is_refused(
     store: LeasingStore,
     run: Callable[[], list[int]],
 ) -> None:
-    """The checkpoint of the dropped table is not used for the new one, and stays unchanged."""
+    """The checkpoint of a dropped table is rejected for the new table, and stays unchanged."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -158,7 +158,7 @@ def test_a_table_created_again_is_refused(
 
 
 def create_log_again(server: EmbeddedScylla) -> None:
-    """Drop the table's log and create it again, as by turning CDC off and on before 5.1."""
+    """Drop the table's log and create it again, like turning CDC off and on before 5.1."""
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     server.execute("DROP TABLE IF EXISTS ks.t_scylla_cdc_log")
     alter(server, ttl=3_600)
@@ -170,7 +170,7 @@ def test_a_log_created_again_is_a_loss(
     store: LeasingStore,
     run: Callable[..., list[int]],
 ) -> None:
-    """Rows between the position and the new log's creation are gone; the error names the span."""
+    """Rows between the position and the new log's creation are lost, and the error names them."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -200,7 +200,10 @@ def test_a_log_created_again_by_a_node_whose_clock_is_behind(
     store: LeasingStore,
     run: Callable[..., list[int]],
 ) -> None:
-    """The position is later than the creation that the log's id tells, and still a loss is told."""
+    """A recreated log is a loss, even if its id shows a time before the position.
+
+    The node that created the log has a clock that is behind.
+    """
     clock.advance(2 * HOUR)
     create(server, ttl=3_600)
     insert(server, 1)
@@ -225,7 +228,10 @@ def test_a_log_created_again_by_a_node_whose_clock_is_behind(
 def test_a_log_created_again_before_any_row_was_read(
     server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:
-    """The start is saved with the log's id, so the loss is known even then."""
+    """A recreated log is noticed even before the first row is read.
+
+    The start is saved with the id of the log.
+    """
     create(server, ttl=3_600)
     clock.advance(HOUR)
     killed(server, clock, store, "-10m")
@@ -239,7 +245,7 @@ def test_a_log_created_again_before_any_row_was_read(
 def test_a_checkpoint_of_an_earlier_version_learns_its_log(
     server: EmbeddedScylla, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:
-    """The checkpoint does not name the log, so the present one is taken for it."""
+    """A checkpoint that does not name its log is assumed to belong to the current log."""
     create(server, ttl=3_600)
     run()
     kept = store.load(NAME)
@@ -282,7 +288,7 @@ def test_a_start_that_was_never_read_on_expires(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """A saved start is checked like any checkpoint, by the TTL that applied at its time."""
+    """A saved start is checked like any other checkpoint, by the TTL that applied at its time."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     insert(server, 1)
@@ -300,7 +306,7 @@ def test_a_start_that_was_never_read_on_begins_to_expire(
     run: Callable[[], list[int]],
     late: int,
 ) -> None:
-    """The start is a saved position, so rows missing after it are reported."""
+    """A saved start is a position, so rows that expired after it are reported."""
     create(server, ttl=3_600)
     killed(server, clock, store, "now")
     insert(server, 1)
@@ -312,7 +318,7 @@ def test_a_start_that_was_never_read_on_begins_to_expire(
 def test_a_new_consumer_of_an_old_log_loses_nothing(
     server: EmbeddedScylla, clock: ManualClock, store: LeasingStore
 ) -> None:
-    """The consumer starts at the oldest row, while rows of that age expire."""
+    """A new consumer of an old log reports no loss, although the oldest rows expire meanwhile."""
     create(server, ttl=3_600)
     clock.advance(2 * HOUR)
     insert(server, 1)
@@ -339,7 +345,7 @@ def test_a_start_that_was_never_read_on_is_of_a_table(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """The table of the checkpoint was dropped, and another one was created."""
+    """A saved start of a dropped table is rejected for a new table with the same name."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     server.execute("DROP TABLE ks.t")
@@ -356,7 +362,7 @@ def test_a_start_before_the_table_has_lost_nothing(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """A log younger than its TTL still has all rows ever written."""
+    """A start before the table existed loses nothing, because the log is younger than its TTL."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     insert(server, 1)
@@ -367,7 +373,7 @@ def test_a_start_before_the_table_has_lost_nothing(
 def test_a_start_whose_rows_have_expired_is_refused_and_not_kept(
     server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:
-    """The start is not saved, so the next run can use another one."""
+    """A start whose rows have expired is rejected and not saved. The next run can use another."""
     create(server, ttl=3_600)
     insert(server, 1)
     clock.advance(3 * HOUR)
@@ -381,7 +387,7 @@ def test_a_start_whose_rows_have_expired_is_refused_and_not_kept(
 def test_a_checkpoint_of_an_earlier_version_learns_its_table(
     server: EmbeddedScylla, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:
-    """The checkpoint has no table id; the next save adds it."""
+    """A checkpoint without a table id gets the id at the next save."""
     create(server, ttl=3_600)
     insert(server, 1)
     run()

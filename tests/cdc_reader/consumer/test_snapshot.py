@@ -1,4 +1,4 @@
-"""A consumer that starts with the existing rows: order, checkpoints, restarts, shards."""
+"""A consumer that begins with the existing rows: order, checkpoints, restarts and shards."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def name_of(table: str, shard: str = "1/1") -> CheckpointName:
 def test_rows_come_first_and_changes_follow(
     connection: ConnectionConfig, scylla: Scylla, table: str, write: Write
 ) -> None:
-    """Rows that are no longer in the log are delivered too. In a partition, rows come first."""
+    """Within a partition, all rows come before changes. Rows no longer in the log are included."""
     write(table, 50)
     scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
     copy, store, metrics = Copy(limit=1), MemoryCheckpoints(), MemoryMetrics()
@@ -90,7 +90,7 @@ def test_rows_come_first_and_changes_follow(
     assert copy.rows == {(n % 7, n): n for n in range(50)} | {(1, 1): -1}
     assert all(count == 1 for count in copy.times.values())
     for kinds in copy.order.values():
-        assert kinds == sorted(kinds)  # sorted: "snapshot" < "update"
+        assert kinds == sorted(kinds)  # works because "snapshot" < "update"
     kept = store.load(name_of(table))
     assert kept is not None
     assert (kept.snapshot, kept.position >= end) == (None, True)
@@ -104,7 +104,7 @@ def test_rows_come_first_and_changes_follow(
 def test_a_second_run_has_no_snapshot(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The second run continues with the log."""
+    """A second run takes no snapshot, and continues with the log."""
     write(table, 5)
     store = MemoryCheckpoints()
     consumer(connection, table, Copy(), checkpoints=store).run()
@@ -118,7 +118,7 @@ def test_a_second_run_has_no_snapshot(
 def test_an_interrupted_run_is_resumed(
     connection: ConnectionConfig, table: str, write: Write, stopped_after: int
 ) -> None:
-    """Completed ranges are not read again; only rows of unfinished ranges are repeated."""
+    """After an interruption, only rows of unfinished ranges are delivered again."""
     write(table, 50, partitions=25)
     store, first = MemoryCheckpoints(), Copy(limit=stopped_after)
     one = consumer(connection, table, first, checkpoints=store, config=ConsumerConfig(workers=1))
@@ -138,7 +138,7 @@ def test_an_interrupted_run_is_resumed(
 def test_rows_that_are_not_handled_keep_their_range(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A failing handler ends the run, and the next run delivers its row again."""
+    """A handler that fails ends the run, and the next run delivers its row again."""
     write(table, 50)
     store = MemoryCheckpoints()
 
@@ -158,7 +158,7 @@ def test_rows_that_are_not_handled_keep_their_range(
 def test_a_snapshot_begun_has_to_be_completed(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Without the option a consumer raises an error; otherwise it would skip the remaining rows."""
+    """With `snapshot="none"`, an unfinished snapshot is rejected, so that no row is skipped."""
     write(table, 5)
     store = MemoryCheckpoints()
     store.save(name_of(table), Checkpoint(now(), snapshot=SnapshotProgress(now())))
@@ -167,7 +167,7 @@ def test_a_snapshot_begun_has_to_be_completed(
 
 
 def test_a_start_and_a_snapshot_exclude_each_other(connection: ConnectionConfig) -> None:
-    """An unknown mode is rejected too."""
+    """A start and a snapshot cannot be combined, and an unknown mode is rejected."""
     with pytest.raises(ConfigurationError, match="leave start out"):
         consumer(connection, "ks.t", Copy(), start="now")
     with pytest.raises(ConfigurationError, match="none, initial"):
@@ -178,14 +178,14 @@ def test_a_start_and_a_snapshot_exclude_each_other(connection: ConnectionConfig)
 def test_shards_share_the_rows_and_the_position(
     connection: ConnectionConfig, table: str, write: Write, count: int
 ) -> None:
-    """Each row is delivered by one shard, and all shards follow the log from the same position."""
+    """Each row is delivered by one shard, and all shards then start from the same position."""
     write(table, 60, partitions=60)
     store, copies = MemoryCheckpoints(), [Copy() for _ in range(count)]
     positions = set()
     for number, copy in enumerate(copies):
         shard = f"{number + 1}/{count}"
         one = consumer(connection, table, copy, shard=shard, checkpoints=store)
-        write(table, 60, first=60, partitions=60)  # between its creation and its run
+        write(table, 60, first=60, partitions=60)  # between creation and run
         one.run()
         begun = store.load(name_of(table, f"0/{count}"))
         assert begun is not None
@@ -200,7 +200,7 @@ def test_shards_share_the_rows_and_the_position(
 def test_tables_have_snapshots_of_their_own(
     connection: ConnectionConfig, scylla: Scylla, keyspace: str, table: str, write: Write
 ) -> None:
-    """With `delivery="ordered"`, each table's snapshot has all of its rows."""
+    """With `delivery="ordered"`, the snapshot of each table has all of its rows."""
     other = f"{keyspace}.u"
     scylla.session.execute(
         f"CREATE TABLE {other} (p int, c int, v int, PRIMARY KEY (p, c)) "
@@ -226,7 +226,7 @@ def test_tables_have_snapshots_of_their_own(
 def test_reading_waits_for_a_slow_handler(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """At most `max_changes` rows and one page are in flight."""
+    """While a handler is slow, at most `max_changes` rows and one page are in flight."""
     write(table, 60)
     metrics, most = MemoryMetrics(), 0.0
     name = TableName.parse(table)
@@ -255,7 +255,7 @@ def test_reading_waits_for_a_slow_handler(
 def test_a_loop_over_changes_begins_with_rows(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each change is acknowledged when the loop requests the next."""
+    """An async loop acknowledges each change when it requests the next."""
     write(table, 12)
     store = MemoryCheckpoints()
     given: dict[str, Any] = {"application": "app", "read": SMALL, "checkpoints": store}

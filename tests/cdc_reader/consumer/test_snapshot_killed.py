@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 KILLS, ROWS, PARTITIONS = 20, 200_000, 20_000
 READING = evolve(READ, fetch_size=500, in_flight=4)
 LINE = 24
-"""The approximate length, in bytes, of a line that describes a row."""
+"""The approximate length, in bytes, of a line that describes one row."""
 
 Key = tuple[int, int]
 
 
 @frozen
 class Run:
-    """One process: the lines it wrote, and the completed ranges before and after it ran.
+    """One process: the lines it wrote, and the completed ranges before and after its run.
 
     The ranges are None if the snapshot is complete.
     """
@@ -50,7 +50,7 @@ class Run:
 
 @frozen
 class Runs:
-    """The table that the processes read, and the directory for their output."""
+    """The table that the processes read and the directory for their output."""
 
     connection: ConnectionConfig
     table: str
@@ -60,13 +60,13 @@ class Runs:
         return self.path / f"run-{run}"
 
     def begin(self, run: int, end: int | None = None) -> BaseProcess:
-        """Start the process of run number `run`."""
+        """Start the process of run `run`."""
         process = CONTEXT.Process(target=_consume, args=(self, run, end))
         process.start()
         return process
 
     def killed(self, run: int, draw: random.Random) -> Run:
-        """Start a process, kill it after a random number of rows, and return its run."""
+        """Start a process, kill it after a random number of rows, and return its `Run`."""
         before, rows = self.done(), draw.randrange(ROWS // KILLS)
         process = self.begin(run)
         while process.is_alive() and self._size(run) < rows * LINE:
@@ -78,7 +78,7 @@ class Runs:
         return Run(before, self.done(), self.handled(run))
 
     def handled(self, run: int) -> list[tuple[str, Key, int | None]]:
-        """Return the operation, key and value of each complete line that a run wrote."""
+        """Return the operation, key and value of each complete line that run `run` wrote."""
         lines = self.file(run).read_text().split("\n")[:-1] if self.file(run).exists() else []
         found = (line.split() for line in lines)
         return [(k, (int(p), int(c)), None if v == "-" else int(v)) for k, p, c, v in found]
@@ -140,7 +140,10 @@ def server() -> EmbeddedScylla:
 def test_a_kill_repeats_only_rows_of_unfinished_ranges(
     server: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """Nothing is lost either: the handled changes, applied in order, produce the table."""
+    """A kill repeats only rows of unfinished ranges, and loses nothing.
+
+    The handled changes, applied in order, produce the table.
+    """
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     draw, found = random.Random(seed), list[Run]()
@@ -162,7 +165,7 @@ def test_a_kill_repeats_only_rows_of_unfinished_ranges(
 
 
 def _write(server: EmbeddedScylla, draw: random.Random) -> None:
-    """Change, delete and insert some rows, in completed ranges and in others."""
+    """Change, delete and insert some rows, in completed ranges and in unfinished ones."""
     for number in draw.sample(range(ROWS), 30):
         where = f"p = {number % PARTITIONS} AND c = {number}"
         server.execute(
