@@ -11,7 +11,7 @@ from cdc_reader.streams.stream import StreamId
 
 
 def test_the_documented_stream_id_has_its_documented_parts() -> None:
-    """The id was recorded from a real server."""
+    """A documented stream id, recorded from a real server, has the documented parts."""
     stream = StreamId(bytes.fromhex("ced00000000000009663c8dc500005a1"))
     parts = (stream.token, stream.random, stream.index, stream.version)
     assert parts == (-3544332906740580352, 161479800596, 90, 1)
@@ -24,7 +24,7 @@ def test_the_documented_stream_id_has_its_documented_parts() -> None:
     st.integers(0, 15),
 )
 def test_an_id_of_parts_has_those_parts(token: int, random: int, index: int, version: int) -> None:
-    """`from_parts` is the inverse of the properties."""
+    """`from_parts` is the inverse of the properties of a stream id."""
     stream = StreamId.from_parts(token, random, index, version)
     assert (stream.token, stream.random, stream.index, stream.version) == (
         token, random, index, version,
@@ -33,7 +33,7 @@ def test_an_id_of_parts_has_those_parts(token: int, random: int, index: int, ver
 
 @given(st.binary(min_size=16, max_size=16))
 def test_an_id_is_its_bytes(raw: bytes) -> None:
-    """A stream id binds to statements, compares and pickles like its bytes."""
+    """A stream id compares and pickles like its bytes."""
     stream = StreamId(raw)
     assert stream == raw
     assert pickle.loads(pickle.dumps(stream)) == stream
@@ -42,19 +42,19 @@ def test_an_id_is_its_bytes(raw: bytes) -> None:
 
 @pytest.mark.parametrize("raw", [b"", bytes(15), bytes(17)])
 def test_other_lengths_are_no_stream_ids(raw: bytes) -> None:
-    """The message has the number of bytes."""
+    """The error for a stream id of the wrong length shows the number of bytes."""
     with pytest.raises(ValueError, match=f"expected 16 bytes, found {len(raw)}"):
         StreamId(raw)
 
 
 def test_parts_that_do_not_fit_are_refused() -> None:
-    """A part that does not fit would overflow into the next part."""
+    """Parts that are too large are rejected, because they would overflow into the next part."""
     with pytest.raises(ValueError, match="out of range"):
         StreamId.from_parts(0, 0, 1 << 22)
 
 
 def test_a_table_name_keeps_its_case_and_quotes_itself() -> None:
-    """The log's name gets the suffix too, in any case."""
+    """A table name keeps its case, quotes itself where needed, and has a name for its log."""
     name = TableName("ks", 'My"T')
     assert name.log.name == 'My"T_scylla_cdc_log'
     assert name.log.is_log_name

@@ -9,7 +9,7 @@ from cdc_reader.cql.schema import Operation
 
 
 def test_known_codes_have_their_names() -> None:
-    """The codes are those of the server."""
+    """Each known operation has the server's code."""
     assert Operation(2) is Operation.INSERT
     assert Operation(-4) is Operation.SERVER_PARTITION_DELETE
     assert Operation(9) is Operation.POSTIMAGE
@@ -17,7 +17,7 @@ def test_known_codes_have_their_names() -> None:
 
 @given(st.integers(-128, 127))
 def test_every_code_of_a_byte_is_an_operation(code: int) -> None:
-    """Unknown codes keep their number. Each code has one member, even after unpickling."""
+    """Every code of one byte is an operation with a single member, even after unpickling."""
     operation = Operation(code)
     assert operation == code
     assert Operation(code) is operation

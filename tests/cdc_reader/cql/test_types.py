@@ -1,4 +1,4 @@
-"""Every table of native types lists all of them."""
+"""Tables of native types are complete."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ TABLES = {
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_no_type_is_forgotten(table: Collection[str]) -> None:
-    """Values of a type missing from a table would not be converted, or would fail when read."""
+    """Each table contains every native type, so that values of all types can be converted."""
     assert set(table) == NATIVE_TYPES

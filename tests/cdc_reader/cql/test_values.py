@@ -66,7 +66,7 @@ _SCALARS: dict[str, Any] = {
 
 
 def told(value: Any) -> Any:
-    """Replace each -0.0 by its text, so that it differs from 0.0."""
+    """Replace each -0.0 with its text, so that it differs from 0.0."""
     match value:
         case tuple():
             return tuple(map(told, value))
@@ -82,7 +82,7 @@ def told(value: Any) -> Any:
 
 @given(st.data())
 def test_a_column_of_any_type_is_its_values(data: st.DataObject) -> None:
-    """Types may be nested to any depth; values can be hashed, pickled and copied."""
+    """Values of any type are converted, even if nested. They can be pickled, copied and hashed."""
     cql_type = data.draw(cql_types)
     drawn = data.draw(st.lists(st.none() | values(cql_type), min_size=1, max_size=4))
     body = column_of(*(encode(cql_type, value) for value in drawn))
@@ -106,7 +106,7 @@ def test_a_column_of_any_type_is_its_values(data: st.DataObject) -> None:
     ],
 )
 def test_a_set_and_a_map_may_have_both_zeros(of_type: str, element: Any) -> None:
-    """Other floats are plain, and so is -0.0 alone."""
+    """A set or map can have both 0.0 and -0.0. A -0.0 alone remains an ordinary float."""
     zeros = [element(zero) for zero in (-0.0, 0.0)]
     for cql_type, value, alone in (
         (SetType(parse(of_type)), zeros, zeros[:1]),
@@ -129,7 +129,7 @@ def test_a_set_and_a_map_may_have_both_zeros(of_type: str, element: Any) -> None
 
 
 def test_minus_zero_beside_zero() -> None:
-    """The value is an ordinary -0.0, except that it is less than 0.0, not equal to it."""
+    """`NegativeZero` is an ordinary -0.0, except that it is less than 0.0, not equal to it."""
     found = NegativeZero(-0.0)
     for other, is_same in ((-0.0, True), (NegativeZero(-0.0), True), (0.0, False), ("x", False)):
         assert operator.eq(found, other) is operator.eq(other, found) is is_same
@@ -150,7 +150,7 @@ def test_minus_zero_beside_zero() -> None:
 def test_a_time_beyond_the_calendar_is_a_number(
     cql_type: str, arrow: list[int | None], expected: list[Any]
 ) -> None:
-    """CQL's timestamps and dates extend beyond Python's years."""
+    """Timestamps and dates outside Python's range of years are numbers."""
     wide = arrow_type(parse(cql_type))
     raw = pa.array(arrow, pa.int64() if cql_type == "timestamp" else pa.int32())
     assert converter(parse(cql_type))(raw.cast(wide)) == expected
@@ -164,7 +164,7 @@ def test_a_varint_has_any_number_of_digits() -> None:
 
 
 def test_scalars_have_the_documented_types() -> None:
-    """The types are those in the table of the module's docstring."""
+    """Scalars have the types that the module's docstring documents."""
     made = {
         "decimal": ("1.50", Decimal("1.50")),
         "uuid": ("00000000-0000-0000-0000-00000000000a", uuid.UUID(int=10)),
