@@ -18,11 +18,11 @@ from cdc_reader.decoding.choice import MODULES
 from tests.cdc_reader.decoding.wire import page_of
 
 Decode = Callable[..., pa.RecordBatch]
-"""Decodes the body of a result; `columns` gives the columns if they are known already."""
+"""A function that decodes the body of a result; `columns` are the columns, if already known."""
 
 
 def kernel(name: str) -> ModuleType:
-    """Return the kernel. If it is missing, skip if it cannot be compiled; otherwise fail."""
+    """Return a kernel. If it is missing, skip the test if no compiler exists; otherwise fail."""
     try:
         return import_module(MODULES[name])
     except ModuleNotFoundError:
@@ -40,18 +40,18 @@ def can_compile() -> bool:
 
 @pytest.fixture(scope="session", params=sorted(MODULES))
 def decode(request: pytest.FixtureRequest) -> Decode:
-    """Decodes with a kernel; each test runs once per kernel."""
+    """A function that decodes with a kernel. Each test runs once per kernel."""
     return decoder(kernel(request.param))
 
 
 @pytest.fixture(scope="session")
 def twins() -> tuple[Decode, Decode]:
-    """The decoders of the compiled kernel and the Python kernel."""
+    """The decoding functions of the compiled kernel and of the Python kernel."""
     return decoder(kernel("cython")), decoder(kernel("python"))
 
 
 def decoder(kernel: ModuleType) -> Decode:
-    """Return the kernel's `decode`, applied to the body of a page."""
+    """Return a function that decodes a result body with the kernel."""
 
     def decode(body: bytes, columns: Sequence[Column] | None = None) -> pa.RecordBatch:
         batch: pa.RecordBatch = kernel.decode(page_of(body, columns))

@@ -78,7 +78,7 @@ _TOLD: dict[str, Any] = {
     "uuid": str,
     "varint": str,
 }  # fmt: skip
-"""The same values as Arrow's `to_pylist` returns them, if they differ."""
+"""Values that Arrow's `to_pylist` returns in another form, in that form."""
 
 
 def _nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
@@ -100,7 +100,7 @@ cql_types: st.SearchStrategy[CqlType] = st.recursive(
 
 
 def values(cql_type: CqlType) -> st.SearchStrategy[Any]:
-    """Return non-null values of a type; parts may be null where the server allows it."""
+    """Return non-null values of a type. Their parts may be null where the server allows it."""
     match cql_type:
         case Native(name):
             return _VALUES[name]
@@ -122,7 +122,7 @@ def nullable(cql_type: CqlType) -> st.SearchStrategy[Any]:
 
 
 def told(cql_type: CqlType, value: Any) -> Any:
-    """Return the value in the form that Arrow's `to_pylist` returns."""
+    """Return the value as Arrow's `to_pylist` returns it."""
     if value is None:
         return None
     match cql_type:
@@ -144,7 +144,7 @@ def _struct(fields: Sequence[tuple[str, CqlType]], values: Sequence[Any]) -> dic
 
 @frozen
 class Table:
-    """Columns, and rows of values in the form that the driver takes."""
+    """Columns, and rows of values in the driver's form."""
 
     columns: list[Column]
     rows: list[tuple[Any, ...]]
@@ -156,7 +156,7 @@ class Table:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """The rows in the form that `to_pylist` returns."""
+        """The rows as Arrow's `to_pylist` returns them."""
         return [
             {
                 column.name: told(column.type, value)
@@ -177,7 +177,7 @@ def tables(draw: st.DrawFn, max_rows: int = 8) -> Table:
 
 @st.composite
 def damaged(draw: st.DrawFn, body: bytes) -> bytes:
-    """Return `body` with bytes overwritten, inserted, removed or doubled, or cut off at the end."""
+    """Return `body` with bytes overwritten, inserted, removed, doubled or cut off at the end."""
     broken = bytearray(body)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(broken)))

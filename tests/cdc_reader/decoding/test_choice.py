@@ -21,12 +21,12 @@ def plain_only(name: str) -> ModuleType:
 
 
 def broken(name: str) -> ModuleType:
-    """Simulate an installation whose compiled kernel does not match."""
+    """Simulate an installation whose compiled kernel does not fit the package."""
     raise ImportError(f"{name}: undefined symbol")
 
 
 def test_the_compiled_kernel_is_chosen_where_it_was_built() -> None:
-    """The Python kernel is chosen only if the compiled one is missing."""
+    """The compiled kernel is used wherever it was built; otherwise the Python kernel is used."""
     kernel("cython")
     for unset in (None, ""):
         name, module = choose(unset)
@@ -36,27 +36,27 @@ def test_the_compiled_kernel_is_chosen_where_it_was_built() -> None:
 
 
 def test_a_broken_kernel_is_not_passed_over() -> None:
-    """A silent fallback to the Python kernel would be slow."""
+    """A broken kernel is an error, because a silent fallback to Python would be slow."""
     with pytest.raises(ConfigurationError, match=r"undefined symbol\): .* reinstall this package"):
         choose(None, broken)
 
 
 @pytest.mark.parametrize("load", [plain_only, broken])
 def test_a_requested_kernel_that_is_missing_is_an_error(load: object) -> None:
-    """The other kernel is not used instead."""
+    """A requested kernel that is missing is an error, without a fallback to the other kernel."""
     with pytest.raises(ConfigurationError, match=r"KERNEL is 'cython': .* C compiler"):
         choose("cython", load)  # type: ignore[arg-type] # parametrize hides the type
 
 
 def test_an_unknown_kernel_is_an_error_that_names_those_there_are() -> None:
-    """The one-line error lists the kernels."""
+    """An unknown kernel is a one-line error that lists the valid kernels."""
     with pytest.raises(ConfigurationError, match="is 'rust': expected one of cython, python"):
         choose("rust")
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_the_environment_decides_which_kernel_a_process_runs(name: str) -> None:
-    """`decoding.NAME` is the name of the kernel in use."""
+    """The environment variable selects the kernel, and `decoding.NAME` names the one in use."""
     kernel(name)
     code = "from cdc_reader import decoding; print(decoding.NAME, decoding._kernel.__name__)"
     said = subprocess.run(

@@ -30,7 +30,7 @@ def cql(text: str) -> CqlType:
 
 
 def decoded(decode: Decode, text: str, *values: bytes | None) -> list[Any]:
-    """Decode the values as rows of one column of this type, and return them as Python values."""
+    """Decode the values as rows of one column of this type, and return Python values."""
     batch = decode(column_of(*values), [Column("v", cql(text))])
     batch.validate(full=True)
     array = batch.column(0)
@@ -90,7 +90,7 @@ def decoded(decode: Decode, text: str, *values: bytes | None) -> list[Any]:
 def test_a_value_is_decoded_beside_null_and_empty_rows(
     decode: Decode, text: str, raw: bytes, expected: object
 ) -> None:
-    """Null rows before and after the value stay where they are."""
+    """A value is decoded correctly between null and empty rows."""
     assert decoded(decode, text, None, raw, None) == [None, expected, None]
 
 
@@ -107,7 +107,7 @@ def test_a_value_is_decoded_beside_null_and_empty_rows(
 def test_nulls_keep_their_places_among_many(
     decode: Decode, text: str, known: dict[bytes, object], count: int
 ) -> None:
-    """Arrow's validity bitmaps have a bit per row, eight to a byte."""
+    """Nulls keep their rows, also beyond the first byte of Arrow's validity bitmap."""
     cells: list[bytes | None] = [None, *known]
     rows = [cells[row * row % 7 % 3] for row in range(count)]
     assert decoded(decode, text, *rows) == [None if it is None else known[it] for it in rows]
@@ -119,7 +119,7 @@ def test_nulls_keep_their_places_among_many(
     varint decimal duration list<int> map<int,int> vector<int,1>""".split(),
 )
 def test_an_empty_value_of_a_type_that_has_none_is_null(decode: Decode, text: str) -> None:
-    """Old tools can write an int with zero bytes."""
+    """An empty value of a type that has none decodes as null. Old tools may write such values."""
     assert decoded(decode, text, b"", None) == [None, None]
 
 
@@ -154,7 +154,7 @@ def test_an_empty_value_of_a_type_that_has_none_is_null(decode: Decode, text: st
 def test_malformed_bytes_are_a_decode_error_that_names_the_column(
     decode: Decode, text: str, raw: bytes
 ) -> None:
-    """The error is one line and names the column."""
+    """Malformed bytes raise a one-line DecodeError that names the column."""
     with pytest.raises(DecodeError, match=r"^column v of type ") as caught:
         decode(column_of(raw), [Column("v", cql(text))])
     assert "\n" not in str(caught.value)
@@ -179,13 +179,16 @@ INT = [Column("v", Native("int"))]
     ],
 )
 def test_a_malformed_body_is_a_decode_error(decode: Decode, body: bytes) -> None:
-    """Sizes are checked before memory is allocated."""
+    """A malformed body raises a DecodeError before memory is allocated."""
     with pytest.raises(DecodeError):
         decode(body, INT)
 
 
 def test_columns_that_differ_from_the_metadata_are_a_decode_error(decode: Decode) -> None:
-    """A table may have been altered; its rows must not be decoded with the wrong types."""
+    """Columns that differ from the metadata raise a DecodeError.
+
+    A table may have been altered, and its rows must not be decoded with the wrong types.
+    """
     header = struct.pack(">iii", 2, 1, 1) + b"\0\2ks\0\1t" + b"\0\1v" + b"\0\x09"
     body = header + struct.pack(">i", 1) + cell(integer(5))
     assert decode(body, INT).to_pylist() == [{"v": 5}]
@@ -201,7 +204,7 @@ def test_columns_that_differ_from_the_metadata_are_a_decode_error(decode: Decode
 def test_durations_are_what_the_driver_wrote(
     decode: Decode, months: int, days: int, nanoseconds: int
 ) -> None:
-    """Durations with variable-length integers of each length are decoded."""
+    """Durations with variable-length integers of each length are decoded as written."""
     raw = cqltypes.DurationType.serialize(Duration(months, days, nanoseconds), 4)
     assert decoded(decode, "duration", raw) == [
         {"months": months, "days": days, "nanoseconds": nanoseconds}
@@ -212,7 +215,7 @@ def test_durations_are_what_the_driver_wrote(
 def test_numbers_without_bounds_keep_every_digit(
     decode: Decode, decimal: Any, integer: int
 ) -> None:
-    """Unbounded numbers become text, because Arrow has no unbounded number type."""
+    """Unbounded numbers decode to text, because Arrow has no unbounded number type."""
     raw = cqltypes.DecimalType.serialize(decimal, 4)
     expected = "0" if decimal.is_zero() and decimal.as_tuple().exponent == 0 else str(decimal)
     found = decoded(decode, "decimal", raw)[0]
@@ -223,7 +226,7 @@ def test_numbers_without_bounds_keep_every_digit(
 
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
-    """The range is far larger than the range of Python's dates."""
+    """Dates of all 32 bits are decoded, far beyond the range of Python's dates."""
     raw = struct.pack(">I", days + 2**31)
     batch = decode(column_of(raw), [Column("v", Native("date"))])
     assert batch.column(0).cast(pa.int32()).to_pylist() == [days]
@@ -231,7 +234,7 @@ def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
 
 @pytest.mark.parametrize("millis", [2**63 - 1, -(2**63), 9223372036854776])
 def test_a_timestamp_beyond_arrows_range_is_an_error(decode: Decode, millis: int) -> None:
-    """The error has the column and the value, even if other rows are valid."""
+    """A timestamp that Arrow cannot hold is an error with the column and the value."""
     body = column_of(struct.pack(">q", 0), struct.pack(">q", millis))
     with pytest.raises(ColumnDecodeError, match=f"column v of type timestamp: .* {millis} ms"):
         decode(body, [Column("v", Native("timestamp"))])
@@ -239,6 +242,6 @@ def test_a_timestamp_beyond_arrows_range_is_an_error(decode: Decode, millis: int
 
 @pytest.mark.parametrize("millis", [9223372036854775, -9223372036854775])
 def test_the_farthest_timestamps_are_held(decode: Decode, millis: int) -> None:
-    """The farthest timestamps are in the years -290308 and 294247."""
+    """The smallest and the largest timestamps, in the years -290308 and 294247, are decoded."""
     batch = decode(column_of(struct.pack(">q", millis)), [Column("v", Native("timestamp"))])
     assert batch.column(0).cast(pa.int64()).to_pylist() == [millis * 1000]

@@ -1,4 +1,4 @@
-"""Both kernels decode random rows of random nested schemas as the driver does.
+"""Both kernels decode random rows of random nested schemas exactly as the driver does.
 
 `SCYLLA_CDC_KERNEL_ROWS` sets the minimum number of rows per kernel (500 if unset).
 """
@@ -55,7 +55,7 @@ def driver_class(cql_type: CqlType) -> Any:  # noqa: PLR0911 - one return per ki
 
 
 def by_driver(table: Table) -> list[tuple[Any, ...]]:
-    """Decode the rows with the driver; the body has no metadata."""
+    """Decode the rows with the driver, from a body without metadata."""
     described = [("ks", "t", column.name, driver_class(column.type)) for column in table.columns]
     message = read_result(table.body, described)
     rows: list[tuple[Any, ...]] = message.parsed_rows
@@ -63,10 +63,9 @@ def by_driver(table: Table) -> list[tuple[Any, ...]]:
 
 
 def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 - as above
-    """Return True if `ours`, from Arrow, equals the driver's value, including the types of all
-    parts.
+    """Return True if `ours`, from Arrow, equals the driver's value, with the types of all parts.
 
-    The driver sorts sets, and merges elements that are equal in Python. So each element of the
+    The driver sorts sets, and merges elements that are equal in Python, so each element of the
     driver's set must be in `ours`.
     """
     if ours is None or theirs is None:
@@ -80,7 +79,7 @@ def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 -
             found = (any(agree(element, mine, item) for mine in ours) for item in theirs)
             return len(theirs) <= len(ours) and all(found)
         case MapType(key, value):
-            # As it was read: the driver's `items` fails on keys with a null in them.
+            # the private field, because the driver's `items` fails on keys with a null in them
             pairs = [pair for pair in theirs._items if pair is not None]
             return _all(key, [k for k, _ in ours], [k for k, _ in pairs]) and _all(
                 value, [v for _, v in ours], [v for _, v in pairs]
@@ -114,7 +113,7 @@ def _struct(parts: Any, ours: dict[str, Any], theirs: tuple[Any, ...]) -> bool:
 
 @pytest.mark.timeout(300 + ROWS // 50)
 def test_rows_of_any_schema_are_what_the_driver_reads(decode: Decode) -> None:
-    """All cells are equal, with their types."""
+    """All cells equal the driver's, and have the same types."""
     rows = 0
 
     @settings(
@@ -124,7 +123,7 @@ def test_rows_of_any_schema_are_what_the_driver_reads(decode: Decode) -> None:
     @given(tables(max_rows=ROWS_A_TABLE))
     def check(table: Table) -> None:
         nonlocal rows
-        # No server has them, and the driver treats their elements as of fixed width.
+        # No server has vectors of counters, and the driver treats their elements as fixed-width.
         assume(_COUNTERS not in repr(table.columns))
         batch = decode(table.body, table.columns)
         for mine, theirs in zip(batch.to_pylist(), by_driver(table), strict=True):

@@ -22,12 +22,12 @@ M = "org.apache.cassandra.db.marshal."
     ],
 )
 def test_a_class_name_is_the_type_it_stands_for(text: str, expected: str) -> None:
-    """Servers use Java class names for types that have no code in the protocol."""
+    """A Java class name, which servers use for types without a protocol code, gives the type."""
     assert parse_marshal(text) == parse(expected)
 
 
 def test_a_user_type_has_its_names_in_hex() -> None:
-    """The names of the type and of its fields are hexadecimal."""
+    """The name and field names of a user-defined type are written in hexadecimal."""
     text = f"{M}UserType(ks,{b'u'.hex()},{b'x'.hex()}:{M}Int32Type,{b'y z'.hex()}:{M}UTF8Type)"
     fields = (("x", Native("int")), ("y z", Native("text")))
     assert parse_marshal(text) == UserType("ks", "u", fields)
@@ -39,6 +39,6 @@ def test_a_user_type_has_its_names_in_hex() -> None:
      "VectorType(Int32Type,x)", "UserType(ks,zz)", "TupleType(Int32Type;"],
 )  # fmt: skip
 def test_anything_else_is_a_decode_error(text: str) -> None:
-    """The error has the text that could not be parsed."""
+    """Any other text is a DecodeError that shows the text."""
     with pytest.raises(DecodeError, match="unknown type"):
         parse_marshal(text)

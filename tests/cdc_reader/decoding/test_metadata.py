@@ -1,4 +1,4 @@
-"""Result metadata: columns are parsed once, and pages with the same metadata share them."""
+"""Result metadata: columns are parsed once and shared by pages with the same metadata."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def outcome(body: bytes) -> ResultMetadata | str:
 
 
 def head(body: bytes) -> bytes:
-    """Return the part of a result body before the rows."""
+    """Return the part of a result body that precedes the rows."""
     return body[: parse_metadata(body).rows_offset]
 
 
 def unprepared(body: bytes) -> ResultMetadata | str:
-    """Like `outcome`, but with an empty cache."""
+    """Return the same as `outcome`, but with an empty cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metadata, "_parsed", {})
         return outcome(body)
@@ -37,7 +37,7 @@ def unprepared(body: bytes) -> ResultMetadata | str:
 
 @given(st.lists(st.sampled_from(ALL_BODIES), min_size=1, max_size=3), st.data())
 def test_earlier_pages_do_not_affect_parsing(before: list[bytes], data: st.DataObject) -> None:
-    """Bodies may have the same beginning and differ later."""
+    """Earlier pages do not affect parsing, even if bodies have the same beginning."""
     body = data.draw(damaged(head(data.draw(st.sampled_from(before)))))
     for other in before:
         outcome(other)
@@ -53,14 +53,14 @@ def test_cached_metadata_does_not_hide_truncation() -> None:
 
 
 def test_pages_of_a_query_share_their_columns() -> None:
-    """The columns are the same object, which makes lookups fast."""
+    """Pages of a query share one object for their columns, which makes lookups fast."""
     first, again = (parse_metadata(bytes(bytearray(ALL_BODIES[0]))) for _ in range(2))
     assert first.columns
     assert first.columns is again.columns
 
 
 def test_the_cache_of_metadata_is_bounded() -> None:
-    """The number of entries and their total size are bounded."""
+    """The metadata cache has a limited number of entries and a limited total size."""
     for number in range(300):
         table, column = f"t{number}", "c" * min(number * 300, 65535)
         strings = b"".join(
@@ -74,7 +74,10 @@ def test_the_cache_of_metadata_is_bounded() -> None:
 
 
 def test_a_new_metadata_id_is_returned() -> None:
-    """The driver sends the id with the next execution, and the server then omits the metadata."""
+    """A new metadata id is returned.
+
+    The driver sends the id with the next execution, and the server then omits the metadata.
+    """
     strings = b"".join(len(text).to_bytes(2, "big") + text for text in (b"ks", b"t", b"c"))
     found = parse_metadata(
         integer(2) + integer(1 | 8) + integer(1) + b"\0\3new" + strings + b"\0\x09"

@@ -34,7 +34,7 @@ TYPES = {
     pa.list_(pa.int32()): st.lists(st.integers(0, 9)),
     pa.null(): st.none(),
 }
-"""The types whose values the compiled kernel makes, and others."""
+"""Types whose values the compiled kernel makes itself, and other types."""
 
 
 @pytest.fixture(scope="module", params=sorted(MODULES))
@@ -45,7 +45,7 @@ def made(request: pytest.FixtureRequest) -> ModuleType:
 
 @given(st.data())
 def test_values_are_those_of_the_column(made: ModuleType, data: st.DataObject) -> None:
-    """Slices begin at any bit of the null bitmap; columns have no nulls, some, or only nulls."""
+    """Values equal those of their column, for slices at any bit and with any share of nulls."""
     kind = data.draw(st.sampled_from(list(TYPES)))
     cells = data.draw(st.lists(st.none() | TYPES[kind], max_size=20))
     column = pa.array(cells, kind)
@@ -62,7 +62,7 @@ def test_values_are_those_of_the_column(made: ModuleType, data: st.DataObject) -
 def test_uuids_are_those_of_their_text(
     made: ModuleType, cells: list[uuid.UUID | None], start: int
 ) -> None:
-    """They compare, hash, print and pickle like those that `uuid.UUID` makes."""
+    """UUIDs compare, hash, print and pickle like those of `uuid.UUID`."""
     texts = [None if cell is None else str(cell) for cell in cells]
     found = list(made.uuids(pa.array(texts, pa.string()).slice(start)))
     expected = cells[start:]
@@ -77,7 +77,7 @@ NUMBER = "123e4567-e89b-42d3-a456-426614174000"
 
 @pytest.mark.parametrize("text", [NUMBER.upper(), f"{{{NUMBER}}}", NUMBER.replace("-", "")])
 def test_uuids_in_other_forms_are_read(made: ModuleType, text: str) -> None:
-    """All forms that `uuid.UUID` accepts are read."""
+    """UUID texts are accepted in all forms that `uuid.UUID` accepts."""
     assert list(made.uuids(pa.array([text]))) == [uuid.UUID(NUMBER)]
 
 
@@ -85,20 +85,20 @@ def test_uuids_in_other_forms_are_read(made: ModuleType, text: str) -> None:
     "text", ["", "x" * 36, NUMBER[:-1], NUMBER.replace("-", "+"), NUMBER + "0"]
 )
 def test_a_text_that_is_no_uuid_is_refused(made: ModuleType, text: str) -> None:
-    """The error is that of `uuid.UUID`."""
+    """A text that is not a UUID raises the same error as `uuid.UUID`."""
     with pytest.raises(ValueError, match="badly formed hexadecimal UUID string"):
         list(made.uuids(pa.array([text])))
 
 
 def test_values_outlive_their_column(made: ModuleType) -> None:
-    """The values keep the column's memory."""
+    """Values remain valid after their column is gone, because they keep its memory."""
     found = made.values(pa.array([f"text {n}" for n in range(1_000)]))
     gc.collect()
     assert [found[n] for n in range(1_000)] == [f"text {n}" for n in range(1_000)]
 
 
 def test_a_mapping_has_the_fields_of_its_row(made: ModuleType) -> None:
-    """A `Field` puts every value; a `GivenField` leaves out values that a row lacks."""
+    """A `Field` includes every value; a `GivenField` omits values that a row lacks."""
     numbers, nulls = (
         made.values(pa.array([1, None, None])),
         made.values(pa.array([None, True, False])),
@@ -122,7 +122,7 @@ def test_a_mapping_has_the_fields_of_its_row(made: ModuleType) -> None:
 
 
 def test_rows_of_several_kinds_have_their_own_fields(made: ModuleType) -> None:
-    """A field may be any object that has `put`."""
+    """Rows of several kinds have different fields. A field may be any object that has `put`."""
 
     class Row:
         def put(self, mapping: dict[str, Any], row: int) -> None:
@@ -133,7 +133,7 @@ def test_rows_of_several_kinds_have_their_own_fields(made: ModuleType) -> None:
 
 
 def test_picked_mappings_are_those_of_their_rows(made: ModuleType) -> None:
-    """An item without a row is None, or what the function returns for its index."""
+    """A picked item without a row is None, or the result of a function of its index."""
     by_row = made.Mappings(bytes(3), [[made.Field("x", [7, 8, 9])]])
     assert [by_row.picked([2, -1, 0])[at] for at in range(3)] == [{"x": 9}, None, {"x": 7}]
     assert [by_row.picked([2, -1], str)[at] for at in range(2)] == [{"x": 9}, "1"]
@@ -141,13 +141,13 @@ def test_picked_mappings_are_those_of_their_rows(made: ModuleType) -> None:
 
 @attrs.frozen
 class Page:
-    """A page whose sequences record what is read."""
+    """A page whose sequences record which entries are read."""
 
     squares: Any
 
 
 class Squares:
-    """The squares of the indices; `read` has the indices in the order in which they were read."""
+    """The squares of the indices; `read` lists the indices in the order they were read."""
 
     def __init__(self) -> None:
         self.read: list[int] = []
@@ -158,7 +158,7 @@ class Squares:
 
 
 def entry_class(made: ModuleType) -> Any:
-    """Return a class of entries."""
+    """Return a class of entries with the attribute `square`."""
     base: Any = made.Entry
 
     class Number(base):  # type: ignore[misc]  # of either kernel
@@ -170,7 +170,7 @@ def entry_class(made: ModuleType) -> Any:
 
 
 def test_an_attribute_of_an_entry_is_read_once(made: ModuleType) -> None:
-    """The attribute is read on first use; the object keeps its value, which cannot be set."""
+    """An attribute is read on first use. The entry then keeps its value, which cannot be set."""
     squares, kind = Squares(), entry_class(made)
     found = made.Entries(kind, Page(squares), 4)
     first, second, *others = found
@@ -186,7 +186,7 @@ def test_an_attribute_of_an_entry_is_read_once(made: ModuleType) -> None:
 
 
 def test_entries_can_be_ended(made: ModuleType) -> None:
-    """After `end`, nothing more is yielded; what was yielded before remains."""
+    """After `end`, no more entries are yielded. Entries yielded before it remain valid."""
     found = made.Entries(entry_class(made), Page([0, 1]), 2)
     first = next(found)
     found.end()
@@ -195,7 +195,7 @@ def test_entries_can_be_ended(made: ModuleType) -> None:
 
 
 def test_entries_are_freed_with_what_they_keep(made: ModuleType) -> None:
-    """No entry outlives its last reference, except in a cycle, which is collected."""
+    """Entries are freed with their last reference, or collected if they are in a cycle."""
     kind = entry_class(made)
     squares: list[Any] = [{1}, {2}]
     found = list(made.Entries(kind, Page(squares), 2))
@@ -210,7 +210,7 @@ def test_entries_are_freed_with_what_they_keep(made: ModuleType) -> None:
 
 
 def test_a_sequence_that_fails_is_asked_again(made: ModuleType) -> None:
-    """An error of the sequence reaches the reader, and nothing is kept."""
+    """An error of the sequence is raised, and the next access reads the sequence again."""
     squares: list[int] = []
     (found,) = made.Entries(entry_class(made), Page(squares), 1)
     with pytest.raises(IndexError):
@@ -220,7 +220,7 @@ def test_a_sequence_that_fails_is_asked_again(made: ModuleType) -> None:
 
 
 def test_deltas_are_as_their_class_makes_them(made: ModuleType) -> None:
-    """Deltas are equal, immutable, hashable and picklable."""
+    """Deltas of a kernel equal those of their class, and are immutable, hashable and picklable."""
     cells = [1, "x", FrozenDict(a=1)]
     field = made.GivenField("c", cells, None, DELETED, made.Wrapper)
     mappings = made.Mappings(bytes(3), [[field]])
@@ -233,7 +233,7 @@ def test_deltas_are_as_their_class_makes_them(made: ModuleType) -> None:
 
 
 def test_wrappers_are_values(made: ModuleType) -> None:
-    """Wrappers of one class are equal if their values are; text, copies and patterns have them."""
+    """Wrappers of one class with equal values are equal, in hashes, copies and patterns too."""
     base: Any = made.Wrapper
 
     class Other(base):  # type: ignore[misc]  # of either kernel
@@ -256,7 +256,10 @@ def test_wrappers_are_values(made: ModuleType) -> None:
 
 @pytest.mark.parametrize("kind", [FrozenDict, CollectionDelta, int])
 def test_the_compiled_kernel_refuses_classes_that_it_cannot_make(kind: type) -> None:
-    """The kernel makes objects without calling their constructor, and writes to their slots."""
+    """The compiled kernel rejects classes that it cannot fill.
+
+    The kernel makes objects without calling their constructor, and writes to their slots.
+    """
     compiled = kernel("cython")
     with pytest.raises(TypeError, match="expected a class"):
         compiled.GivenField("c", [1], None, DELETED, kind)
@@ -265,7 +268,7 @@ def test_the_compiled_kernel_refuses_classes_that_it_cannot_make(kind: type) -> 
 
 
 def test_the_compiled_kernel_refuses_objects_of_other_classes() -> None:
-    """An attribute is read only from objects of the class that has it."""
+    """The compiled kernel reads an attribute only from objects of the class that has it."""
     kind = entry_class(kernel("cython"))
     with pytest.raises(TypeError, match="expected an instance of"):
         kind.__dict__["square"].__get__(7, int)

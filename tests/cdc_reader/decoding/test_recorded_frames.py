@@ -37,7 +37,7 @@ def recorded(name: str) -> Any:
 
 
 def answers() -> dict[str, list[bytes]]:
-    """Return the recorded results with rows; each key has the number and the start of the query."""
+    """Return the recorded results with rows. Each key has the number and the start of the query."""
     found: dict[str, list[bytes]] = {}
     for number, response in enumerate(recorded("scylla-5.2-responses.json.gz")["responses"]):
         body = base64.b64decode(response.get("body", ""))
@@ -115,7 +115,7 @@ def _(value: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def typed(value: Any) -> Any:
-    """Pair each part with its type. Python treats 1, 1.0 and True as equal."""
+    """Pair each part with its type, because 1, 1.0 and True are equal in Python."""
     if isinstance(value, list | tuple):
         return [typed(item) for item in value]
     if isinstance(value, dict):
@@ -124,7 +124,7 @@ def typed(value: Any) -> Any:
 
 
 def by_kernel(decode: Decode, body: bytes) -> list[list[Any]]:
-    """Decode with the kernel, and convert the values for comparison with the driver's."""
+    """Decode with the kernel, and convert the values for comparison with the driver."""
     columns = parse_metadata(body).columns or ()
     return [
         [in_driver_terms(column.type, row[column.name]) for column in columns]
@@ -140,7 +140,7 @@ def in_driver_terms(cql_type: CqlType, value: Any) -> Any:
 
 
 def without_metadata(body: bytes) -> bytes:
-    """Return the body without column metadata, as servers send it for prepared statements."""
+    """Return the body without column metadata, which servers omit for prepared statements."""
     metadata = parse_metadata(body)
     header = struct.pack(">iii", 2, 4 | 2 * bool(metadata.paging_state), metadata.column_count)
     state = metadata.paging_state
@@ -150,14 +150,14 @@ def without_metadata(body: bytes) -> bytes:
 
 @pytest.mark.parametrize("label", BODIES)
 def test_every_cell_is_what_the_driver_reads(decode: Decode, label: str) -> None:
-    """Values and types are compared, in all recorded results."""
+    """Every cell of all recorded results has the driver's value and type."""
     for body in BODIES[label]:
         assert typed(by_kernel(decode, body)) == typed(by_driver(body))
 
 
 @pytest.mark.parametrize("label", BODIES)
 def test_batches_are_valid_arrow_of_the_promised_schema(decode: Decode, label: str) -> None:
-    """Arrow's full validation also checks offsets and UTF-8."""
+    """Batches pass Arrow's full validation, which also checks offsets and UTF-8."""
     for body in BODIES[label]:
         batch = decode(body)
         batch.validate(full=True)
@@ -166,7 +166,7 @@ def test_batches_are_valid_arrow_of_the_promised_schema(decode: Decode, label: s
 
 @pytest.mark.parametrize("label", BODIES)
 def test_a_body_without_metadata_decodes_the_same(decode: Decode, label: str) -> None:
-    """The known columns are used; metadata in the body is only checked against them."""
+    """A body without metadata is decoded with the known columns, and gives the same rows."""
     for body in BODIES[label]:
         columns = parse_metadata(body).columns
         assert decode(without_metadata(body), columns).equals(decode(body, columns))
@@ -174,7 +174,7 @@ def test_a_body_without_metadata_decodes_the_same(decode: Decode, label: str) ->
 
 @pytest.mark.parametrize("result", FRAMES["results"], ids=lambda result: result["label"])
 def test_only_the_last_page_has_no_paging_state(decode: Decode, result: dict[str, Any]) -> None:
-    """The pages together have all rows."""
+    """Only the last page has no paging state, and all pages together contain all rows."""
     pages = BODIES[result["label"]]
     states = [parse_metadata(body).paging_state for body in pages]
     assert [state is None for state in states] == [False] * (len(pages) - 1) + [True]
@@ -182,7 +182,7 @@ def test_only_the_last_page_has_no_paging_state(decode: Decode, result: dict[str
 
 
 def test_a_set_of_streams_keeps_the_order_of_the_wire(decode: Decode) -> None:
-    """The streams are in order of the shards, which sorting would lose."""
+    """A set of streams keeps its order on the wire, which is the order of the shards."""
     (body,) = BODIES["stream_ids"]
     found = [stream for row in decode(body).to_pylist() for stream in row["streams"]]
     assert sorted(found, key=body.index) == found
@@ -192,7 +192,7 @@ def test_a_set_of_streams_keeps_the_order_of_the_wire(decode: Decode) -> None:
 def test_a_damaged_body_is_a_decode_error_or_another_result(
     decode: Decode, data: st.DataObject
 ) -> None:
-    """No other error is raised."""
+    """Decoding a damaged body gives a DecodeError or another result, and no other error."""
     body = bytearray(without_metadata(BODIES["log_one_stream_prepared_no_metadata"][-1]))
     columns = parse_metadata(BODIES["log_one_stream_prepared_no_metadata"][-1]).columns
     for at in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=3)):

@@ -1,4 +1,4 @@
-"""Both kernels extract times from columns of time UUIDs."""
+"""The times of columns of time UUIDs, as both kernels extract them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def micros_of(request: pytest.FixtureRequest) -> MicrosOf:
 
 @given(st.lists(TIMES | ANY, max_size=9))
 def test_each_time_is_found(micros_of: MicrosOf, times: list[uuid.UUID]) -> None:
-    """The column is a slice, and some times are before 1970."""
+    """Each time is extracted, also from a slice and before 1970."""
     around = [uuid.UUID(int=0)]
     column = pa.array([*map(str, [*around, *times, *around])])[1:-1]
     found = micros_of(column)
@@ -40,7 +40,7 @@ def test_each_time_is_found(micros_of: MicrosOf, times: list[uuid.UUID]) -> None
 
 @pytest.mark.parametrize("text", [None, "", "x" * 36, str(uuid.UUID(int=1))[:-1]])
 def test_what_is_no_uuid_is_refused(micros_of: MicrosOf, text: str | None) -> None:
-    """Nulls and other Arrow types are rejected too."""
+    """Text that is not a UUID, nulls and other Arrow types are rejected."""
     with pytest.raises(ValueError):  # noqa: PT011 - the messages differ
         micros_of(pa.array([str(uuid.UUID(int=1)), text], pa.string()))
     with pytest.raises(ValueError, match="found 0 nulls among large_string"):
@@ -49,7 +49,7 @@ def test_what_is_no_uuid_is_refused(micros_of: MicrosOf, text: str | None) -> No
 
 @pytest.mark.parametrize("place", [*range(8), *range(9, 13), *range(14, 18)])
 def test_only_hexadecimal_digits_are_accepted(place: int) -> None:
-    """The compiled kernel checks eight characters at a time."""
+    """Only hexadecimal digits are accepted, although the compiled kernel checks eight at a time."""
     text = list(str(uuid.UUID(int=2**128 - 1)))
     taken = set()
     for text[place] in map(chr, range(128)):

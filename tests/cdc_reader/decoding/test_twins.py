@@ -25,7 +25,7 @@ def outcome(
 ) -> tuple[pa.Schema, str] | str:
     """Return the schema and all values as text, or the message of the DecodeError.
 
-    Values are text because NaN is not equal to itself, and Arrow has dates that Python does not.
+    Values are text because NaN does not equal itself, and Arrow has dates that Python lacks.
     """
     try:
         batch = decode(body, columns)
@@ -37,7 +37,7 @@ def outcome(
 
 @given(tables())
 def test_rows_of_any_schema_are_what_was_encoded(decode: Decode, table: Table) -> None:
-    """Types are nested, with nulls wherever a server allows them."""
+    """Rows of any schema decode to the encoded values, with nested types and nulls."""
     batch = decode(table.body, table.columns)
     batch.validate(full=True)
     assert batch.to_pylist() == table.told
@@ -47,7 +47,7 @@ def test_rows_of_any_schema_are_what_was_encoded(decode: Decode, table: Table) -
 def test_damaged_rows_are_the_same_to_both(
     twins: tuple[Decode, Decode], data: st.DataObject
 ) -> None:
-    """Both kernels return the same rows, or raise the same error."""
+    """Both kernels return the same rows for damaged bytes, or raise the same error."""
     table = data.draw(tables(max_rows=3))
     body = data.draw(damaged(table.body))
     compiled, plain = (outcome(decode, body, table.columns) for decode in twins)
@@ -58,7 +58,7 @@ def test_damaged_rows_are_the_same_to_both(
 def test_damaged_recordings_are_the_same_to_both(
     twins: tuple[Decode, Decode], data: st.DataObject
 ) -> None:
-    """The metadata may be damaged as well."""
+    """Both kernels agree on damaged recordings, in which the metadata may be damaged as well."""
     body = data.draw(damaged(data.draw(st.sampled_from(ALL_BODIES))))
     compiled, plain = (outcome(decode, body, None) for decode in twins)
     assert compiled == plain
@@ -68,7 +68,7 @@ def test_damaged_recordings_are_the_same_to_both(
 def test_any_bytes_are_the_same_to_both(
     twins: tuple[Decode, Decode], cell: bytes, table: Table
 ) -> None:
-    """The bytes are decoded as a value of any type."""
+    """Both kernels agree on random bytes, decoded as a value of any type."""
     columns = table.columns[:1]
     compiled, plain = (outcome(decode, column_of(cell, None, cell), columns) for decode in twins)
     assert compiled == plain
@@ -78,7 +78,7 @@ def test_any_bytes_are_the_same_to_both(
 def test_numbers_with_needless_bytes_are_the_same_to_both(
     twins: tuple[Decode, Decode], raw: bytes
 ) -> None:
-    """A server may send redundant leading bytes."""
+    """Both kernels agree on numbers with redundant leading bytes, which a server may send."""
     columns = [Column("v", Native("varint")), Column("d", Native("decimal"))]
     padded = [lead * count + raw for lead in (b"\0", b"\xff") for count in (0, 4, 9)]
     body = body_of(*([cell, bytes(3) + b"\x02" + (cell or b"\0")] for cell in padded))
@@ -88,7 +88,10 @@ def test_numbers_with_needless_bytes_are_the_same_to_both(
 
 @pytest.mark.parametrize("depth", [30, 31])
 def test_types_nested_to_the_limit_are_decoded(decode: Decode, depth: int) -> None:
-    """Maps use most of Arrow's levels. A deeper type raises a DecodeError."""
+    """Types nested up to Arrow's limit are decoded, and deeper types raise a DecodeError.
+
+    Maps use more of Arrow's levels than other types.
+    """
     metadata = b"\0\x21\0\x09" * depth + b"\0\x09"
     header = b"\0\0\0\x02\0\0\0\x01\0\0\0\x01" + b"\0\2ks\0\1t" + b"\0\1v"
     body = header + metadata + b"\0\0\0\1" + b"\xff\xff\xff\xff"
@@ -100,13 +103,13 @@ def test_types_nested_to_the_limit_are_decoded(decode: Decode, depth: int) -> No
 
 
 def test_names_keep_every_character(decode: Decode) -> None:
-    """Even NUL characters, which end C strings, are kept."""
+    """Names keep every character, even NUL, which ends C strings."""
     columns = [Column("a\0b", UserType("ks", "u", (("x\0y", Native("int")),)))]
     assert decode(column_of(cells(integer(1))), columns).to_pylist() == [{"a\0b": {"x\0y": 1}}]
 
 
 def test_a_page_is_freed_with_its_batch(decode: Decode) -> None:
-    """A column may outlive its batch, and keeps the page alive."""
+    """A page stays in memory as long as its batch or any of its columns."""
     column = Column("v", ListType(MapType(Native("int"), Native("text"))))
     [kept] = decode(column_of(None, b"\0\0\0\0"), [column]).columns
     assert kept.to_pylist() == [None, []]

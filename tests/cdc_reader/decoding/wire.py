@@ -1,4 +1,4 @@
-"""An independent encoder of the CQL protocol. It encodes scalars with the driver."""
+"""An independent encoder of the CQL protocol, which uses the driver for scalars."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc_reader.cql.types import (
 )
 from cdc_reader.decoding import Page
 
-# Cassandra's sizes of fixed-width vector elements; all other elements have a length prefix.
+# the sizes of Cassandra's fixed-width vector elements; all others have a length prefix
 _CLASSES = {
     "ascii": cqltypes.AsciiType, "bigint": cqltypes.LongType, "blob": cqltypes.BytesType,
     "boolean": cqltypes.BooleanType, "counter": cqltypes.CounterColumnType,
@@ -58,7 +58,7 @@ def integer(value: int) -> bytes:
 
 
 def cell(value: bytes | None) -> bytes:
-    """Encode a value with its length; None is null."""
+    """Encode a value with its length. None stands for null."""
     return integer(-1) if value is None else integer(len(value)) + value
 
 
@@ -73,7 +73,7 @@ def collection(count: int, *values: bytes | None) -> bytes:
 
 
 def body_of(*rows: Iterable[bytes | None]) -> bytes:
-    """Return a result body without metadata; each row has as many values as the first."""
+    """Return a result body without metadata. Each row has as many values as the first row."""
     table = [list(row) for row in rows]
     width = len(table[0]) if table else 1
     header = struct.pack(">iiii", 2, 4, width, len(table))
@@ -86,7 +86,7 @@ def column_of(*values: bytes | None) -> bytes:
 
 
 def encode(cql_type: CqlType, value: Any) -> bytes | None:
-    """Encode a value as the server does; maps are given as pairs, tuples and UDTs as sequences."""
+    """Encode a value as the server does. Maps are given as pairs, tuples and UDTs as sequences."""
     return None if value is None else _encoded(cql_type, value)
 
 
