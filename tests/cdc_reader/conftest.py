@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
 Execute = Callable[..., None]
-"""Executes statements."""
+"""A function that executes statements."""
 
 
 @pytest.fixture(scope="session")
