@@ -1,4 +1,4 @@
-"""Fixtures for reads from an embedded server."""
+"""Fixtures for tests that read from an embedded server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks adapt to the number of pages: full ones are split, adjacent idle ones merged."""
+"""Chunks adapt to their numbers of pages: full chunks are split, adjacent idle ones merged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc_reader.reading.planner import Chunking
 def test_adapting_keeps_items_order_and_limit(
     count: int, limit: int, held: list[list[float]]
 ) -> None:
-    """Each item stays in one chunk and in order; no chunk is empty or above the limit."""
+    """Adapting keeps each item, in order, in one chunk. No chunk is empty or above the limit."""
     chunking = Chunking(range(count), limit)
     for pages in held:
         chunking.adapt([*pages, *[0.0] * len(chunking)][: len(chunking)])
@@ -22,7 +22,7 @@ def test_adapting_keeps_items_order_and_limit(
 
 
 def test_a_hot_chunk_is_split_down_to_its_streams_and_joined_when_it_cools() -> None:
-    """Hot streams end up in chunks of one stream; when they are idle, all merge into one chunk."""
+    """Chunks of busy streams are split until they have one stream each. Idle chunks are merged."""
     chunking = Chunking(range(64), 64)
     for _ in range(6):
         chunking.adapt([9.0] * len(chunking))

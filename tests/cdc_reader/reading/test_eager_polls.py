@@ -1,4 +1,4 @@
-"""Eager following polls busy streams often and idle ones seldom, and finds every row soon."""
+"""Eager delivery polls busy streams often and idle ones seldom, and finds every row soon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTERVAL, LONGEST = 50 * MILLISECOND, 250 * MILLISECOND
 
 @define(eq=False)
 class WritingClock(ManualClock):
-    """A manual clock that writes rows at planned times, when its time passes them."""
+    """A manual clock that writes rows when it reaches their planned times."""
 
     followed: Followed | None = None
     planned: list[tuple[int, int, int, int]] = field(factory=list)
@@ -27,7 +27,7 @@ class WritingClock(ManualClock):
         super().__init__(EPOCH)
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Advance, and write what is planned meanwhile."""
+        """Advance, and write the rows planned for the elapsed time."""
         end = self.now() + micros
         while self.planned and self.planned[0][0] <= end:
             at, key, number, timestamp = self.planned.pop(0)
@@ -38,7 +38,7 @@ class WritingClock(ManualClock):
 
 
 def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int, int]]:
-    """Follow eagerly while rows are written; return how long each took to be delivered, in µs."""
+    """Read eagerly while rows are written; return how long each took to be delivered, in µs."""
     clock = WritingClock(planned=sorted(planned))
     written = {number: at for at, _, number, _ in planned}
     followed = Followed(clock=clock, config=ReadConfig(delivery="eager", chunk_size=1))
@@ -54,22 +54,25 @@ def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int
 
 
 def test_rows_are_delivered_within_an_interval_while_there_are_more() -> None:
-    """The first row of idle streams waits for up to five intervals, and later ones for one."""
+    """A row in an idle stream waits for up to five intervals, and further rows for one interval."""
     every = [EPOCH + 10 * SECOND + step * 80 * MILLISECOND for step in range(40)]
-    _, found = delays([(at, 7, number, at) for number, at in enumerate(every)])  # in one stream
+    _, found = delays([(at, 7, number, at) for number, at in enumerate(every)])  # one stream
     assert found.pop(0) <= LONGEST
     assert max(found.values()) <= INTERVAL
 
 
 def test_rows_of_idle_streams_are_delivered_soon() -> None:
-    """Each row is in another stream, which was idle before."""
+    """A row in an idle stream is delivered soon; here each row is in a different stream."""
     planned = [(at, n, n, at) for n in range(30) for at in [EPOCH + SECOND + n * 317 * MILLISECOND]]
     _, found = delays(planned)
     assert max(found.values()) <= LONGEST
 
 
 def test_rows_with_an_old_timestamp_are_delivered_within_a_second() -> None:
-    """Polls between refreshes read only the newest rows."""
+    """Rows with old timestamps are delivered within a second.
+
+    Polls between refreshes read only the newest rows.
+    """
     planned = [
         (at, n, n, at - 10 * SECOND)
         for n in range(30)
@@ -80,7 +83,10 @@ def test_rows_with_an_old_timestamp_are_delivered_within_a_second() -> None:
 
 
 def test_an_idle_table_is_polled_four_times_a_second() -> None:
-    """Of the polls of each chunk, one per second reads the whole confidence window."""
+    """Each chunk of an idle table is polled four times a second.
+
+    One of these polls reads the whole confidence window.
+    """
     followed, _ = delays([])
     log = [asked for asked in followed.asked if "scylla_cdc_log" in asked.query.cql]
     seconds = (followed.clock.now() - EPOCH) / SECOND
@@ -88,7 +94,7 @@ def test_an_idle_table_is_polled_four_times_a_second() -> None:
 
 
 def test_an_end_in_the_past_is_reached_without_polling() -> None:
-    """No poll reads beyond the end, and the reader does not spin."""
+    """An end in the past is reached without polls beyond the end."""
     followed = Followed(config=ReadConfig(delivery="eager", window=timedelta(days=1)))
     followed.insert(1, 1)
     followed.clock.advance(3600 * SECOND)

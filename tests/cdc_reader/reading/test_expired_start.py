@@ -1,4 +1,4 @@
-"""Every kind of read reports a start whose rows have expired, over a real socket."""
+"""Each kind of read reports a start whose rows have expired."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def open_reader(server: EmbeddedScylla, clock: ManualClock) -> Iterator[Callable[..., CdcReader]]:
-    """Opens readers of the table."""
+    """A function that opens readers of the table."""
     opened: list[CdcReader] = []
 
     def make(config: ReadConfig = STRICT, own: Clock = clock) -> CdcReader:
@@ -67,7 +67,7 @@ def test_rows_since_a_snapshot_that_expired(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     ttl: int,
 ) -> None:
-    """The reader knows the TTL at the time of its snapshot, even if it is raised later."""
+    """Rows since a snapshot expire by the TTL at its time, even if the TTL is raised later."""
     reader = open_reader()
     position = reader.snapshot().position
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
@@ -85,7 +85,7 @@ def test_warn_logs_the_loss_and_continues(
     caplog: pytest.LogCaptureFixture,
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """The loss is logged once, and the remaining rows are read."""
+    """By default, the loss is logged once and the remaining rows are read."""
     position = clock.now()
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(2 * HOUR)
@@ -102,7 +102,7 @@ def test_a_log_created_again_during_a_read(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """The rows of the dropped log are missing, and the read says so."""
+    """A read reports the rows that are missing because the log was recreated during the read."""
     for p in range(50):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({p})")
     clock.advance(60 * SECOND)
@@ -122,7 +122,10 @@ def test_a_log_created_again_between_two_reads(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """The second read says so, even if the node that created the log has a clock that is behind."""
+    """A read reports that the log was recreated since the previous read.
+
+    This holds even if the node that created the log has a clock that is behind.
+    """
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(60 * SECOND)
     reader = open_reader(ReadConfig(data_loss="fail"))
@@ -144,7 +147,7 @@ def test_no_loss(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     start: str | None,
 ) -> None:
-    """Without a start, or with one within the TTL, no row is missing."""
+    """No row is missing if there is no start, or the start is within the TTL."""
     clock.advance(2 * HOUR)
     server.execute("INSERT INTO ks.t (p) VALUES (2)")
     clock.advance(60 * SECOND)
@@ -158,7 +161,7 @@ def test_a_start_before_the_table(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A log younger than its TTL has lost nothing."""
+    """A start before the table existed loses nothing while the log is younger than its TTL."""
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR // 2)
     assert len(list(read(open_reader(), "-7d"))) == 1
@@ -167,7 +170,10 @@ def test_a_start_before_the_table(
 def test_rows_with_a_write_time_before_the_table(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """Their loss is reported like any other, even if the read ends before the table was created."""
+    """The loss of rows with write times before the table existed is reported like any other loss.
+
+    The read may even end before the table was created.
+    """
     server.execute("DROP TABLE ks.t")
     clock.advance(300 * SECOND)
     server.execute(
@@ -188,7 +194,10 @@ def test_rows_with_a_write_time_before_the_table(
 def test_a_complete_snapshot_is_resumed_too_late(
     clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """The snapshot's checkpoint is checked like any other, although it has no generation yet."""
+    """The checkpoint of a complete snapshot is checked like any other.
+
+    Such a checkpoint has no generation yet.
+    """
     table = open_reader().table
     rows = table._snapshot_reader(table.begin_snapshot())
     list(rows.deliveries())
@@ -203,7 +212,7 @@ def test_a_table_that_was_dropped(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """The error says that the table was dropped, instead of the server's message about the log."""
+    """The error says that the table was dropped, instead of showing the server's message."""
     reader = open_reader()
     list(read(reader, None))
     server.execute("DROP TABLE ks.t")
@@ -214,7 +223,7 @@ def test_a_table_that_was_dropped(
 
 
 def follow_slowly(reader: CdcReader, clock: ManualClock, start: Any) -> list[int]:
-    """Follow the log. After two rows, the caller pauses for 40 minutes."""
+    """Follow the log, but pause for 40 minutes after two rows."""
     found: list[int] = []
     is_late = False
     for delivery in reader.table.follow(start, "now"):
@@ -241,7 +250,7 @@ def test_rows_that_expire_while_a_log_is_followed(
     caplog: pytest.LogCaptureFixture,
     start: str,
 ) -> None:
-    """The loss is reported when it happens, not only at the next start."""
+    """Rows that expire while a log is followed are reported at once, not at the next start."""
     write_for_50_minutes(server, clock)
     with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
         follow_slowly(open_reader(), clock, start)
@@ -260,7 +269,7 @@ def test_rows_that_are_read_in_time(
     open_reader: Callable[..., CdcReader],
     start: str,
 ) -> None:
-    """A reader that keeps ahead of expiry reports no loss."""
+    """A reader that stays ahead of expiry reports no loss."""
     write_for_50_minutes(server, clock)
     found = [
         number
@@ -277,7 +286,7 @@ def read_slowly(
     clock: ManualClock,
     start: str,
 ) -> int:
-    """Return the number of rows read. After the first, the caller pauses for 40 minutes."""
+    """Return the number of rows read, with a pause of 40 minutes after the first row."""
     found = 0
     for _ in read(reader, start):
         clock.advance(0 if found else 40 * 60 * SECOND)
@@ -300,7 +309,7 @@ def test_rows_that_expire_during_a_bounded_read(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     start: str,
 ) -> None:
-    """The loss is reported after the remaining rows have been read."""
+    """If rows expire during a bounded read, the loss is reported after the remaining rows."""
     write_for_50_minutes(server, clock)
     with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
         read_slowly(read, open_reader(STRICT_PAGES), clock, start)
@@ -319,7 +328,7 @@ def test_what_the_log_still_holds(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A read from the oldest rows of an old log reports no loss, although rows expire meanwhile."""
+    """A read from the oldest row of an old log reports no loss, although rows expire meanwhile."""
     for _ in range(2):
         write_for_50_minutes(server, clock)
     ticking = Ticking(clock, SECOND // 10)
@@ -336,7 +345,7 @@ def test_a_start_before_the_table_and_a_long_read(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """Times before the log existed have no rows to lose."""
+    """A long read from before the table existed reports no loss, because there were no rows yet."""
     for number in range(3):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
         clock.advance(60 * SECOND)
@@ -350,7 +359,7 @@ def test_a_position_at_which_rows_begin_to_expire(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """When the reader starts, rows may have expired; when it has read them, some certainly have."""
+    """Rows that may have expired at the start, and certainly have after the read, are reported."""
     reader = open_reader()
     *_, last = reader.table.follow("earliest", "now")
     assert isinstance(last, WindowComplete)
@@ -374,7 +383,7 @@ def test_a_moment_at_which_rows_begin_to_expire(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     late: int,
 ) -> None:
-    """If the start is at least one TTL ago, rows written since then may have expired."""
+    """A start one TTL ago or more is reported, because rows written since may have expired."""
     start = datetime.fromtimestamp(clock.now() / SECOND, UTC)
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR + late * SECOND)
@@ -389,7 +398,7 @@ def test_what_a_log_of_a_minute_still_holds(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """With a TTL of a minute, a read from the oldest row has half a minute."""
+    """With a TTL of a minute, a read from the oldest row can take half a minute without a loss."""
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
     clock.advance(700 * SECOND)
     server.execute("INSERT INTO ks.t (p) VALUES (1)")

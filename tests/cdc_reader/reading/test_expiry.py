@@ -1,4 +1,4 @@
-"""Which rows may have expired, compared with a simple row-by-row implementation."""
+"""`TtlHistory`: rows that may have expired, compared with a simple row-by-row implementation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ttl_at(history: TtlHistory, second: int) -> int:
 def test_each_row_expires_by_the_ttl_it_was_written_with(
     history: TtlHistory, position: int, now: int
 ) -> None:
-    """The span of lost write times starts and ends with a row that may have expired.
+    """The span of lost write times begins and ends with a row that may have expired.
 
     Nothing counts as lost until some row has certainly expired.
     """
@@ -71,7 +71,7 @@ def test_each_row_expires_by_the_ttl_it_was_written_with(
 
 @given(histories, st.integers(0, 3_000))
 def test_the_oldest_row_that_lives(history: TtlHistory, now: int) -> None:
-    """All older rows have expired."""
+    """All rows written before `kept_since` have expired."""
     since = history.kept_since(now * SECOND)
     seconds = range(-5_000, 4_000)
     alive = [s for s in seconds if not (ttl := ttl_at(history, s)) or s + ttl >= now]
@@ -84,14 +84,17 @@ def test_the_oldest_row_that_lives(history: TtlHistory, now: int) -> None:
 
 @given(histories, moments)
 def test_the_first_row_to_expire(history: TtlHistory, position: int) -> None:
-    """`expires` returns the earliest expiry of all rows from the position on."""
+    """`expires` returns the earliest expiry of all rows written at or after the position."""
     times = [s + ttl for s in range(position, 3_000) if (ttl := ttl_at(history, s))]
     expected = min(times) * SECOND if times else FOREVER
     assert history.expires(position * SECOND) == expected
 
 
 def test_a_change_counts_from_when_the_table_was_altered() -> None:
-    """If that time is unknown, the time when the change was seen counts. Earlier entries stay."""
+    """A TTL applies from the time the table was altered or, if unknown, from when it was seen.
+
+    Earlier entries stay.
+    """
     seen = TtlHistory().seen(60, now=100, altered=50)
     assert seen.changes == ((50, 60),)
     assert seen.seen(60, now=200, altered=150) is seen
@@ -101,7 +104,7 @@ def test_a_change_counts_from_when_the_table_was_altered() -> None:
 
 
 def test_without_a_history_nothing_expires() -> None:
-    """No row counts as lost or expired."""
+    """Without a history, no row counts as lost or expired."""
     nothing = TtlHistory()
     assert nothing.lost(5, 10**18).is_empty
     assert (nothing.kept_since(7), nothing.expires(5)) == (BEGINNING, FOREVER)
@@ -109,7 +112,7 @@ def test_without_a_history_nothing_expires() -> None:
 
 
 def test_only_changes_from_the_position_on_are_kept() -> None:
-    """The TTL that applies at the position is kept, and so are all later ones."""
+    """`after` keeps the TTL that applies at the position and all later ones."""
     history = TtlHistory([(10, 1), (20, 2), (30, 3)])
     assert history.after(5) == history.after(19) == history
     assert history.after(20).changes == ((20, 2), (30, 3))
@@ -119,7 +122,7 @@ def test_only_changes_from_the_position_on_are_kept() -> None:
 
 @given(st.integers(0, 2_000 * SECOND), st.integers(1, 10_000))
 def test_a_ttl_is_refused_if_rows_are_endangered_at_once(needed: int, ttl: int) -> None:
-    """The error has the shortest TTL that is accepted."""
+    """The error for a TTL that is too short shows the shortest TTL that is accepted."""
     history, now = TtlHistory([(0, ttl)]), 10_000 * SECOND
     if history.endangered(now - needed, now).is_empty and needed % SECOND:
         refuse_endless_snapshots("data_loss", ttl, needed)
@@ -138,7 +141,7 @@ LOGS = [timeuuid.make(at * SECOND, bytes(8)) for at in (10, 20, 30)]
 
 @given(st.integers(1, 3), st.integers(0, 40), st.integers(0, 1_000))
 def test_rows_of_a_dropped_log_are_gone(count: int, position: int, ttl: int) -> None:
-    """All rows written before the last log was created are gone, if an earlier log was read."""
+    """If the log was recreated, all rows written before its creation are gone."""
     history = TtlHistory([(0, ttl)], LOGS[:count])
     at, last = position * SECOND, 10 * count * SECOND
     gone = Window(at, last if count > 1 and at < last else at)
@@ -153,7 +156,7 @@ def test_rows_of_a_dropped_log_are_gone(count: int, position: int, ttl: int) -> 
 
 
 def test_the_id_of_a_log_is_recorded_once() -> None:
-    """An unknown id changes nothing; another one means that the log was created again."""
+    """An unknown log id changes nothing. A new id means that the log was recreated."""
     state = TableState(UUID(int=0), CdcOptions(ttl=60), 5)
     known = TtlHistory().updated(evolve(state, log_id=LOGS[0]), 7, 6)
     assert known == TtlHistory([(5, 60)], LOGS[:1])
@@ -172,7 +175,7 @@ def test_the_id_of_a_log_is_recorded_once() -> None:
 def test_another_log_is_a_loss_whatever_its_time(
     logs: list[UUID], position: int, later: int
 ) -> None:
-    """The node that creates a log may have a clock that is behind."""
+    """A recreated log is a loss whatever its time, because its node's clock may be behind."""
     history = TtlHistory(logs=logs[:1])
     for log_id in logs[1:]:
         history = history.updated(TableState(UUID(int=0), CdcOptions(), 5, log_id), 9, position)
@@ -187,7 +190,7 @@ def test_another_log_is_a_loss_whatever_its_time(
 
 @pytest.mark.parametrize("given", [[(1,)], [(1, -1)], [(2, 1), (1, 1)], [(1, "2")], [(True, 1)]])
 def test_malformed_histories_are_refused(given: list[tuple[int, int]]) -> None:
-    """A history stored as text may be invalid."""
+    """A malformed history, for example in stored text, is rejected."""
     with pytest.raises(ValueError, match=r"history|unpack"):
         TtlHistory(given)
 
@@ -196,13 +199,13 @@ TABLE = TableName("ks", "t")
 
 
 def reporter() -> tuple[LossReporter, list[Window]]:
-    """Return a reporter, and the list that receives its reports."""
+    """Return a reporter and the list that receives its reports."""
     told: list[Window] = []
     return LossReporter(DataLossMode.CONTINUE, "", told.append), told
 
 
 def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
-    """Each report has only what is new: rows read since, or growth of at least a minute."""
+    """Each report contains only new losses: of rows read since, or of at least another minute."""
     losses, told = reporter()
     minute, nothing = 60 * SECOND, Window(0, 0)
     for lost in (nothing, Window(0, 100), Window(0, 101), Window(0, 100 + minute), nothing):
@@ -216,7 +219,7 @@ def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
 def test_each_row_that_may_have_expired_before_it_was_read_is_named_once(
     history: TtlHistory, lengths: list[int], pace: int
 ) -> None:
-    """Each window is checked once it has been read."""
+    """A row that may have expired before it was read is reported once, after its window is read."""
     losses, told = reporter()
     start, now, expected = -500, 0, set[int]()
     for length in lengths:
@@ -231,7 +234,10 @@ def test_each_row_that_may_have_expired_before_it_was_read_is_named_once(
 
 
 def test_a_generation_that_is_read_late_is_told_of_what_is_new() -> None:
-    """Rows of earlier write times were read in time, but not those of this generation."""
+    """Expired rows of a generation that is read late are reported.
+
+    Rows of other generations with the same write times were read in time.
+    """
     history, now = TtlHistory([(0, 60)]), 1_000 * SECOND
     losses, told = reporter()
     losses.check_read(Window(700 * SECOND, 800 * SECOND), history, 800 * SECOND, TABLE)
@@ -249,7 +255,7 @@ def test_a_generation_that_is_read_late_is_told_of_what_is_new() -> None:
 def test_a_read_from_the_oldest_row_is_told_of_rows_that_it_could_have_read(
     ttl: int, soon: int
 ) -> None:
-    """Rows that expire soon after the read begins are not reported."""
+    """A read from the oldest row does not report rows that expire soon after the read begins."""
     history, now = TtlHistory([(0, ttl)]), 1_000_000 * SECOND
     promised = now - (ttl - 10 - soon) * SECOND
     losses, told = reporter()
@@ -262,7 +268,10 @@ def test_a_read_from_the_oldest_row_is_told_of_rows_that_it_could_have_read(
 
 @pytest.mark.parametrize("late", [1, 59, 61, 3_600])
 def test_a_read_from_a_chosen_start_is_told_of_each_row_that_may_have_expired(late: int) -> None:
-    """Rows that had certainly expired at the start were reported then."""
+    """A read from a chosen start reports each row that may have expired.
+
+    Rows that had certainly expired at the start were reported then.
+    """
     history, now = TtlHistory([(0, 3_600)]), 1_000_000 * SECOND
     start, expired = now - (3_600 + late) * SECOND, now - 3_590 * SECOND
     losses, told = reporter()

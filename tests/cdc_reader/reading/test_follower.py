@@ -1,4 +1,4 @@
-"""The rules of following a log, one by one; the simulation tests them together."""
+"""Rules of following a log, tested one by one; the simulation tests them together."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def followed() -> Followed:
 
 
 def test_windows_adjoin_and_end_a_confidence_window_ago(followed: Followed) -> None:
-    """No read goes beyond now - confidence window, even right after a sleep."""
+    """Windows adjoin and never end later than one confidence window ago, even after a sleep."""
     windows = []
     for delivery in followed.follower(EPOCH).follow(EPOCH + 5 * MINUTE):
         assert delivery.window.end <= followed.clock.now() - 30 * SECOND
@@ -61,7 +61,7 @@ class SleeplessClock(ManualClock):
 
 
 def test_it_does_not_sleep_while_behind() -> None:
-    """The reader catches up on a day of log without waiting."""
+    """A reader that is a day behind catches up without sleeping."""
     followed = Followed(clock=SleeplessClock(EPOCH), config=SMALL)
     followed.clock.advance(24 * 60 * MINUTE)
     horizon = followed.clock.now() - 30 * SECOND
@@ -79,7 +79,7 @@ class UnsteadyClock(ManualClock):
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
 def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
-    """Setting the clock back by an hour does not delay the next read."""
+    """A clock that is set back by an hour does not delay the next read."""
     clock = UnsteadyClock(EPOCH)
     followed = Followed(clock=clock, config=SMALL)
     clock.advance(60 * MINUTE)
@@ -98,7 +98,7 @@ def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
 
 
 def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> None:
-    """No window is read whose rows have all expired."""
+    """The earliest start is where the log's oldest rows may be, so no expired window is read."""
     followed.clock.advance(400 * 24 * 60 * MINUTE)
     first = next(followed.follower(BEGINNING).follow())
     day_ago = followed.clock.now() - 24 * 60 * MINUTE
@@ -106,8 +106,9 @@ def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> N
 
 
 def test_it_waits_for_the_first_generation(followed: Followed) -> None:
-    """A generation may be announced after it begins. Moving the position past its start would lose
-    rows.
+    """The reader waits for the first generation, which may be announced after it begins.
+
+    If the position moved past its start, rows would be lost.
     """
     start = EPOCH // 1_000
     announced = "system_distributed.cdc_generation_timestamps"
@@ -128,7 +129,7 @@ def test_it_waits_for_the_first_generation(followed: Followed) -> None:
 
 
 def test_a_keys_rows_come_in_order_across_a_switch(followed: Followed) -> None:
-    """The part of a window in the older generation is read first."""
+    """In a window with two generations, the older one is read first, so keys stay in order."""
     followed.server.join(vnodes=3)
     for c in range(60):
         followed.insert(1, c)
@@ -144,10 +145,10 @@ def test_a_keys_rows_come_in_order_across_a_switch(followed: Followed) -> None:
 def test_a_generation_announced_late_is_read_from_its_beginning(
     followed: Followed, resumed: bool, strategy: str
 ) -> None:
-    """No row is lost, repeated or out of order, however late the announcement, and across a
-    restart.
+    """A generation announced late is read from its beginning.
 
-    With ranges, this holds even though a range includes streams that are not announced yet.
+    No row is lost, repeated or out of order, however late the announcement, even across a restart.
+    With ranges, this holds even if a range includes streams that are not announced yet.
     """
     followed.config = evolve(followed.config, strategy=strategy)
     followed.server.hold_publication(rows=None)
@@ -172,7 +173,7 @@ def test_a_generation_announced_late_is_read_from_its_beginning(
 
 
 def test_a_generation_announced_late_has_no_rows_before_the_start(followed: Followed) -> None:
-    """A reader that begins at a moment delivers only rows written since."""
+    """A generation announced late yields only rows written after the reader's start."""
     followed.server.hold_publication(rows=0)
     followed.server.join(vnodes=3)
     followed.clock.advance(MINUTE)
@@ -190,7 +191,7 @@ def test_a_generation_announced_late_has_no_rows_before_the_start(followed: Foll
 
 
 def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed: Followed) -> None:
-    """The reader may restart at any point while it catches up."""
+    """The reader can restart at any point while it reads generations that were announced late."""
     followed.server.hold_publication(rows=0)
     for c in range(4):
         followed.server.join(vnodes=2)
@@ -212,7 +213,7 @@ def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed:
 
 
 def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
-    """The stored streams show when the generation begins, before it is announced."""
+    """The position waits at the start of a generation that is stored but not yet announced."""
     followed.server.hold_publication(rows=2)
     generation = followed.server.join(vnodes=3)
     followed.clock.advance(3 * MINUTE)
@@ -228,7 +229,7 @@ def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
 
 
 def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
-    """After a restart, only unacknowledged rows are delivered."""
+    """A window that was stopped is resumed, and only unacknowledged rows are delivered."""
     for c in range(10):
         followed.insert(1, c, EPOCH + c)
     followed.clock.advance(MINUTE)
@@ -247,7 +248,7 @@ def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
 def test_expired_rows_are_reported_once_or_raised(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`data_loss` decides whether an expired start is logged or raises an error."""
+    """`data_loss` determines whether an expired start is logged once or raises an error."""
     followed.clock.advance(3 * 24 * 60 * MINUTE)
     resumed = Checkpoint(EPOCH, EPOCH)
     end = followed.clock.now()
@@ -261,7 +262,10 @@ def test_expired_rows_are_reported_once_or_raised(
 def test_a_log_created_again_while_it_is_followed_is_a_loss(
     followed: Followed, caplog: pytest.LogCaptureFixture, delivery: str
 ) -> None:
-    """The loss includes a window that may have been read in the new log, and is reported once."""
+    """If the log is recreated while it is followed, the loss is reported once.
+
+    The loss includes a window that may have been read in the new log.
+    """
     lost_at = EPOCH + 2 * MINUTE
     followed.clock.advance(lost_at - EPOCH)
     followed.insert(1, 1)
@@ -285,7 +289,7 @@ def test_a_log_created_again_while_it_is_followed_is_a_loss(
 
 @pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
 def test_no_window_of_a_log_created_again_is_complete(followed: Followed, delivery: str) -> None:
-    """So a process that ends in the middle of a pass resumes before the rows that are lost."""
+    """No window of a recreated log is complete, so the next run begins before the lost rows."""
     lost_at = EPOCH + MINUTE + 15 * SECOND
     followed.clock.advance(lost_at - EPOCH)
     followed.insert(1, 1)
@@ -306,7 +310,7 @@ def test_no_window_of_a_log_created_again_is_complete(followed: Followed, delive
 
 
 def test_a_log_created_again_in_the_last_pass_is_a_loss(followed: Followed) -> None:
-    """It is reported although nothing is read after that pass."""
+    """A log that is recreated in the last pass is reported, although nothing is read afterward."""
     followed.clock.advance(2 * MINUTE)
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
@@ -320,7 +324,7 @@ def test_a_log_created_again_in_the_last_pass_is_a_loss(followed: Followed) -> N
 
 
 def test_a_table_recreated_while_it_is_followed_is_refused(followed: Followed) -> None:
-    """The new table's log is not read as if it were the old table's log."""
+    """If the table is recreated while it is followed, an error is raised and no new row is read."""
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
     deliveries = followed.follower(EPOCH).follow()
@@ -337,7 +341,7 @@ def test_a_table_recreated_while_it_is_followed_is_refused(followed: Followed) -
 
 
 def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) -> None:
-    """The table is altered between windows, and within one."""
+    """An added column appears and a dropped one disappears, between windows and within one."""
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
     follower = followed.follower(EPOCH)
@@ -358,7 +362,7 @@ def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) 
 def test_a_row_read_at_once_has_the_columns_it_was_written_with(
     followed: Followed, late: bool
 ) -> None:
-    """A column that is added after the reader has read the schema is included."""
+    """A column added after the schema was read is included in rows that have it."""
     followed.clock.advance(20 * MINUTE)
     altered: list[RecordedQuery] = []
 
@@ -387,7 +391,7 @@ def test_a_row_read_at_once_has_the_columns_it_was_written_with(
 
 
 def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> None:
-    """The server rejects the next page; rows delivered before are not delivered again."""
+    """Dropping a column within a window repeats no row, although the next page is rejected."""
     for c in range(20):
         followed.insert(c % 4, c, EPOCH + c)
     followed.clock.advance(MINUTE)
@@ -404,7 +408,7 @@ def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> 
 def test_a_column_changed_within_a_record_splits_no_change(
     followed: Followed, change: str, delivery: str
 ) -> None:
-    """A record that spans pages is delivered when its last page has arrived, with one schema."""
+    """A record that spans pages is delivered whole, with one schema, even if a column changes."""
     rows = (f"INSERT INTO ks.t (p, c, v) VALUES (1, {c}, {c})" for c in range(8))
     followed.execute(f"BEGIN BATCH {'; '.join(rows)}; APPLY BATCH")
 
@@ -427,7 +431,7 @@ def test_a_column_changed_within_a_record_splits_no_change(
 
 @pytest.mark.parametrize("error", ["dropped", "unauthorised"])
 def test_permanent_errors_are_raised_at_once(followed: Followed, error: str) -> None:
-    """A dropped table and a revoked permission are not retried."""
+    """Permanent errors, such as a dropped table or a revoked permission, are raised at once."""
     followed.clock.advance(MINUTE)
     follower = followed.follower(EPOCH)
     deliveries = follower.follow()
@@ -454,7 +458,7 @@ def _refuse(asked: RecordedQuery) -> None:
 def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
     followed: Followed,
 ) -> None:
-    """Each row is delivered once, although the same span is read repeatedly."""
+    """Eager delivery yields each row at once and only once, although it reads spans repeatedly."""
     follower = followed.follower(EPOCH, delivery="eager", eager_interval=timedelta(seconds=1))
     wanted = [(1, 30), (2, 40), (3, 35), (4, 50)]
     deliveries = []
@@ -473,7 +477,7 @@ def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
 def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: str) -> None:
-    """Each late row is delivered once, marked as late, even if it arrives between two runs."""
+    """A row written long in the past is delivered once, as late, even between two runs."""
     modes: dict[str, Any] = {
         "delivery": delivery,
         "eager_interval": timedelta(seconds=5),
@@ -509,7 +513,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 
 
 def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> None:
-    """Each checkpoint keeps the marks of the start, and can be pickled."""
+    """A checkpoint, also when pickled, resumes at its window's end with the marks of the start."""
     for c in range(60):
         followed.insert(c % 3, c)
         followed.clock.advance(SECOND)
@@ -532,7 +536,7 @@ def first_c(delivery: Delivery) -> int:
 
 
 def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
-    """Return marks that list all delivered rows one by one."""
+    """Return marks that list each delivered row."""
     found: dict[StreamId, set[RowKey]] = defaultdict(set)
     for delivery in rows_read(deliveries):
         for stream, key in keys(delivery.batch):
@@ -541,7 +545,7 @@ def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
 
 
 def test_a_search_for_late_rows_requires_a_ttl() -> None:
-    """Without a TTL, the time at which a row arrived is unknown."""
+    """A search for late rows requires a TTL, without which the time of arrival is unknown."""
     followed = Followed(options="'enabled': true, 'ttl': 0")
     with pytest.raises(ConfigurationError, match=r"late_rows is 'report'.*keeps rows forever"):
         followed.follow(EPOCH, EPOCH + MINUTE, late_rows="report")
@@ -550,7 +554,7 @@ def test_a_search_for_late_rows_requires_a_ttl() -> None:
 @pytest.mark.parametrize("strategy", ["streams", "ranges", "auto"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_shards_together_have_each_row_once(followed: Followed, strategy: str, count: int) -> None:
-    """Both strategies read each row once, across a change of generation."""
+    """Together, the shards read each row once with both strategies, across two generations."""
     followed.server.join(vnodes=3)
     for c in range(90):
         followed.insert(c % 30, c)
@@ -566,7 +570,7 @@ def test_shards_together_have_each_row_once(followed: Followed, strategy: str, c
 def test_a_generation_without_streams_is_skipped_with_a_warning(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No rows can be written to such a generation."""
+    """A generation without streams is skipped with a warning, because it cannot have rows."""
     followed.server.add_empty_generation()
     followed.clock.advance(5 * MINUTE)
     followed.follow(EPOCH, EPOCH + 3 * MINUTE)
@@ -574,7 +578,7 @@ def test_a_generation_without_streams_is_skipped_with_a_warning(
 
 
 def test_late_changes_are_marked(followed: Followed) -> None:
-    """The flag survives pickling, and is ignored in comparisons."""
+    """The flag of late changes survives pickling and is ignored in comparisons."""
     followed.insert(1, 2, EPOCH + 2)
     followed.insert(1, 1, EPOCH + 1)
     followed.clock.advance(MINUTE)
@@ -594,7 +598,7 @@ def test_late_changes_are_marked(followed: Followed) -> None:
 
 
 def test_generations_are_refreshed_less_often_than_rows_are_polled(followed: Followed) -> None:
-    """An idle table costs a log query per chunk and poll, and a few small queries per second."""
+    """An idle table takes one log query per chunk and poll, and a few small queries per second."""
     followed.clock.advance(MINUTE)
     start = followed.clock.now()
     eager = followed.follower(start, delivery="eager", eager_interval=timedelta(milliseconds=40))
@@ -607,7 +611,7 @@ def test_generations_are_refreshed_less_often_than_rows_are_polled(followed: Fol
 
 @pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
 def test_an_end_before_the_position_moves_nothing(followed: Followed, delivery: str) -> None:
-    """If the position went back, the next run would repeat rows."""
+    """An end before the position does not move the position back, which would repeat rows."""
     followed.clock.advance(10 * MINUTE)
     position = followed.clock.now() - MINUTE
     follower = followed.follower(position, delivery=delivery)
@@ -619,7 +623,7 @@ def test_an_end_before_the_position_moves_nothing(followed: Followed, delivery: 
 def test_a_start_in_the_future_is_told(
     followed: Followed, caplog: pytest.LogCaptureFixture, *, is_far: bool
 ) -> None:
-    """A warning says that nothing can be read yet: the start or a clock is probably wrong."""
+    """A start in the future causes a warning, because the start or a clock is probably wrong."""
     start = followed.clock.now() + (60 * MINUTE if is_far else SECOND)
     list(followed.follower(start).follow(start))
     told = [line for line in caplog.messages if "start_in_the_future" in line]

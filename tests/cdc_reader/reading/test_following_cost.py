@@ -1,7 +1,7 @@
-"""The number of queries that following takes: after idle days, and for idle tables.
+"""The number of queries that `follow` takes, after idle days and for idle tables.
 
 The generation has 512 streams, in 8 chunks of 64. Small queries about schema and generations are
-counted separately: there are a few per check, whatever the number of streams.
+counted separately: each check takes a few, whatever the number of streams.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 @define
 class _Counted:
-    """A table with 512 streams, and the numbers of queries of its log and of other tables."""
+    """A table with 512 streams; counts the queries of its log and of other tables."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(_EPOCH))
     of_log: int = 0
@@ -58,7 +58,7 @@ class _Counted:
 
 @pytest.mark.parametrize(("strategy", "most"), [("streams", 20 * _CHUNKS), ("ranges", 20)])
 def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: int) -> None:
-    """Windows grow while they are empty: at most 20 queries for each chunk of streams."""
+    """After an idle week, growing windows take at most 20 queries for each chunk of streams."""
     counted = _Counted()
     follower = counted.follower(ReadConfig(strategy=strategy), _EPOCH)
     now = counted.clock.advance(duration_micros(timedelta(days=7)))
@@ -72,7 +72,7 @@ def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: i
 def test_an_idle_table_costs_one_query_per_chunk_and_poll(
     strategy: str, chunks: int, delivery: str
 ) -> None:
-    """The cost does not depend on how long the table is idle."""
+    """An idle table takes one query per chunk and poll, however long it has been idle."""
     counted = _Counted()
     config = ReadConfig(strategy=strategy, delivery=delivery, eager_interval=timedelta(seconds=5))
     follower = counted.follower(config, _EPOCH)
@@ -84,7 +84,7 @@ def test_an_idle_table_costs_one_query_per_chunk_and_poll(
 
 
 def test_the_queries_of_a_search_for_late_rows_are_counted() -> None:
-    """Each query of the log is counted once."""
+    """A search for late rows counts each of its queries of the log once."""
     counted = _Counted()
     config = ReadConfig(strategy="ranges", late_rows="deliver", late_interval=timedelta(minutes=1))
     follower = counted.follower(config, _EPOCH, ttl=86_400)

@@ -1,4 +1,4 @@
-"""Follows recorded events of a real cluster in real order, with a manual clock."""
+"""Follows the recorded events of a real cluster in their order, with a manual clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 @pytest.mark.parametrize("delivery", list(DeliveryMode))
 @pytest.mark.parametrize("life", [switch, generations])
 def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery: str) -> None:
-    """Each base partition's rows are in order; generations are read only for their own time."""
+    """Each row is delivered once and in order. Generations are read only for their own time."""
     recorded = life()
     config = ReadConfig(
         window=timedelta(seconds=3),
@@ -59,7 +59,7 @@ def _check_rows(recorded: Recorded, followed: Followed, *, in_order_of_streams: 
 def _check_generations(recorded: Recorded, followed: Followed) -> None:
     """Check that each generation is read only for the time in which it was known to operate.
 
-    It must not be read long before it begins, or long after it has ended.
+    A generation must not be read long before it begins or long after it has ended.
     """
     patience, poll = duration_micros(_CONFIDENCE), 2 * duration_micros(_POLL)
     for start, end in pairwise([*sorted(recorded.streams), FOREVER]):

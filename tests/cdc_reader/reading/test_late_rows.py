@@ -1,4 +1,4 @@
-"""Late rows are found although the time of arrival is known only to the second."""
+"""Late rows are found, although their time of arrival is known only to the second."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ pytestmark = pytest.mark.needs("faults")
 
 @pytest.mark.parametrize("after", [10_000, 200_000, 400_000, 900_000])
 def test_a_row_that_arrives_within_a_second_of_the_read_is_found_once(after: int) -> None:
-    """TTLs count whole seconds, so the row may seem to have arrived before the read."""
+    """A row that arrives within a second of the read is found once.
+
+    TTLs count whole seconds, so the row may seem to have arrived before the read.
+    """
     followed = Followed(config=_CONFIG)
     start = followed.clock.now()
     followed.clock.advance(60 * SECOND + SECOND // 2)
@@ -48,7 +51,7 @@ def test_a_row_that_arrives_within_a_second_of_the_read_is_found_once(after: int
 
 @pytest.mark.parametrize("late_scan_at", [None, 1])
 def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> None:
-    """After a restart its stream is read again, but rows before the mark are not repeated.
+    """A row that arrives behind a mark is found after a restart, without repeating other rows.
 
     This holds whether or not the reader had searched for late rows before.
     """
@@ -74,7 +77,7 @@ def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> 
 
 @pytest.mark.parametrize("ttl", [200, 86_400])
 def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None:
-    """The row arrives under the old TTL. Rows delivered in time are not repeated."""
+    """A late row that arrived under an old TTL is found once, and no other row is repeated."""
     followed = Followed(config=_CONFIG, options="'enabled': true, 'ttl': 3600")
     start = followed.clock.now()
     followed.clock.advance(60 * SECOND)
@@ -103,7 +106,7 @@ def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None
 def test_arrival_times_are_never_underestimated(
     old: int, new: int, arrived: int, looked: int
 ) -> None:
-    """Times of arrival are not much too late either, if the remaining TTL shows which TTL applied.
+    """Times of arrival are never too early, nor much too late if the TTL of the row is known.
 
     The TTL changes at time 0. The row arrives before or after that, and is read later.
     """

@@ -54,7 +54,10 @@ def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
 def test_rows_come_in_order_of_write_time(
     steps: list[tuple[str, int, int]], sort_bytes: int
 ) -> None:
-    """Rows with equal times come stream by stream, and memory stays within the limit."""
+    """Rows come in order of write time, and memory stays within the limit.
+
+    Rows with equal times come stream by stream.
+    """
     followed = Followed(config=ORDERED)
     end = history(followed, steps)
     found = followed.follow(EPOCH, end, sort_bytes=sort_bytes)
@@ -76,7 +79,7 @@ def test_rows_come_in_order_of_write_time(
 
 
 def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
-    """Windows are long after an idle day; a burst then takes only a few attempts."""
+    """After an idle day, a burst is read in smaller windows, which take a few attempts to find."""
     followed = Followed(config=ORDERED)
     for c in range(400):
         followed.insert(c % 20, c)
@@ -91,7 +94,7 @@ def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
 
 
 def test_rows_of_one_microsecond_are_not_held() -> None:
-    """There may be any number of them, for example after a bulk load with one timestamp."""
+    """Rows of one microsecond are not buffered. A bulk load may give many rows one timestamp."""
     followed = Followed(config=ORDERED)
     at = followed.clock.advance(SECOND)
     for c in range(100):
@@ -103,7 +106,7 @@ def test_rows_of_one_microsecond_are_not_held() -> None:
 
 
 def test_a_column_added_within_a_window_is_read() -> None:
-    """Batches with different schemas cannot be sorted together, so the window is read again."""
+    """A window is read again if its columns change, because mixed schemas cannot be sorted."""
     followed = Followed(config=ORDERED)
     for c in range(30):
         followed.insert(c % 10, c)
@@ -128,7 +131,7 @@ def test_a_column_added_within_a_window_is_read() -> None:
 
 @pytest.mark.parametrize("printed", [0, 1, 17, 40])
 def test_a_checkpoint_resumes_within_a_window(printed: int) -> None:
-    """Marks name the rows that were delivered; the rest is delivered in order."""
+    """A run resumes within a window: marks name the delivered rows, and the rest stays in order."""
     followed = Followed(config=ORDERED)
     for c in range(40):
         followed.insert(c % 9, c)

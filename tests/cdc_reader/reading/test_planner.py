@@ -1,4 +1,4 @@
-"""Plans by streams and by ranges cover each window exactly."""
+"""Plans, by streams and by ranges, cover each window exactly."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def planner_of(history: History, chunk_size: int, shard: Shard | None = None) ->
 
 
 def wanted(history: History, window: Window) -> Read:
-    """Return each pair of a stream and a microsecond at which its generation operates."""
+    """Return each pair of a stream and a microsecond at which the stream's generation operates."""
     return Counter(
         (stream, micros)
         for generation in history.generations
@@ -104,7 +104,7 @@ def by_ranges(planner: Planner, window: Window, history: History) -> Read:
 def test_tasks_partition_a_window_exactly_however_chunks_adapt(
     history: History, start: int, end: int, chunk_size: int, held: list[float]
 ) -> None:
-    """Exactly one task reads each microsecond of each stream that operates then."""
+    """However chunks adapt, exactly one task reads each microsecond of each operating stream."""
     window = Window(start, end)
     for read in (by_streams, lambda planner, span: by_ranges(planner, span, history)):
         planner = planner_of(history, chunk_size)
@@ -115,7 +115,7 @@ def test_tasks_partition_a_window_exactly_however_chunks_adapt(
 
 @given(histories(), st.integers(1, 9))
 def test_tasks_are_chunks_in_order(history: History, chunk_size: int) -> None:
-    """Older generations come first, each in ring order; no chunk is empty or above the limit."""
+    """Tasks are in order of generation, then of ring. No chunk is empty or above the limit."""
     tasks = planner_of(history, chunk_size).plan(Window(0, FOREVER))
     assert all(0 < len(task.streams) <= chunk_size for task in tasks)
     assert [task.window.start for task in tasks] == sorted(task.window.start for task in tasks)
@@ -126,7 +126,7 @@ def test_tasks_are_chunks_in_order(history: History, chunk_size: int) -> None:
 
 @given(histories(), st.integers(1, 5), st.integers(1, 9))
 def test_shards_partition_the_streams(history: History, count: int, chunk_size: int) -> None:
-    """Each stream of each generation is in one shard, with both strategies."""
+    """Each stream of each generation belongs to one shard, with both strategies."""
     window = Window(0, 41)
     shards = [Shard(number, count) for number in range(1, count + 1)]
     planners = [planner_of(history, chunk_size, shard) for shard in shards]
@@ -136,7 +136,7 @@ def test_shards_partition_the_streams(history: History, count: int, chunk_size: 
 
 
 def test_a_chunk_has_room_for_a_stream() -> None:
-    """A chunk size of zero raises an error instead of making an empty plan."""
+    """A chunk size of zero raises an error instead of giving an empty plan."""
     generation = Generation(Window(0, FOREVER), (StreamGroup(0, (StreamId(bytes(16)),)),))
     with pytest.raises(ValueError, match="expected at least 1"):
         planner_of(History((generation,)), 0).plan(Window(0, 1))

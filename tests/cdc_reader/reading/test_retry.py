@@ -43,7 +43,7 @@ def _no_pause(seconds: float) -> None:
 
 
 def test_a_transient_error_is_retried_until_it_passes() -> None:
-    """Pauses are random, up to a limit that doubles each time."""
+    """Transient errors are retried after random pauses, up to a limit that doubles each time."""
     pauses: list[float] = []
     action = _failing(*[TransientError("overloaded")] * 4)
     assert retry(action, timedelta(minutes=1), pauses.append) == "page"
@@ -52,14 +52,14 @@ def test_a_transient_error_is_retried_until_it_passes() -> None:
 
 
 def test_a_persistent_error_is_raised_at_the_deadline() -> None:
-    """The cause of the raised error is the last transient error."""
+    """At the deadline an error is raised, whose cause is the last transient error."""
     with pytest.raises(RetriesExhaustedError, match="after 1 attempts: overloaded") as caught:
         retry(_failing(TransientError("overloaded")), timedelta(0), lambda _: None)
     assert isinstance(caught.value.__cause__, TransientError)
 
 
 def test_a_failed_attempt_keeps_nothing_alive() -> None:
-    """Objects such as a page are freed at once, without garbage collection."""
+    """The objects of a failed attempt, such as a page, are freed without garbage collection."""
 
     class Held:
         pass
@@ -82,13 +82,13 @@ def test_a_failed_attempt_keeps_nothing_alive() -> None:
 
 
 def test_other_errors_are_raised_at_once() -> None:
-    """The server would reject the query again."""
+    """Other errors are raised at once, because a retry would fail too."""
     with pytest.raises(QueryRefusedError):
         retry(_failing(QueryRefusedError("no such column")), timedelta(minutes=1), _no_pause)
 
 
 def test_retries_call_the_callback() -> None:
-    """The callback is called only within its context."""
+    """The retry callback is called only within its context."""
     seen: list[None] = []
     minute, pauses = timedelta(minutes=1), list[float]()
     with retries_told(lambda: seen.append(None)):
@@ -98,7 +98,7 @@ def test_retries_call_the_callback() -> None:
 
 
 def test_a_stop_ends_the_attempts() -> None:
-    """A failure after the stop is not retried; the error has the failure as its cause."""
+    """After a stop there is no retry. The error has the last failure as its cause."""
     stop, made = Stop(), list[None]()
 
     def action() -> None:
@@ -114,7 +114,7 @@ def test_a_stop_ends_the_attempts() -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_stop_ends_iteration_that_never_waits(count: int) -> None:
-    """No further item is yielded, and the end is not mistaken for completion."""
+    """A stop before the next item ends iteration with an error, so it does not look complete."""
     stop = Stop()
     items = each_stopped_by(stop, iter(range(count)))
     assert next(items) == 0
@@ -125,7 +125,7 @@ def test_a_stop_ends_iteration_that_never_waits(count: int) -> None:
 
 @pytest.mark.parametrize("counts", [[1], [2], [1, 1], [0, 1, 0]])
 def test_a_stop_ends_iteration_in_the_middle_of_a_part(counts: list[int]) -> None:
-    """No further item is yielded, and the end is not mistaken for completion."""
+    """A stop in the middle of a part ends iteration with an error, so it does not look complete."""
     stop = Stop()
     items = each_until(stop, (Entries(Entry, None, count) for count in counts))
     assert isinstance(next(items), Entry)
@@ -135,7 +135,7 @@ def test_a_stop_ends_iteration_in_the_middle_of_a_part(counts: list[int]) -> Non
 
 
 def test_all_parts_are_yielded_until_a_stop() -> None:
-    """Parts that have ended are forgotten; a stop that was set before is found at once."""
+    """All parts are yielded until a stop, which may be set before iteration begins."""
     stop, parts = Stop(), [Entries(Entry, None, count) for count in (2, 0, 1)]
     assert len(list(each_until(stop, parts))) == 3
     stop.set()
@@ -144,7 +144,7 @@ def test_all_parts_are_yielded_until_a_stop() -> None:
 
 
 def test_a_stop_ends_a_pause() -> None:
-    """The pause of an hour ends; one more attempt is made."""
+    """A stop ends a pause of an hour at once, and one more attempt is made."""
     stop, made, pauses = Stop(), list[None](), threading.Event()
 
     def action() -> None:

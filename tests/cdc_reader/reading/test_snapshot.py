@@ -1,4 +1,4 @@
-"""The rules of reading a snapshot, one by one; the simulation tests them together."""
+"""Rules of reading a snapshot, tested one by one; the simulation tests them together."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def table_of(followed: Followed) -> CdcTable:
 
 
 def begin(followed: Followed, **changed: Any) -> Checkpoint:
-    """Return the checkpoint at which a snapshot begins now."""
+    """Return the checkpoint of a snapshot that begins now."""
     return begin_snapshot(table_of(followed), followed.clock, evolve(SMALL, **changed))
 
 
 def reader_of(
     followed: Followed, start: Checkpoint, shard: Shard | None = None, **changed: Any
 ) -> SnapshotReader:
-    """Return a reader of the part of a snapshot that remains after `start`."""
+    """Return a reader of the remaining part of a snapshot after the checkpoint `start`."""
     config = evolve(SMALL, **changed)
     return SnapshotReader(table_of(followed), followed.clock, config, start, shard)
 
 
 def rows(deliveries: Iterable[SnapshotDelivery]) -> Counter[tuple[int, int, int]]:
-    """Count how often each row was delivered."""
+    """Return how often each row was delivered."""
     return Counter(
         (row["p"], row["c"], row["v"])
         for delivery in deliveries
@@ -84,7 +84,7 @@ WHOLE = Counter([*((p, 1, 1) for p in range(60)), *((99, c, c) for c in range(40
 
 
 def test_each_row_comes_once(followed: Followed) -> None:
-    """The ranges cover the ring, and their checkpoints together claim all of it."""
+    """Each row is delivered once, and the completed ranges cover the ring."""
     reader = reader_of(followed, begin(followed))
     found = list(reader.deliveries())
     assert rows(found) == WHOLE
@@ -112,7 +112,7 @@ def test_a_range_ends_with_the_token_of_its_end(followed: Followed) -> None:
 
 
 def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
-    """The position is one confidence window before now; the search for late rows starts now."""
+    """A snapshot's position is one confidence window ago. The search for late rows starts now."""
     now = followed.clock.now()
     start = begin(followed, confidence_window="20s")
     assert start.position == now - 20 * SECOND
@@ -123,7 +123,7 @@ def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
 
 
 def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
-    """Completed ranges are skipped; the others are read from their start."""
+    """A snapshot resumes after any range. Completed ranges are skipped, others read in full."""
     found = list(reader_of(followed, begin(followed)).deliveries())
     for at, each in enumerate(found):
         if not isinstance(each, RangeComplete):
@@ -136,7 +136,7 @@ def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
 
 
 def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
-    """However many ranges have been read, a checkpoint has one span and the ranges in flight."""
+    """A checkpoint has at most one span and the ranges in flight, however many have been read."""
     found = list(reader_of(followed, begin(followed), fetch_size=1).deliveries())
     ends = [each for each in found if isinstance(each, RangeComplete)]
     assert len(ends) > 10
@@ -148,7 +148,7 @@ def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
 def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
     followed: Followed,
 ) -> None:
-    """At most `in_flight` ranges are open, and each has requested its next page."""
+    """At most `in_flight` ranges are open, and a large partition is read page by page."""
     opened: set[TokenRange] = set()
     pages: Counter[tuple[object, ...]] = Counter()
     most = 0
@@ -172,7 +172,7 @@ def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
 @pytest.mark.parametrize("tablets", [False, True])
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
-    """Each row belongs to the shard that has its stream."""
+    """Each row belongs to the shard that has the row's stream."""
     followed = Followed(config=SMALL, tablets=tablets)
     followed.clock.advance(60 * SECOND)
     for p in range(80):
@@ -194,7 +194,7 @@ def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
 
 
 def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
-    """The shard cannot determine its rows then; a reader of the whole table needs no generation."""
+    """If its generation is gone, a shard cannot determine its rows. A whole table needs none."""
     start = begin(followed)
     assert start.snapshot is not None
     gone = evolve(start, snapshot=evolve(start.snapshot, generation=EPOCH - 5))
@@ -204,7 +204,7 @@ def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
 
 
 def test_a_page_that_fails_is_requested_again(followed: Followed) -> None:
-    """No row is lost or repeated."""
+    """A failed page is requested again, and no row is lost or repeated."""
     failed: set[tuple[object, bytes | None]] = set()
 
     def fail_once(asked: RecordedQuery) -> None:
@@ -219,7 +219,7 @@ def test_a_page_that_fails_is_requested_again(followed: Followed) -> None:
 
 
 def test_an_outage_beyond_the_deadline_is_raised(followed: Followed) -> None:
-    """The error of the last attempt is raised as its cause."""
+    """After the deadline an error is raised, whose cause is the error of the last attempt."""
     start = begin(followed)
 
     def fail(asked: RecordedQuery) -> None:
@@ -233,7 +233,7 @@ def test_an_outage_beyond_the_deadline_is_raised(followed: Followed) -> None:
 
 @pytest.mark.parametrize("statement", ["DROP v", "ADD w int"])
 def test_schema_changes_during_a_snapshot(followed: Followed, statement: str) -> None:
-    """If a column is dropped, open ranges are read again; if one is added, they are not."""
+    """If a column is dropped, open ranges are read again; if one is added, they continue."""
     reader = reader_of(followed, begin(followed))
     deliveries = reader.deliveries()
     first = [next(deliveries) for _ in range(4)]
@@ -257,7 +257,7 @@ def test_schema_changes_during_a_snapshot(followed: Followed, statement: str) ->
 
 
 def test_a_table_that_is_dropped_ends_it(followed: Followed) -> None:
-    """If a table with the same name is created, the snapshot cannot resume there either."""
+    """A snapshot of a dropped table ends, and cannot resume on a new table with the same name."""
     start = begin(followed)
     reader = reader_of(followed, start)
     deliveries = reader.deliveries()
@@ -271,7 +271,10 @@ def test_a_table_that_is_dropped_ends_it(followed: Followed) -> None:
 
 
 def test_expiry_during_a_snapshot_is_reported(followed: Followed) -> None:
-    """With `fail` the error is raised before the next range; otherwise the snapshot continues."""
+    """If changes since the start expire, `fail` raises an error and other modes continue.
+
+    The error is raised before the next range is read.
+    """
     start = begin(followed, data_loss="fail")
     for mode in ("fail", "continue"):
         reader = reader_of(followed, start, data_loss=mode)
@@ -286,7 +289,7 @@ def test_expiry_during_a_snapshot_is_reported(followed: Followed) -> None:
 
 
 def test_stop_ends_a_snapshot(followed: Followed) -> None:
-    """The snapshot ends at once with an error, because rows are missing."""
+    """A stop ends a snapshot at once with an error, because rows are missing."""
     reader = reader_of(followed, begin(followed))
     deliveries = reader.deliveries()
     next(deliveries)
@@ -297,7 +300,7 @@ def test_stop_ends_a_snapshot(followed: Followed) -> None:
 
 
 def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
-    """The estimate uses only the pace of this run."""
+    """The estimate of the remaining time uses only the pace of this run."""
     start = begin(followed)
     reader = reader_of(followed, start, in_flight=1)
     assert reader.share.seconds_left is None
@@ -313,6 +316,6 @@ def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
 
 
 def test_a_checkpoint_without_a_snapshot_is_refused(followed: Followed) -> None:
-    """The checkpoint's snapshot is complete, or there was none."""
+    """A checkpoint without an unfinished snapshot is rejected."""
     with pytest.raises(ValueError, match="without a snapshot"):
         reader_of(followed, Checkpoint(1))

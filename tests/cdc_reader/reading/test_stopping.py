@@ -1,4 +1,4 @@
-"""Stopping during an outage: no retry, request or connection attempt delays it.
+"""During an outage, a stop is not delayed by any retry, request or connection attempt.
 
 Deadlines and pauses between retries last for hours here, so a stop that waits for one of them makes
 `ended` time out.
@@ -48,13 +48,13 @@ SETTLED = ("--from", "earliest", "--confidence-window", "0s")
 
 
 def patient(contact_point: str) -> ConnectionConfig:
-    """Return a configuration that waits an hour to connect and for each response."""
+    """Return a configuration that waits for an hour to connect and for each response."""
     return ConnectionConfig(contact_point, connect_timeout=HOUR, request_timeout=HOUR)
 
 
 @pytest.fixture(autouse=True)
 def pauses_of_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the random pauses before retries last for up to eleven days."""
+    """Let the random pauses before retries last for up to eleven days."""
     for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
         monkeypatch.setattr(retry, name, 1e6)
 
@@ -62,7 +62,7 @@ def pauses_of_days(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
     """A server whose table `ks.t` has rows."""
-    # One shard: with more, scylla-driver also connects to another port, which bypasses the proxy.
+    # With more shards, scylla-driver also connects to another port, which bypasses the proxy.
     with EmbeddedScylla(vnodes=4, shards=1) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -77,7 +77,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def connection(server: EmbeddedScylla) -> ConnectionConfig:
-    """A connection whose timeouts and deadlines are an hour."""
+    """A connection with timeouts and deadlines of an hour."""
     return patient(server.contact_point)
 
 
@@ -97,7 +97,7 @@ def silent() -> Iterator[socket.socket]:
 
 
 class Running(threading.Thread):
-    """A call in a thread, and the error it raised."""
+    """A call in a thread, and the error that the call raised."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         super().__init__(daemon=True)
@@ -126,20 +126,20 @@ class Running(threading.Thread):
 
 @contextmanager
 def outage(server: EmbeddedScylla, fault: Fault = OUTAGE) -> Iterator[Callable[[], int]]:
-    """Activate a fault, and yield a function that returns how often it has struck."""
+    """Activate a fault, and yield a function that returns how often the fault has struck."""
     with server.faults.during(fault):
         yield lambda: server.faults.struck(fault)
 
 
 def following(reader: CdcReader) -> Running:
-    """Start a thread that follows until it is stopped."""
+    """Start a thread that follows the log until it is stopped."""
     return Running(lambda: list(reader.follow()))
 
 
 def test_a_retry_does_not_delay_stopping_a_reader(
     server: EmbeddedScylla, connection: ConnectionConfig
 ) -> None:
-    """`follow` ends without an error, and the reader can be used again."""
+    """A stop ends `follow` during a retry, without an error, and the reader can be used again."""
     with CdcReader(connection, "ks.t", config=READ) as reader:
         with outage(server) as struck:
             follow = following(reader)
@@ -153,7 +153,7 @@ def test_a_retry_does_not_delay_stopping_a_reader(
 def test_a_late_response_does_not_delay_stopping_a_reader(
     server: EmbeddedScylla, connection: ConnectionConfig, statement: str
 ) -> None:
-    """The late response is a page, or the result of an earlier query."""
+    """A stop does not wait for a late response, to the query of a page or an earlier query."""
     late = Fault("delay", statement, times=None, seconds=HOUR.total_seconds())
     with CdcReader(connection, "ks.t", config=READ) as reader, outage(server, late) as struck:
         follow = following(reader)
@@ -163,7 +163,7 @@ def test_a_late_response_does_not_delay_stopping_a_reader(
 
 
 def test_a_server_that_hangs_does_not_delay_stopping_a_reader(line: Line) -> None:
-    """Closing the reader is not delayed either."""
+    """A server that hangs delays neither stopping nor closing a reader."""
     reader = CdcReader(patient(line.contact_point), "ks.t", config=READ)
     handed_on = threading.Event()
 
@@ -181,7 +181,7 @@ def test_a_server_that_hangs_does_not_delay_stopping_a_reader(line: Line) -> Non
 
 
 def test_connecting_does_not_delay_stopping_a_reader(silent: socket.socket) -> None:
-    """The server accepts the connection, but does not respond."""
+    """A stop ends a connection attempt to a server that accepts connections but never responds."""
     reader = CdcReader(patient(f"127.0.0.1:{silent.getsockname()[1]}"), "ks.t", config=READ)
     follow = following(reader)
     accepted, _ = silent.accept()
@@ -194,7 +194,7 @@ def test_connecting_does_not_delay_stopping_a_reader(silent: socket.socket) -> N
 def test_several_tables_are_stopped_together(
     server: EmbeddedScylla, connection: ConnectionConfig
 ) -> None:
-    """One iterator delivers the rows of all tables."""
+    """A stop ends an iterator over the rows of several tables."""
     with CdcReader(connection, "ks.t", "ks.u", config=READ) as reader, outage(server) as struck:
         follow = Running(lambda: list(reader.follow()))
         follow.until(struck)
@@ -213,7 +213,7 @@ def test_several_tables_are_stopped_together(
 def test_a_stopped_bounded_read_raises_stopped_error(
     server: EmbeddedScylla, connection: ConnectionConfig, read: Callable[[CdcReader], object]
 ) -> None:
-    """The rows that were read so far are incomplete."""
+    """A stopped bounded read raises StoppedError, because its rows are incomplete."""
     with CdcReader(connection, "ks.t", config=READ) as reader, outage(server) as struck:
         running = Running(lambda: read(reader))
         running.until(struck)
@@ -223,7 +223,7 @@ def test_a_stopped_bounded_read_raises_stopped_error(
 
 @pytest.mark.parametrize("read", ["batches", "changes", "follow", "follow_changes"])
 def test_nothing_is_delivered_after_a_stop(connection: ConnectionConfig, read: str) -> None:
-    """Pages already received are not delivered either."""
+    """After a stop nothing is delivered, not even pages that were already received."""
     small = evolve(READ, fetch_size=2, chunk_size=100)
     with CdcReader(connection, "ks.t", config=small) as reader:
         items = getattr(reader, read)()
@@ -236,7 +236,7 @@ def test_nothing_is_delivered_after_a_stop(connection: ConnectionConfig, read: s
 def test_a_dead_letter_in_an_outage_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line
 ) -> None:
-    """The consumer ends normally, and the next run delivers the change again."""
+    """A stop interrupts `dead_letter`, and the consumer ends without an error."""
     target = CqlWriter(patient(line.contact_point), READ)
     insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
     target.write([insert])
@@ -269,7 +269,7 @@ def consumer(
 def test_an_outage_does_not_delay_stopping_a_consumer(
     server: EmbeddedScylla, connection: ConnectionConfig
 ) -> None:
-    """The consumer ends normally."""
+    """An outage does not delay stopping a consumer, which ends without an error."""
     stuck = consumer(connection, print)
     with outage(server) as struck:
         running = Running(stuck.run)
@@ -281,7 +281,10 @@ def test_an_outage_does_not_delay_stopping_a_consumer(
 def test_an_unreachable_store_does_not_delay_stopping_at_the_start(
     connection: ConnectionConfig, silent: socket.socket
 ) -> None:
-    """Nothing has been handled, so there is nothing to save."""
+    """A stop during the first access to an unreachable store ends without an error.
+
+    Nothing has been handled, so there is nothing to save.
+    """
     nowhere = patient(f"127.0.0.1:{silent.getsockname()[1]}")
     stuck = consumer(
         connection, print, checkpoints=ScyllaCheckpoints(nowhere, "ks", retry_deadline=YEAR)
@@ -297,7 +300,7 @@ def test_an_unreachable_store_does_not_delay_stopping_at_the_start(
 def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line, *, hangs: bool
 ) -> None:
-    """The store is down or hangs. The error says that handled changes were not saved."""
+    """If the store is down or hangs, the error says that handled changes were not saved."""
     store = ScyllaCheckpoints(
         evolve(patient(line.contact_point), consistency="ONE"), "ks", retry_deadline=YEAR
     )
@@ -309,7 +312,7 @@ def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
             handled.set()
 
     each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))
-    name = f"hangs-{hangs}"  # the lease of the other run is still held
+    name = f"hangs-{hangs}"  # the other run still holds its lease
     stuck = consumer(connection, handle, checkpoints=store, config=each, application=name)
     running = Running(stuck.run)
     running.until(line.holds.is_set if hangs else handled.is_set)
@@ -324,7 +327,7 @@ def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
 def test_an_unreachable_target_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line
 ) -> None:
-    """The handler's write is interrupted, and the next run delivers its change again."""
+    """A stop interrupts a handler's write to an unreachable target, without an error."""
     target = CqlWriter(patient(line.contact_point), READ)
     insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
     target.write([insert])
@@ -340,7 +343,7 @@ def test_an_unreachable_target_does_not_delay_stopping_a_consumer(
 def test_a_pause_between_retries_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig,
 ) -> None:
-    """The next run delivers the change again."""
+    """A stop ends a pause between retries, and the next run delivers the change again."""
     called = threading.Event()
 
     def fail(_: Change) -> None:
@@ -358,7 +361,7 @@ def test_a_pause_between_retries_does_not_delay_stopping_a_consumer(
 def test_an_outage_does_not_delay_a_cancellation(
     server: EmbeddedScylla, connection: ConnectionConfig, *, is_loop: bool
 ) -> None:
-    """A loop over changes ends at once, and so does a consumer with a coroutine handler."""
+    """A cancellation ends a loop over changes, or a consumer with a coroutine handler, at once."""
     options: Any = {"application": "app", "read": READ}
 
     async def handle(_: Change) -> None: ...
@@ -380,7 +383,7 @@ def test_an_outage_does_not_delay_a_cancellation(
 
 
 def test_sigterm_ends_the_command_in_an_outage(server: EmbeddedScylla) -> None:
-    """Without the signal, the reads would be retried for two minutes."""
+    """SIGTERM ends a command whose reads would otherwise be retried for two minutes."""
     run = "from cdc_reader.cli import main; main()"
     with outage(server) as struck:
         command = subprocess.Popen(

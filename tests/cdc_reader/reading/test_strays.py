@@ -39,7 +39,7 @@ def followed() -> Followed:
 
 
 def astray(followed: Followed, c: int, at: int, *, by: int, twice: bool = False) -> None:
-    """Write a row to the generation `by` places after the right one; with `twice`, to both."""
+    """Write a row to the generation `by` places after the right one or, with `twice`, to both."""
     followed.server.misplacing.by, followed.server.misplacing.twice = by, twice
     followed.insert(c, c, at)
     followed.server.misplacing.by = 0
@@ -51,7 +51,7 @@ def switch(followed: Followed) -> int:
 
 
 def log_row(followed: Followed, c: int, at: int, stream: bytes) -> None:
-    """Insert a row into the log now. The same row in another stream is its twin."""
+    """Insert a row into the log now. The same row in another stream is the row's twin."""
     followed.execute(
         'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", '
         f'"cdc$operation", "cdc$end_of_batch", p, c) VALUES (0x{stream.hex()}, '
@@ -60,7 +60,7 @@ def log_row(followed: Followed, c: int, at: int, stream: bytes) -> None:
 
 
 def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
-    """Write rows around the change of generation, every second one as a stray; return all rows."""
+    """Write rows around a change of generation, every second one as a stray. Return all rows."""
     at = switch(followed)
     followed.clock.advance(at - 3 * SECOND - followed.clock.now())
     for c in range(60):
@@ -79,7 +79,7 @@ def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
 def test_strays_are_delivered_once(
     followed: Followed, delivery: str, strategy: str, twice: bool
 ) -> None:
-    """Strays are one generation too early or too late. A stray with a twin is not delivered."""
+    """Strays, one generation too early or too late, are delivered unless they have a twin."""
     written = write_around(followed, twice=twice)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, strategy=strategy)
     assert sorted(cells(found, "c")) == written
@@ -88,7 +88,7 @@ def test_strays_are_delivered_once(
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> None:
-    """One shard delivers the stray even if its twin's stream is in another shard."""
+    """Only one shard delivers a stray, even if the twin's stream is in another shard."""
     written = write_around(followed, twice=twice)
     followed.clock.advance(MINUTE)
     found = [
@@ -106,7 +106,7 @@ def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> N
 def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
     followed: Followed, delivery: str, restarts: bool
 ) -> None:
-    """The twin is left out even if the stray was delivered before a restart."""
+    """A twin that arrives after its stray was delivered is omitted, even after a restart."""
     before, after = (g.ranges[0].streams[0] for g in followed.server.cluster.generations)
     followed.clock.advance(switch(followed) + SECOND - followed.clock.now())
     written = followed.clock.now()
@@ -131,7 +131,10 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
 
 
 def test_a_slow_search_marks_no_stray_as_late() -> None:
-    """Times of arrival are computed when rows are read, not at the end of the search."""
+    """A slow search does not make strays late.
+
+    Times of arrival are computed when rows are read, not at the end of the search.
+    """
     config = evolve(_CONFIG, confidence_window=timedelta(minutes=1), chunk_size=1, in_flight=1)
     followed = Followed(config=config)
     followed.server.join(vnodes=3)
@@ -159,7 +162,7 @@ def of_shard(followed: Followed, shard: Shard) -> list[Delivery]:
 
 @pytest.mark.parametrize("mode", ["ignore", "report"])
 def test_strays_are_read_only_if_late_rows_are_wanted(followed: Followed, mode: str) -> None:
-    """If late rows are ignored, no extra queries are made."""
+    """Strays are not read if late rows are ignored or only reported."""
     write_around(followed, twice=False)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, late_rows=mode)
     assert sorted(cells(found, "c")) == [(c,) for c in range(0, 60, 2)]
@@ -168,7 +171,7 @@ def test_strays_are_read_only_if_late_rows_are_wanted(followed: Followed, mode: 
 def test_strays_count_as_late_rows_in_reports(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each stray is counted once; twins are not counted."""
+    """Reports count each stray once as a late row, and do not count twins."""
     caplog.set_level("INFO")
     write_around(followed, twice=False)
     astray(followed, 77, switch(followed) + SECOND, by=-1, twice=True)
@@ -181,7 +184,7 @@ def test_strays_count_as_late_rows_in_reports(
 
 @pytest.mark.parametrize("reached", ["in the window", "behind it"])
 def test_no_restart_repeats_or_loses_a_stray(followed: Followed, reached: str) -> None:
-    """A checkpoint has the end of a window, or the marks of an interrupted one."""
+    """No restart repeats or loses a stray, at the end of a window or within one."""
     written = write_around(followed, twice=False)
     followed.clock.advance(MINUTE)
     whole = followed.follow(EPOCH, EPOCH + MINUTE)
@@ -215,7 +218,7 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
 def test_a_stray_that_arrives_behind_the_position_is_found(
     delivery: str, by: int, twice: bool
 ) -> None:
-    """The search for late rows looks beyond the ends of generations."""
+    """A stray that arrives behind the position is found beyond the end of its generation."""
     followed = Followed(config=_CONFIG, tablets=True)
     at = followed.server.split_tablets("ks", "t").start_us - by * SECOND
     written = False
@@ -233,7 +236,7 @@ def test_a_stray_that_arrives_behind_the_position_is_found(
 def test_strays_of_a_generation_announced_late_are_delivered_once(
     twice: bool, delivery: str
 ) -> None:
-    """The rows were delivered while their generation was not known yet."""
+    """Strays that were delivered before their generation was announced are not repeated."""
     followed = Followed(config=_CONFIG)
     followed.server.hold_publication(rows=None)
     followed.server.join(vnodes=3)
@@ -248,7 +251,10 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
 
 
 def test_a_switch_that_takes_effect_at_once_loses_nothing() -> None:
-    """With a ring delay of 0, one coordinator learns of the new generation 1.5 s late."""
+    """With a ring delay of 0, writes to the old generation are not lost.
+
+    One coordinator learns of the new generation 1.5 s late.
+    """
     followed = Followed(config=_CONFIG)
     followed.server.cluster.ring_delay_ms = 0
     written: list[tuple[int]] = []
@@ -271,7 +277,7 @@ def test_a_switch_that_takes_effect_at_once_loses_nothing() -> None:
 @pytest.mark.parametrize("resize", ["split_tablets", "merge_tablets"])
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_on_tablets_are_delivered_once(resize: str, twice: bool) -> None:
-    """A table that uses tablets has a new set of streams after each resize."""
+    """Strays in a new set of streams, as after a resize of tablets, are delivered once."""
     followed = Followed(config=_CONFIG, tablets=True)
     change: Callable[..., Any] = getattr(followed.server, resize)
     start = change("ks", "t").start_us

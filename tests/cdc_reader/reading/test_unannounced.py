@@ -1,4 +1,4 @@
-"""Bounded reads wait for generations whose streams are stored but not announced yet."""
+"""Bounded reads wait for generations whose streams are stored but not yet announced."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ READS: dict[str, Read] = {
 
 @pytest.fixture
 def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server with rows in a generation that is stored in part, but not announced."""
+    """A server with rows in a generation that is partly stored but not announced."""
     with EmbeddedScylla(clock=clock, ring_delay_ms=0) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
@@ -64,7 +64,7 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 
 def write_unannounced(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Write `KEYS` to a generation that is stored in part, and began three minutes before."""
+    """Write `KEYS` to a partly stored generation, which began three minutes before."""
     server.hold_publication(rows=1)
     server.join(vnodes=3)
     clock.advance(MINUTE)
@@ -75,7 +75,7 @@ def write_unannounced(server: EmbeddedScylla, clock: ManualClock) -> None:
 
 @pytest.fixture
 def open_reader(server: EmbeddedScylla) -> Iterator[Callable[..., CdcReader]]:
-    """Opens readers of the table."""
+    """A function that opens readers of the table."""
     opened: list[CdcReader] = []
 
     def make(clock: Clock, at: EmbeddedScylla = server, **config: Any) -> CdcReader:
@@ -100,7 +100,7 @@ def test_rows_of_a_generation_that_is_announced_late(
     caplog: pytest.LogCaptureFixture,
     read: Read,
 ) -> None:
-    """The rows are read after the announcement; a log event says what the read waits for."""
+    """A read waits for a generation that is announced late; a log event says what it waits for."""
     announcing = Announcing(server, clock, after=3)
     assert sorted(read(open_reader(announcing), _until_now(clock))) == KEYS
     assert announcing.sleeps == 3
@@ -113,7 +113,7 @@ def test_the_wait_ends(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """After `publication_wait` the read continues, and the log says which rows may be missing."""
+    """After `publication_wait` the read continues, and a warning says which rows may be missing."""
     announcing, began = Announcing(server, clock, after=0), clock.now()
     reader = open_reader(announcing, publication_wait="5m", poll_interval="6h")
     assert list(_batches(reader, _until_now(clock))) == []
@@ -130,7 +130,7 @@ def test_a_generation_that_was_followed_by_another(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The earlier generation has no rows of a later window, even if it is never announced."""
+    """A read after the generation's end does not wait for it, even if it is never announced."""
     server.join(vnodes=2)
     first, second = server.complete_publication()
     clock.advance(MINUTE)
@@ -153,7 +153,7 @@ def test_several_generations_that_stay_unannounced(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The warnings name the time of each unannounced generation, and no other time."""
+    """A warning names the time span of each unannounced generation, and no other time."""
     clock.advance(MINUTE)
     server.join(vnodes=2)
     clock.advance(MINUTE)
@@ -171,7 +171,7 @@ def test_several_generations_that_stay_unannounced(
 
 
 def test_a_cluster_upgraded_from_4_3(open_reader: Callable[..., CdcReader]) -> None:
-    """The first read finds the newer tables, which have the unannounced generation."""
+    """After an upgrade from 4.3, the first read finds unannounced generations in newer tables."""
     clock = ManualClock(SystemClock().now())
     with EmbeddedScylla(clock=clock, ring_delay_ms=0, version="4.3") as server:
         server.execute(
@@ -189,7 +189,7 @@ def test_a_cluster_upgraded_from_4_3(open_reader: Callable[..., CdcReader]) -> N
 def test_a_slow_clock(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """A read without an end waits for a generation that has not begun by the reader's clock."""
+    """A read without an end waits for a generation that, by the reader's clock, has not begun."""
     slow = Announcing(server, clock, after=1, behind=3 * MINUTE + 30 * SECOND)
     assert sorted(_changes(open_reader(slow), Window(BEGINNING, FOREVER))) == KEYS
 
@@ -197,7 +197,7 @@ def test_a_slow_clock(
 def test_a_window_from_before_is_read_at_once(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """A window that ends before the generation does not wait for it."""
+    """A window that ends before the generation's first rows is read without waiting."""
     announcing = Announcing(server, clock, after=1)
     began = clock.now() - 4 * MINUTE
     list(_batches(open_reader(announcing), Window(began - 2 * MINUTE, began + MINUTE // 2)))
@@ -207,7 +207,7 @@ def test_a_window_from_before_is_read_at_once(
 def test_a_stop_ends_the_wait(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """The read is incomplete, so it raises an error."""
+    """A stop ends the wait with an error, because the read is incomplete."""
 
     class Stopping(Announcing):
         def sleep(self, micros: int, wake: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""The pages of a window determine the chunks of the next one."""
+"""The number of pages in a window determines the chunks of the next window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EVER = Window(BEGINNING, FOREVER)
 
 
 def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
-    """Return the numbers of queries of two equal windows, read one after the other."""
+    """Return the numbers of queries in two equal windows that are read one after the other."""
     server = EmbeddedScylla(vnodes=1, shards=4)
     server.execute(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -52,6 +52,9 @@ def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
 def test_a_chunk_that_fills_two_pages_is_split(
     fetch_size: int, sizes: list[int], queries: list[int]
 ) -> None:
-    """A page ends at the requested number of rows, or earlier at the server's size limit."""
+    """A chunk that fills two pages is split in the next window.
+
+    A page ends at the requested number of rows, or earlier at the server's size limit.
+    """
     config = ReadConfig(fetch_size=fetch_size)
     assert _queries(config, [bytes(size) for size in sizes]) == queries

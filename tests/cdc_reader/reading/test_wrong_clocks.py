@@ -1,4 +1,4 @@
-"""Reads with a machine's clock that is days behind, or minutes ahead of, the cluster's."""
+"""Reads on a machine whose clock is days behind the cluster's, or minutes ahead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WRONG = [-30 * DAY, -DAY, -10 * MINUTE, 10 * MINUTE, 30 * DAY]
 
 @pytest.fixture
 def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server with a table whose log keeps rows for a day; ten rows were written an hour ago."""
+    """A server with a table whose log keeps rows for a day. Ten rows were written an hour ago."""
     with EmbeddedScylla(clock=clock, ring_delay_ms=0) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -48,7 +48,7 @@ def _insert(server: EmbeddedScylla, keys: Iterable[int]) -> None:
 
 @pytest.fixture
 def open_reader(server: EmbeddedScylla) -> Iterator[Callable[[WrongClock], CdcReader]]:
-    """Opens readers of the table, by the clock of their machine."""
+    """A function that opens readers of the table, which use the given clock of their machine."""
     opened: list[CdcReader] = []
 
     def make(own: WrongClock) -> CdcReader:
@@ -110,9 +110,9 @@ def test_every_read_has_the_rows(
     start: str | None,
     ahead: int,
 ) -> None:
-    """Relative moments, and what may have expired, are judged by the cluster's clock.
+    """Relative times and the expiry of rows follow the cluster's clock, whatever the read.
 
-    A read up to now does not wait as long as the machine's clock is wrong.
+    A read up to now does not wait for as long as the machine's clock is off.
     """
     own = WrongClock(clock, ahead)
     assert sorted(read(open_reader(own), start, "now")) == list(range(10))
@@ -121,7 +121,7 @@ def test_every_read_has_the_rows(
 
 @pytest.mark.parametrize("ahead", WRONG)
 def test_a_consumer_has_the_rows(server: EmbeddedScylla, clock: ManualClock, ahead: int) -> None:
-    """Its start and end are moments of the cluster's clock, and so are lag and headroom."""
+    """A consumer's start, end, lag and headroom follow the cluster's clock."""
     own, metrics = WrongClock(clock, ahead), MemoryMetrics()
     found = _consume(server, own, start="-2h", end="now", metrics=metrics)
     assert sorted(found) == list(range(10))
@@ -134,7 +134,7 @@ def test_a_consumer_has_the_rows(server: EmbeddedScylla, clock: ManualClock, ahe
 def test_a_snapshot_has_its_position_by_the_clusters_clock(
     clock: ManualClock, open_reader: Callable[[WrongClock], CdcReader], ahead: int
 ) -> None:
-    """It begins a confidence window before the cluster's present."""
+    """A snapshot's position is one confidence window before now by the cluster's clock."""
     reader = open_reader(WrongClock(clock, ahead))
     snapshot = reader.snapshot()
     assert snapshot.position == clock.now() - 30 * SECOND
@@ -174,7 +174,7 @@ def test_rows_that_expired(
     open_reader: Callable[[WrongClock], CdcReader],
     ahead: int,
 ) -> None:
-    """A clock that is behind hides no loss."""
+    """A clock that is behind does not hide a loss."""
     del server
     position = clock.now() - 2 * HOUR
     clock.advance(2 * DAY)
@@ -190,7 +190,7 @@ def test_a_generation_that_is_not_announced(
     open_reader: Callable[[WrongClock], CdcReader],
     read: str,
 ) -> None:
-    """A bounded read waits for it, although by the machine's clock it is far in the future."""
+    """A bounded read waits for a generation that is far in the future by the machine's clock."""
     server.hold_publication(rows=1)
     server.join(vnodes=3)
     clock.advance(MINUTE)
