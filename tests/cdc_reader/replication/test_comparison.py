@@ -1,4 +1,4 @@
-"""Comparing tables finds exactly the rows that differ, however they are divided into pages."""
+"""Comparing two tables finds exactly the rows that differ, however the tables are paged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ sizes = st.integers(1, 9)
 def test_exactly_what_differs_is_found(
     common: Rows, source: Rows, target: Rows, gone: set[Key], page: int, other_page: int
 ) -> None:
-    """Differences come in token order, each with its kind, and all rows are counted."""
+    """All rows are counted, and the differences are in token order, each with its kind."""
     source = {**common, **source}
     target = {key: value for key, value in {**common, **target}.items() if key not in gone}
     compared = RowComparison(_pages(source, page), _pages(target, other_page), KEY, [VALUE])
@@ -61,7 +61,7 @@ def test_exactly_what_differs_is_found(
 
 
 def _nested(value: float) -> dict[str, Any]:
-    """Return one value of each type that contains doubles, with this double in it."""
+    """Return one value of each type that contains doubles, each with this double in it."""
     return {
         "frozen<list<double>>": [value],
         "frozen<set<float>>": [value],
@@ -75,7 +75,7 @@ def _nested(value: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", _nested(0.0))
 def test_nested_floats_are_compared_by_their_bits(name: str) -> None:
-    """As at the top level, NaN equals itself, and 0.0 is not -0.0."""
+    """Nested floats, like others, are compared by bits: NaN equals itself, and 0.0 is not -0.0."""
     user_type = UserType("ks", "u", (("x", Native("double")),), frozen=True)
     of_type = parse(name, lambda _: user_type)
     column = Column("v", of_type)
@@ -102,7 +102,7 @@ def test_nested_floats_are_compared_by_their_bits(name: str) -> None:
 
 
 def test_rows_of_one_table_are_not_kept() -> None:
-    """Comparing a table with an equal or empty one keeps only a few pages in memory."""
+    """A comparison keeps a few pages in memory, even if one of the tables is empty."""
     pages, count = 200, 50
 
     def rows(alive: list[int]) -> Iterator[pa.RecordBatch]:
@@ -118,7 +118,7 @@ def test_rows_of_one_table_are_not_kept() -> None:
 
 
 def _pages(rows: Rows, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows as a server does: in order of token, which is the partition key here, and key."""
+    """Yield pages of rows as a server does, ordered by token (here the partition key) and key."""
     order = sorted(rows)
     for first in range(0, len(order), size):
         found = [(rows[p, c], p, c, p) for p, c in order[first : first + size]]

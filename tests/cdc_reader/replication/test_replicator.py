@@ -76,7 +76,7 @@ def rows_of(result: Result) -> list[str]:
 
 
 def _minutes(cell: bytes | None) -> int | None:
-    """Round a TTL to minutes, because it goes down while the test runs."""
+    """Round a TTL to minutes, because the TTL decreases while the test runs."""
     return None if cell is None else round(int.from_bytes(cell, "big") / 60)
 
 
@@ -84,7 +84,7 @@ def _minutes(cell: bytes | None) -> int | None:
 def test_replicating_a_recorded_log_gives_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, history: History
 ) -> None:
-    """The log of 1,200 statements on a real server reproduces each cell with its write time."""
+    """Replicating the log of 1,200 real statements gives each cell with its write time."""
     recorded = history.recorded
     for cql in [*recorded["types"], recorded["table"].split(" WITH cdc")[0]]:
         scylla.session.execute(cql.replace("{ks}", keyspace))
@@ -100,7 +100,10 @@ def test_replicating_a_recorded_log_gives_the_recorded_table(
 def test_recorded_pages_of_every_type_give_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, connection: ConnectionConfig
 ) -> None:
-    """The pages were recorded from a real ScyllaDB 5.2; some records span two pages."""
+    """Replicating pages of a real ScyllaDB 5.2, with every type, gives the recorded table.
+
+    Some records span two pages.
+    """
     log, base = BODIES["log_all_columns_unprepared"], BODIES["base_all_columns"]
     schema = log_schema(*map(_with_kind, parse_metadata(base[0]).columns or ()))
     grouping = Grouping(schema)
@@ -128,7 +131,7 @@ def contents(batches: Iterable[pa.RecordBatch]) -> list[str]:
 
 
 def _with_kind(column: Column) -> Column:
-    """Return a column of the recorded table; results lack its kind and frozenness."""
+    """Return a column of the recorded table with its kind and frozenness, which results lack."""
     kinds = {
         "pk": (ColumnKind.PARTITION_KEY, 0),
         "ck": (ColumnKind.CLUSTERING, 0),
@@ -144,7 +147,7 @@ def _with_kind(column: Column) -> Column:
 
 @frozen
 class Tables:
-    """Tables with the same columns: one for each kind of images, and a copy without CDC."""
+    """Tables with the same columns: one for each choice of images, and a copy without CDC."""
 
     session: Session
     opened: Connection
@@ -153,18 +156,18 @@ class Tables:
     schemas: dict[str, LogSchema]
 
     def execute(self, table: str, key: int, base: int, statement: str) -> None:
-        """Run a statement; ``<t>``, ``<pk>`` and timestamps such as ``<+7>`` are replaced."""
+        """Execute a statement after replacing ``<t>``, ``<pk>`` and timestamps such as ``<+7>``."""
         text = statement.replace("<t>", f"{self.keyspace}.{table}").replace("<pk>", str(key))
         self.session.execute(re.sub(r"<\+(\d+)>", lambda m: str(base + int(m[1])), text))
 
     def write(self, table: str, key: int, statements: Iterable[str]) -> None:
-        """Run statements with timestamps from the current time on."""
+        """Execute statements with timestamps from the current time on."""
         now = time.time_ns() // 1_000
         for statement in statements:
             self.execute(table, key, now, statement)
 
     def changes(self, table: str, key: int) -> list[Change]:
-        """Return all changes of a partition."""
+        """Return all changes of the partition `key`."""
         schema = self.schemas[table]
         grouping = Grouping(schema)
         cql = f"SELECT * FROM {schema.name.cql} WHERE pk = {key} ALLOW FILTERING"
@@ -172,14 +175,14 @@ class Tables:
         return [change for page in pages for change in grouping.feed(page)] + grouping.finish()
 
     def replicate(self, table: str, key: int) -> None:
-        """Apply the log of a partition to the copy."""
+        """Apply the log of the partition `key` to the copy."""
         name = self.schemas[table].base.name
         replicator = Replicator(self.writer, {name: TableName(self.keyspace, "copy")})
         for change in self.changes(table, key):
             replicator.apply(change)
 
     def contents(self, table: str, key: int) -> list[list[str]]:
-        """Return the rows, and the write times and TTLs of the cells that have them."""
+        """Return the rows, with the write times and TTLs of cells that have them."""
         where = f"FROM {self.keyspace}.{table} WHERE pk = {key}"
         queries = (f"SELECT * {where}", f"SELECT ck, {TIMES} {where}")
         return [rows_of(raw_select(self.session, query)) for query in queries]
@@ -268,7 +271,7 @@ _PARTIAL = sorted(set(IMAGES) - {"none", "both"})
 def test_the_replica_of_a_table_is_the_table(
     tables: Tables, images: str, history: list[str], probe: int
 ) -> None:
-    """The tables are equal for all statements and images.
+    """For any statements and images, the copy equals its source, even if applied twice.
 
     A DELETE with any timestamp leaves the same cells in both tables, so all cells have the right
     timestamps.
@@ -303,7 +306,7 @@ def test_rows_and_log_make_the_table(
     after: list[str],
     order: random.Random,
 ) -> None:
-    """Snapshot rows, read at two times, and log changes may be applied in any order."""
+    """Snapshot rows from two times, and changes of the log, can be applied in any order."""
     key = next(KEYS)
     source = tables.schemas[images].base.name
     with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:
@@ -329,8 +332,8 @@ def _of_key(changes: Iterable[Change], key: int) -> list[Change]:
 def test_writes_from_before_the_snapshot_may_arrive_after_it(
     tables: Tables, connection: ConnectionConfig
 ) -> None:
-    """As in the source table, late writes replace older cells, and newer cells stay."""
-    key, step = next(KEYS), 1_000  # µs; all is after the first generation's start
+    """Writes with old timestamps that arrive after the snapshot replace only older cells."""
+    key, step = next(KEYS), 1_000  # µs, so that all writes are after the first generation's start
     source = tables.schemas["both"].base.name
     base = time.time_ns() // 1_000 - 60 * step
     where = "WHERE pk = <pk> AND ck"
@@ -374,7 +377,7 @@ def test_writes_from_before_the_snapshot_may_arrive_after_it(
 def test_ranges_are_deleted_in_any_clustering_order(
     scylla: Scylla, tables: Tables, deletes: list[tuple[str, tuple[int, int, int]]]
 ) -> None:
-    """Columns are in ascending and descending order; the ranges of a batch merge."""
+    """Ranges are deleted in ascending and descending columns. The ranges of one batch merge."""
     key, keyspace = next(KEYS), tables.keyspace
     columns = "(pk int, c1 int, c2 int, c3 int, v int, PRIMARY KEY (pk, c1, c2, c3)) "
     order = "WITH CLUSTERING ORDER BY (c1 ASC, c2 DESC, c3 ASC)"
@@ -401,7 +404,7 @@ def test_ranges_are_deleted_in_any_clustering_order(
 
 
 def assert_copied(tables: Tables, keyspace: str) -> list[str]:
-    """Apply the log of table `t` to table `copy`, and return their rows, which must be equal."""
+    """Apply the log of `t` to `copy`, and return the rows of both tables, which must be equal."""
     schema = SchemaSource(tables.opened).log_schema(TableName(keyspace, "t"))
     grouping = Grouping(schema)
     replicator = Replicator(tables.writer, {schema.base.name: TableName(keyspace, "copy")})
@@ -417,7 +420,7 @@ def assert_copied(tables: Tables, keyspace: str) -> list[str]:
 
 
 def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, keyspace: str) -> None:
-    """Values are equal byte for byte, as cells, keys and collection elements."""
+    """Values of every type are replicated byte for byte, as cells, keys and elements."""
     session, key_types = scylla.session, list(ALL_TYPES)
     session.execute(f"CREATE TYPE {keyspace}.u (x int, y text)")
     columns = "".join(f", c{at} {t}, l{at} list<{t}>" for at, t in enumerate(key_types))
@@ -435,7 +438,7 @@ def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, key
 
 
 def test_both_zeros_are_replicated(scylla: Scylla, tables: Tables, keyspace: str) -> None:
-    """A set or map may have 0.0 and -0.0, which are equal in Python."""
+    """A set or map keeps 0.0 and -0.0, which are equal in Python, as two elements."""
     session = scylla.session
     columns = (
         "pk int PRIMARY KEY, s set<double>, m map<double, int>, "
@@ -454,7 +457,7 @@ def test_both_zeros_are_replicated(scylla: Scylla, tables: Tables, keyspace: str
 
 
 def test_a_consumer_keeps_a_replica(connection: ConnectionConfig, tables: Tables) -> None:
-    """The replicator handles changes from several threads."""
+    """A consumer with several threads replicates changes."""
     key, base = next(KEYS), time.time_ns() // 1_000
     row = "WHERE pk = <pk> AND ck = 1"
     for statement in (
@@ -492,7 +495,10 @@ class Ledger:
 
 
 def test_changes_that_cannot_be_applied_are_refused() -> None:
-    """The changes have keys only, an unknown operation, half a range, or no clustering key."""
+    """Changes that cannot be applied are rejected.
+
+    They have keys only, an unknown operation, half a range, or no clustering key.
+    """
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     ledger = Ledger()
     for change, message in (
@@ -511,7 +517,7 @@ def test_changes_that_cannot_be_applied_are_refused() -> None:
 
 @pytest.mark.parametrize(("operation", "has_row"), [(-3, True), (-4, False)])
 def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
-    """The server deletes expired rows and partitions, and the copy follows."""
+    """If the server deletes expired rows and partitions, the copy deletes them too."""
     row = {"ck": 1} if has_row else {}
     (statement,) = Replicator(Ledger()).statements(change_of({"op": operation, **row}))
     ends = 'WHERE "pk" = ? AND "ck" = ?' if has_row else 'WHERE "pk" = ?'
@@ -530,7 +536,7 @@ def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
     ],
 )
 def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
-    """The write may be applied late. `Expiry.APPLIED` keeps the whole TTL."""
+    """A cell expires with its original, even if applied late. `Expiry.APPLIED` keeps the TTL."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
     clock = ManualClock(change.timestamp + late)
     first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)
@@ -539,7 +545,7 @@ def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: i
 
 
 def test_few_distinct_statements_are_prepared() -> None:
-    """A history needs fewer than 30 distinct statements, so preparing them pays off."""
+    """Any history needs fewer than 30 distinct statements, so preparing them saves work."""
     for history in histories():
         replicator = Replicator(Ledger())
         texts = {s.cql for change in history.changes() for s in replicator.statements(change)}

@@ -1,4 +1,4 @@
-"""Row ranges as slices, compared with the definition of a range."""
+"""Row ranges as slices, compared with the definition of a row range."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = list(product(range(3), repeat=3))
 
 
 def bound(values: tuple[int, ...], *, inclusive: bool = True) -> Bound:
-    """Return a bound with values of the first clustering columns."""
+    """Return a bound with values for the first clustering columns."""
     return Bound(dict(zip(COLUMNS, values, strict=False)), inclusive)
 
 
@@ -54,11 +54,11 @@ bounds = st.builds(
 
 @given(bounds, bounds)
 def test_slices_are_the_rows_of_the_range(start: Bound, end: Bound) -> None:
-    """The bounds have prefixes of all lengths."""
+    """Slices select exactly the rows of the range, whatever the lengths of the bounds."""
     if not start.prefix or not end.prefix:
         start, end = (b if b.prefix else Bound({}, inclusive=True) for b in (start, end))
     if tuple(start.prefix.values()) > (*end.prefix.values(), 9, 9, 9):
-        start, end = end, start  # in a log, the start of a range is before its end
+        start, end = end, start  # in a log, a range's start precedes its end
     found = list(slices(RowRange(start, end)))
     for row in ROWS:
         expected = is_inside(row, start, end)
@@ -66,14 +66,14 @@ def test_slices_are_the_rows_of_the_range(start: Bound, end: Bound) -> None:
 
 
 def test_a_slice_of_one_column_is_one_condition() -> None:
-    """Nearly all ranges are like this: some columns are fixed, the next is between two values."""
+    """A range in which only the last column varies, as in most ranges, is one slice."""
     rows = RowRange(bound((1, 2)), bound((1, 5), inclusive=False))
     assert list(slices(rows)) == [Slice((1,), Edge(2, True), Edge(5, False))]
     assert list(slices(RowRange(bound((1,)), bound((1,))))) == [Slice((1,))]
 
 
 def test_floating_point_ends_compare_as_on_the_server() -> None:
-    """0.0 and -0.0 are different values; all NaNs are equal."""
+    """In bounds, 0.0 and -0.0 are different values, and all NaNs are equal, as on the server."""
     zeros: Any = Bound({"c1": -0.0}, True), Bound({"c1": 0.0}, True)
     assert list(slices(RowRange(*zeros))) == [Slice((), Edge(-0.0, True), Edge(0.0, True))]
     nans: Any = Bound({"c1": float("nan")}, True), Bound({"c1": float("nan")}, True)
@@ -81,6 +81,6 @@ def test_floating_point_ends_compare_as_on_the_server() -> None:
 
 
 def test_a_range_needs_both_ends() -> None:
-    """A range with one end raises an error."""
+    """A range with only one end raises an error."""
     with pytest.raises(ValueError, match="expected both ends"):
         list(slices(RowRange(bound((1,)), None)))
