@@ -1,4 +1,4 @@
-"""An application that follows the table, handles rows, saves checkpoints, and crashes."""
+"""Applications that follow the table, handle rows, save checkpoints and crash."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Crash(BaseException):
 
 @frozen
 class Handed:
-    """A row of a snapshot that was delivered, and the reading that delivered it."""
+    """A delivered row of a snapshot, and the number of the read that delivered it."""
 
     reading: int
     row: Row
 
 
 class _Connection(Queries):
-    """Uses one page size for the log and the table, and another for all other tables."""
+    """Queries with one page size for the log and the table, and another for all other tables."""
 
     def __init__(self, log: Queries, other: Queries) -> None:
         self._log = log
@@ -83,7 +83,7 @@ def rivals(
     shard: Shard,
     beginning: Beginning,
 ) -> list[Application]:
-    """Return the processes of a shard: one, or several that compete for its lease."""
+    """Return the applications of one shard: one, or several that compete for the shard's lease."""
     name = CheckpointName("simulation", TABLE, str(shard))
     holding, past, rows = Holding(world, name, scenario.lease), Past(), SnapshotPast()
     if scenario.delay and shard.number > 1:
@@ -95,7 +95,7 @@ def rivals(
 
 
 class Application:
-    """A shard's process and its successors after crashes; they share only `holding`."""
+    """A shard's process and its successors after crashes, which share only `holding`."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Application:
             return
         try:
             if self._scenario.nap and self._luck.random() < self._scenario.saving:
-                self._save()  # another thread saves, and may run first after a suspension
+                self._save()  # a save in another thread may run first after a suspension
             self._renew()
             self._take_next()
             self._work()
@@ -143,13 +143,14 @@ class Application:
             self._start()
 
     def is_through(self, until: int) -> bool:
-        """Return True if all rows written before `until` have been read, late rows included."""
+        """Return True if all rows written before `until`, including late ones, have been read."""
         is_swept = not self._scenario.delivers_late_rows or (self._late_scan_at or 0) > until
         return self._position_reached > until and is_swept
 
     def finish(self, until: int) -> None:
-        """Stop, handle the rows in flight, and save; then check that all rows before `until` are
-        handled.
+        """Stop, handle the rows in flight and save, then check that no row is missing.
+
+        All rows before `until` must be handled.
         """
         self._stop()
         self.laws.finish(until)
@@ -167,7 +168,7 @@ class Application:
         return self._world.is_calm or self._clock.now() >= self._awake_at
 
     def _is_running(self) -> bool:
-        """Return True if the process has its lease and reads; if it waits, try to start."""
+        """Return True if the process has its lease and reads. A waiting one tries to start."""
         if self._waits and self._hold.acquire():
             self._begin()
         return not self._waits
@@ -179,7 +180,7 @@ class Application:
             self._renew_at = self._clock.now() + self._scenario.lease // 3
 
     def _start(self) -> None:
-        """Start a process, which begins to read when it holds the lease."""
+        """Start a process, which reads once it holds the lease."""
         self._hold = self.holding.hold(self._scenario.skew)
         self._waits, self._renew_at = True, BEGINNING
         self._position_reached = BEGINNING
@@ -194,7 +195,7 @@ class Application:
         try:
             start = self.holding.load(self._first)
         except (Crash, RetriesExhaustedError):
-            self._waits = True  # the process ends before it reads
+            self._waits = True  # the process ends before it has read anything
             return
         self._world.tell(f"{self._shard} {self._hold} starts from {_shown(start)}")
         self.starts += 1
@@ -224,7 +225,7 @@ class Application:
         return table, self._cluster_clock, self._scenario.config, start, self._shard
 
     def _first(self) -> Checkpoint:
-        """Return the checkpoint at which the shard begins."""
+        """Return the checkpoint at which the shard starts."""
         if not self._scenario.snapshot:
             return Checkpoint(self._first_position)
         table = CdcTable(self._connection(), TABLE)
@@ -263,7 +264,7 @@ class Application:
             self._handed += map(self._enter, rows)
 
     def _take_rows(self, ranges: RangeAcknowledgements) -> None:
-        """Take the next rows of the snapshot; follow the log once all rows are acknowledged."""
+        """Take the next rows of the snapshot. Follow the log once all rows are acknowledged."""
         delivery = next(self._rows, None)
         match delivery:
             case SnapshotRows():
@@ -288,7 +289,7 @@ class Application:
         return entered
 
     def _work(self) -> None:
-        """Acknowledge some rows in any order, save, and pause; then maybe crash or stop."""
+        """Acknowledge some rows in any order, save and pause, then maybe crash or stop."""
         if self._rng.random() >= self._scenario.laziness:
             self._rng.shuffle(self._handed)
             self._acknowledge(self._rng.randint(0, len(self._handed)))
@@ -310,7 +311,7 @@ class Application:
             self._start()
 
     def _naps(self) -> bool:
-        """Maybe suspend the process for a while; return True if it is suspended."""
+        """Maybe suspend the process. Return True if it is suspended."""
         if not self._scenario.nap or self._luck.random() >= self._scenario.nap:
             return False
         micros = int(self._luck.uniform(0.8, 3) * self._scenario.lease)
@@ -350,7 +351,7 @@ class Application:
         self._save()
 
     def _rest(self) -> Iterator[None]:
-        """Process the remaining deliveries after the follower was told to stop."""
+        """Process the remaining deliveries after the follower has been stopped."""
         while True:
             try:
                 self._take_next()
@@ -359,7 +360,7 @@ class Application:
             yield
 
     def _before(self, asked: RecordedQuery) -> None:
-        """Let time pass before a page is requested; the request may fail, or the process crash."""
+        """Let time pass before a page request. The request may fail, or the process may crash."""
         if not self._world.is_calm:
             self._world.pass_time(int(self._rng.expovariate(20) * SECOND))
             self._strike(asked)
@@ -383,6 +384,6 @@ def _said(delivery: Delivery) -> str:
 
 
 def _shown(start: Checkpoint) -> str:
-    """Return the checkpoint as text, without marks and ids, which differ between runs."""
+    """Return the checkpoint as text, without marks and ids, because they differ between runs."""
     plain = evolve(start, marks={}, table_id=None, ttls=evolve(start.ttls, logs=()))
     return f"{plain} with marks on {len(start.marks)} streams"

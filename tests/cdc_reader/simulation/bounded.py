@@ -22,13 +22,13 @@ from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import ReaderClock, World
 
 _CHANCE = 0.1
-"""The chances, per step, that the read continues and, per batch, that its caller takes long."""
+"""The chances that the read continues (per step) and that its caller takes long (per batch)."""
 
 
 class BoundedReads:
-    """Bounded reads that raise an error if rows expire before they are read.
+    """Bounded reads that must raise an error if rows expire before they are read.
 
-    A read without an error must have each row that had settled when it began, exactly once, except
+    A read without an error must return each row that had settled when it began exactly once, except
     rows of generations that were not announced within `publication_wait`.
     """
 
@@ -41,7 +41,7 @@ class BoundedReads:
         self._read: Iterator[None] | None = None
 
     def step(self) -> None:
-        """Start a read or continue the current one."""
+        """Start a read, or continue the current one."""
         if self._luck.random() < _CHANCE:
             self._read = self._read or self._batches()
             if next(self._read, self) is self:
@@ -67,7 +67,7 @@ class BoundedReads:
             self._check_expired(error)
             return
         except (DecodeError, QueryRefusedError):
-            return  # a column or a field changed during the read
+            return  # a column or a field was changed during the read
         self._check_read([row for row in due if self._is_announced(row, began)], found)
 
     def _reader(self) -> TableReader:
@@ -82,7 +82,7 @@ class BoundedReads:
             raise LawBroken(f"missed by a bounded read that told of no loss: {missing[0]}")
 
     def _is_announced(self, row: LogRow, began: int) -> bool:
-        """Return True if a read started at `began` finds the row's generation, or waits for it."""
+        """Return True if a read started at `began` finds, or waits for, the row's generation."""
         its = self._world.set_of(row.name[0])
         if its.announced is None or not its.is_stored:
             return its.announced is not None and its.announced <= began

@@ -1,4 +1,4 @@
-"""A shard's checkpoint and lease, and the rules for the processes that share them."""
+"""A shard's checkpoint and lease, and the rules for processes that share them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.cdc_reader.simulation.world import ReaderClock, World
 class Holding:
     """The checkpoint store of a shard, and the last owner of its lease.
 
-    A lease lasts `duration` µs; with 0 there are no leases. `losses` counts the leases that were
-    lost to another process.
+    A lease lasts `duration` µs; if that is 0, there are no leases. `losses` counts the leases that
+    were lost to another process.
     """
 
     def __init__(self, world: World, name: CheckpointName, duration: int) -> None:
@@ -36,7 +36,7 @@ class Holding:
         self.losses = 0
 
     def load(self, first: Callable[[], Checkpoint]) -> Checkpoint:
-        """Return the last saved checkpoint, or the first process's start if nothing was saved.
+        """Return the last saved checkpoint, or the first process's start if none is saved.
 
         A consumer saves its start before it reads.
         """
@@ -58,18 +58,18 @@ class Holding:
         return hold
 
     def acquired(self, hold: Hold) -> None:
-        """Record that the store granted the lease of `hold`."""
+        """Record that the store has granted the lease of `hold`."""
         if any(other.is_sure for other in self._holds if other is not hold):
             raise LawBroken(f"{hold} acquires what another is sure to hold")
         self._last = hold
 
     def handles(self, hold: Hold) -> None:
-        """Check that `hold` may call the handler."""
+        """Check that `hold` may call the handler, because no other process holds the lease."""
         if any(other.is_sure for other in self._holds if other is not hold):
             raise LawBroken(f"{hold} handles what another does")
 
     def saved(self, hold: Hold, kept: Checkpoint) -> None:
-        """Check a checkpoint that was saved under `hold`."""
+        """Check a checkpoint that has been saved under `hold`."""
         if self.has_leases and hold is not self._last:
             raise LawBroken(f"{hold} saves, and {self._last} acquired the lease after it")
         if kept.position < self._position:
@@ -78,7 +78,7 @@ class Holding:
 
 
 class Hold:
-    """A process's lease, or none if there are no leases; checks how it is used."""
+    """A process's lease, with checks of its use. Without leases, it holds nothing."""
 
     def __init__(self, holding: Holding, lease: Lease, number: int) -> None:
         self._holding = holding
@@ -93,7 +93,7 @@ class Hold:
         return not self._holding.has_leases or self._lease.is_sure
 
     def acquire(self) -> bool:
-        """Try to acquire the lease; return True if it is held now."""
+        """Try to acquire the lease. Return True if it is held now."""
         if self._holding.has_leases:
             if self._lease.acquire() is not None:
                 return False
@@ -101,7 +101,7 @@ class Hold:
         return True
 
     def keep(self) -> None:
-        """Ensure that the lease is held before a handler call; raise LeaseLostError if lost."""
+        """Renew the lease if needed before a handler call. Raise LeaseLostError if it is lost."""
         if not self.is_sure:
             self.renew()
         if self._holding.has_leases:
@@ -127,7 +127,7 @@ class Hold:
             self._lease.release()
 
     def save(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Save the checkpoint, and return it as the store has it."""
+        """Save the checkpoint, and return it as stored."""
         store, name = self._holding.store, self._holding.name
         if self._holding.has_leases:
             with self._counting():

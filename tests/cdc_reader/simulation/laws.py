@@ -1,11 +1,11 @@
-"""The laws of following a log, checked at each step; the first broken law ends a run.
+"""The laws of following a log, checked at each step. The first broken law ends a run.
 
-The design page lists them. Between two positions no row is lost or delivered twice, whatever fails
-or restarts. The rows of a stream, and the changes of a base partition, come in order. A checkpoint
-is never ahead of the acknowledged rows. A stream is read only for write times within its
-generation, as announced so far. A reader that wants late rows gets strays too, and one row
-of each pair of twins. Rows that expire before they are read are in spans of write time that are
-reported as lost, once by each reader, and not before the rows can have expired.
+The design page lists the laws. Between two positions no row is lost or delivered twice, whatever
+fails or restarts. The rows of a stream, and the changes of a base partition, come in order. A
+checkpoint is never ahead of the acknowledged rows. A stream is read only for write times within its
+generation, as announced so far. A reader that wants late rows gets strays too, and one row of each
+pair of twins. Rows that expire before they are read are in spans of write time that are reported as
+lost, once by each reader, and not before the rows can have expired.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tests.cdc_reader.simulation.world import World
 
 _GENERATION_QUERIES = ("cdc_generation_timestamps", "cdc_timestamps", "DISTINCT time")
 _EARLY = 10_000_000
-"""A row may expire up to this many µs before its TTL has passed since its write time."""
+"""A row may expire up to this many µs before its write time plus its TTL."""
 _NUMBERS = ("p", "c", "s", "v")
 _NO_MARK = Mark()
 
 
 class Beginning(Protocol):
-    """When the first snapshot began, in µs by the cluster's clock; None if there is no snapshot."""
+    """The start of the first snapshot, in µs by the cluster's clock, or None without a snapshot."""
 
     began: int | None
 
@@ -48,7 +48,7 @@ class LawBroken(AssertionError):
 
 @define(eq=False)
 class _Life:
-    """What one reader has seen since its start."""
+    """The state of one reader since its start: its deliveries and its reported losses."""
 
     position: int
     delivered: set[RowName | RowKey] = field(factory=set)
@@ -59,7 +59,7 @@ class _Life:
 
 @define(eq=False)
 class _Sweep:
-    """Rows found behind the position, and the rows to acknowledge before these count as read."""
+    """Rows found behind the position. They count as read when the `awaits` are acknowledged."""
 
     rows: set[RowName]
     awaits: set[RowName]
@@ -67,11 +67,11 @@ class _Sweep:
 
 @define(eq=False)
 class Past:
-    """The history of a shard's readers; the current checkpoint counts the rows in `claimed` as
-    read.
+    """The history of a shard's readers.
 
-    `lost` has the reported spans of write time. Rows written before `held_since` had expired, or
-    were about to, when a reader without a checkpoint began.
+    The current checkpoint counts the rows in `claimed` as read. `lost` has the reported spans of
+    write time. Rows written before `held_since` had expired, or were about to, when a reader
+    without a checkpoint began.
     """
 
     first: int | None = None
@@ -84,7 +84,7 @@ class Past:
 class Laws:
     """Checks the successive readers of one shard.
 
-    Processes of the same shard share their `past`.
+    The processes of one shard share their `past`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Laws:
         self._claimed: set[RowName | RowKey] = set()
 
     def begin(self, start: Checkpoint) -> None:
-        """Start a reader at `start`, which is a checkpoint or the beginning of its first run."""
+        """Start a reader at `start`: a checkpoint, or the beginning of the first run."""
         self._life = _Life(start.position)
         self._claimed = set(self._past.claimed)
         self._outstanding: set[RowName] = set()
@@ -111,7 +111,7 @@ class Laws:
             self._past.first = start.position
 
     def ask(self, asked: RecordedQuery) -> None:
-        """Check a page request: its streams must take writes in its window."""
+        """Check that the streams of a page request take writes in the requested window."""
         cql = asked.query.cql
         if "cdc$time" in cql:
             self._begin_reading()
@@ -125,17 +125,17 @@ class Laws:
             self._read(*asked.query.values)
 
     def _begin_reading(self) -> None:
-        """Record, at a reader's first query, from which write time on it must find the rows."""
+        """At a reader's first query, record the write time from which it must find all rows."""
         ttl, start = self._scenario.ttl, self._life.position
         if ttl and self._is_chosen:
             expired = self._world.clock.now() + self._scenario.skew - ttl
             soon = max(ttl // 10, min(60 * SECOND, ttl // 2)) if start == BEGINNING else 0
-            if start < expired - 60 * SECOND:  # later ones are checked after the read
+            if start < expired - 60 * SECOND:  # later starts are checked after the read
                 self._past.held_since = max(self._past.held_since, expired + _EARLY + soon)
         self._is_chosen = False
 
     def deliver(self, delivery: RowsRead, now: int) -> Iterator[LogRow]:
-        """Check a delivered batch; `now` is the time on the reader's clock."""
+        """Check a delivered batch at time `now` on the reader's clock."""
         window = delivery.window
         is_settled = window.end <= now - self._scenario.confidence
         if not (is_settled or delivery.late or self._scenario.is_eager):
@@ -152,7 +152,7 @@ class Laws:
     def complete(self, delivery: WindowComplete, now: int) -> None:
         """Check a window that is reported as complete."""
         window, life = delivery.window, self._life
-        self._begin_reading()  # a window whose rows have all expired needs no query
+        self._begin_reading()  # if all rows of a window have expired, it needs no query
         if delivery.late:
             self._sweeps.append(_Sweep(self._behind, set(self._outstanding)))
             self._behind = set()
@@ -165,7 +165,7 @@ class Laws:
         life.position = window.end
 
     def lose(self, lost: Window, now: int) -> None:
-        """Check and record a reported loss; `now` is the time on the reader's clock."""
+        """Check and record a loss reported at time `now` on the reader's clock."""
         if lost.end > now - self._scenario.ttl + _EARLY:
             raise LawBroken(f"{lost} is called lost at {now}, before it can have expired")
         if not all(lost.intersect(other).is_empty for other in self._life.lost):
@@ -181,7 +181,7 @@ class Laws:
             each.awaits.discard(name)
 
     def save(self, kept: Checkpoint) -> None:
-        """Check a saved checkpoint: it must not count an unacknowledged row as read.
+        """Check that a saved checkpoint does not count an unacknowledged row as read.
 
         A mark may pass a row that has expired, because its loss is reported with the rest of the
         window.
@@ -202,7 +202,7 @@ class Laws:
         self._past.claimed = set(self._claimed)
 
     def finish(self, until: int) -> None:
-        """Check at the end that each row due before `until` was handled."""
+        """Check that each row due before `until` has been handled."""
         for row in self._rows():
             if row.micros < until and self._is_due(row) and not self._is_acknowledged(row):
                 raise LawBroken(f"lost: {row}")
@@ -215,7 +215,7 @@ class Laws:
         return self._scenario.delivers_late_rows
 
     def _identity(self, row: LogRow) -> RowName | RowKey:
-        """Return the identity of a row. For readers that want strays, twins are the same row."""
+        """Return the identity of a row, which twins share if the reader wants strays."""
         return row.name[1] if self._wants_strays else row.name
 
     def _is_acknowledged(self, row: LogRow) -> bool:
@@ -225,8 +225,8 @@ class Laws:
     def _is_due(self, row: LogRow) -> bool:
         """Return True if the row must be delivered.
 
-        It must be written after the start, or arrive after a snapshot began. Unless late rows are
-        wanted, it must also be in time and in its own stream.
+        A row is due if it was written after the start, or arrived after a snapshot began. Unless
+        late rows are wanted, it must also be in time and in its own stream.
         """
         first = BEGINNING if self._past.first is None else self._past.first
         is_wanted = self._is_in_time(row) and not self._world.is_stray(row)
@@ -236,7 +236,7 @@ class Laws:
         return is_after and is_kept and (is_wanted or self._is_due_late(row))
 
     def _has_expired(self, row: LogRow) -> bool:
-        """Return True if the row may have expired. Nodes count whole seconds by their clocks."""
+        """Return True if the row may have expired. Each node counts whole seconds by its clock."""
         expires = row.arrived + self._scenario.ttl - LARGEST_SKEW - SECOND
         return self._scenario.ttl > 0 and expires <= self._world.clock.now()
 
@@ -245,7 +245,7 @@ class Laws:
         return any(row.micros in lost for lost in self._past.lost)
 
     def _is_due_late(self, row: LogRow) -> bool:
-        """Return True if a late row or a stray is due; a stray with a twin never is."""
+        """Return True if a late row or a stray is due, which a stray with a twin never is."""
         is_twin = len(self._world.truth.twins(row)) > 1
         return self._wants_strays and not (is_twin and self._world.is_stray(row))
 
@@ -253,7 +253,7 @@ class Laws:
         return row.is_in_time(self._scenario.confidence, self._scenario.skew)
 
     def _may_seem_late(self, row: LogRow) -> bool:
-        """Return True if a restarted reader cannot know whether an earlier one read the row.
+        """Return True if a restarted reader cannot know whether an earlier reader read the row.
 
         Times of reads are not stored, so a reader is sure only of rows that arrived in time.
         """
@@ -262,8 +262,7 @@ class Laws:
     def _claims(self, kept: Checkpoint, row: LogRow) -> bool:
         """Return True if a reader that starts from the checkpoint treats the row as delivered.
 
-        A reader that has yet to catch up with the row's generation, or to search for late rows,
-        does not treat the row as delivered.
+        The reader must have caught up with the row's generation, and have searched for late rows.
         """
         stream, key = row.name
         mark = kept.marks.get(stream, _NO_MARK)
@@ -288,8 +287,8 @@ class Laws:
     def _operates(self, start: int, window: Window) -> bool:
         """Return True if the set that begins at `start` may take writes throughout the window.
 
-        A set takes writes until the next set begins that was announced before the reader's last
-        refresh.
+        A set takes writes until the start of the next set that was announced before the reader's
+        last refresh.
         """
         refreshed = min(self._refreshes, default=BEGINNING)
         known = [
@@ -309,7 +308,7 @@ class Laws:
         return found
 
     def _check_cells(self, found: LogRow, row: dict[str, Any], columns: set[str]) -> None:
-        """Check that each column that the log still has is there with its value."""
+        """Check that the row has the right value for each column that the log still has."""
         for name in found.cells.keys() & columns:
             if name not in row:
                 raise LawBroken(f"{found} came without its column {name}")

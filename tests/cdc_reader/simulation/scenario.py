@@ -20,24 +20,23 @@ LARGEST_SKEW = SECOND
 
 @frozen
 class Scenario:
-    """The random choices made before a run. Times are in µs, chances from 0 to 1.
+    """The random choices of a run. Times are in µs, and chances from 0 to 1.
 
     `topology` is ``vnodes``, ``tablets`` or ``4.3``. The clock of the readers' machine is `machine`
-    ahead of the cluster's, and what they make of it is `skew` ahead. Writes start `history` before
-    the reader, and last until `activity` after it starts.
-    `start` is ``earliest``, ``now`` or ``past``. `crash`, `fault` and `outage` are chances per
-    query, the others per step of the handler. `small_pages` is the page size, in rows, of all
-    tables except the log.
+    ahead of the cluster's, and the readers' corrected clock is `skew` ahead. Writes start `history`
+    before the reader, and last until `activity` after it starts. `start` is ``earliest``, ``now``
+    or ``past``. `crash`, `fault` and `outage` are chances per query, and the others are per step of
+    the handler. `small_pages` is the page size, in rows, of all tables except the log.
 
-    Each shard has `rivals` additional processes, which compete for its `lease` (µs); without rivals
+    Each shard has `rivals` additional processes, which compete for its `lease` (µs). Without rivals
     there is no lease. `nap` is the chance per step that a process is suspended, mostly for longer
     than a lease.
 
-    Rows of the log expire after `ttl` µs, or never if it is 0. If they do, `stall` is the chance
-    per step that a reader takes long, and late rows are ignored, because losses are reported by
-    write time.
+    Rows of the log expire after `ttl` µs, or never if it is 0. If they expire, `stall` is the
+    chance per step that a reader takes long, and late rows are ignored, because losses are reported
+    by write time.
 
-    With a `snapshot` the readers start with the existing rows. Each shard starts `delay` µs after
+    With `snapshot`, the readers start with the existing rows. Each shard starts `delay` µs after
     the previous one.
     """
 
@@ -109,7 +108,7 @@ def draw(rng: random.Random) -> Scenario:
 
 
 def with_rivals(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Add rival processes to three scenarios in five; return the others unchanged."""
+    """Add rival processes to three scenarios in five. Return other scenarios unchanged."""
     rivals = rng.choice([0, 0, 1, 1, 2])
     if not rivals:
         return scenario
@@ -122,16 +121,16 @@ def with_rivals(scenario: Scenario, rng: random.Random) -> Scenario:
 
 
 def with_snapshot(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Start the scenario with a snapshot of a table that has rows."""
+    """Let the scenario begin with a snapshot of a table that has rows."""
     delay = rng.choice([0, 0, 5, 20]) * SECOND
     shards, history = rng.choice([1, 2, 3]), max(scenario.history, 10 * SECOND)
     return evolve(scenario, snapshot=True, delay=delay, shards=shards, history=history)
 
 
 def with_machine(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Set the clock of the readers' machine: in one scenario in four, very wrong.
+    """Set the clock of the readers' machine, which is very wrong in one scenario of four.
 
-    The readers correct what is more than they tolerate.
+    The readers correct deviations above their tolerance.
     """
     machine = scenario.skew
     if rng.random() < 1 / 4:
@@ -140,7 +139,7 @@ def with_machine(scenario: Scenario, rng: random.Random) -> Scenario:
 
 
 def with_expiry(scenario: Scenario, rng: random.Random) -> Scenario:
-    """In one scenario in three, let rows expire during the run; return the others unchanged."""
+    """Let rows expire during the run in one scenario of three. Return others unchanged."""
     if rng.random() > 1 / 3:
         return scenario
     ttl = scenario.confidence + rng.choice([20, 30, 50]) * SECOND

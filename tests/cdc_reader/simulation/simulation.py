@@ -1,4 +1,4 @@
-"""One run: a world, readers for each shard, and the laws."""
+"""One run: a world, the readers of each shard, and the laws."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _REACH = 12 * SECOND
 
 
 class BrokenSeed(AssertionError):
-    """A seed whose run breaks a law, with the last events and the command to repeat it."""
+    """A seed whose run breaks a law; the message has its last events and a command to repeat it."""
 
 
 @frozen
 class Run:
-    """The result of a run: counts of its events, and a digest of them.
+    """The result of a run: counts of its events, and a digest of the events.
 
-    `losses` counts the leases lost to another process; `expired` counts the spans of write time
+    `losses` counts the leases lost to another process, and `expired` the spans of write time
     reported as lost.
     """
 
@@ -54,7 +54,7 @@ class Run:
 
 
 def simulate(seed: int, *, snapshot: bool = False) -> Run:
-    """Run a seed. Raise BrokenSeed if a law is broken or the reader fails.
+    """Run a seed. Raise BrokenSeed if a law is broken or a reader fails.
 
     With `snapshot`, the readers start with the existing rows.
     """
@@ -93,7 +93,7 @@ def _run(
         if bounded is not None:
             bounded.step()
     until = world.clock.now() + _REACH
-    for survivor, *_ in groups:  # the other processes just end, and their leases expire
+    for survivor, *_ in groups:  # the others just end, and their leases expire
         _finish(survivor, until)
     if scenario.snapshot:
         beginning.finish()

@@ -1,8 +1,9 @@
-"""The laws of a snapshot, checked at each step: see "Snapshot, then follow" in the design.
+"""The laws of a snapshot, checked at each step; see "Snapshot, then follow" in the design.
 
 A row that does not change while its range is read is delivered once, unchanged, by the shard that
 has its stream. A range is done only when it has been read to its end and its rows are handled, and
-is then never read again. The log comes after all rows, and has all changes that they may lack.
+is then never read again. The log comes after all rows, and contains all changes that the rows may
+lack.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SELECT = "SELECT token(p), p, c, s, v FROM ks.t"
 _ALL = "SELECT * FROM ks.t"
 
 Key = tuple[int, int | None]
-"""A row's p and c; c is None for a partition with only a static row."""
+"""The columns p and c of a row; c is None for a partition with only a static row."""
 
 
 @frozen
@@ -51,24 +52,24 @@ class Row:
 
 
 Rows = dict[Key, tuple[Row, tuple[bytes | None, ...]]]
-"""Rows by key, each with all cells as bytes. If these are equal, the row has not changed."""
+"""Rows by key, each with all cells as bytes; a row has changed if its cells differ."""
 
 
 class Beginning:
-    """What the shards share: when their snapshots began, and which shard got each row."""
+    """The state that shards share: the start of the first snapshot, and the shard of each row."""
 
     def __init__(self, world: World) -> None:
         self.store = MemoryCheckpoints(clock=world.clock)
         self.start: Checkpoint | None = None
         self.began: int | None = None
-        """When the first snapshot began, in µs by the cluster's clock."""
+        """The time when the first snapshot began, in µs by the cluster's clock."""
         self.owners: dict[Key, Shard] = {}
         self._world = world
         self._first: Rows = {}
         self._last: Rows = {}
 
     def begin(self, start: Checkpoint) -> None:
-        """Record that a shard starts."""
+        """Record the start of a shard."""
         if start.snapshot is not None and self.began is None:
             self.began, self.start = self._world.clock.now(), start
             self._first = self.rows()
@@ -78,7 +79,7 @@ class Beginning:
         self._last = self.rows()
 
     def finish(self) -> None:
-        """Check at the end that each row that existed throughout was delivered to a shard."""
+        """Check that each row that existed throughout the snapshots was delivered to a shard."""
         for key, row in self._first.items():
             if self._last.get(key) == row and key not in self.owners:
                 raise LawBroken(f"{row} came to no shard")
@@ -95,7 +96,7 @@ class Beginning:
 
 @define(eq=False)
 class SnapshotPast:
-    """The history of a shard's snapshot; `claimed` has the ranges that are saved as done."""
+    """The history of a shard's snapshot; `claimed` contains the ranges saved as done."""
 
     claimed: TokenRanges = TokenRanges()
     is_complete: bool = False
@@ -103,7 +104,7 @@ class SnapshotPast:
 
 @define(eq=False)
 class _Life:
-    """What one process has seen of the snapshot."""
+    """The state of one process: the ranges and rows that it has read and handled."""
 
     claimed: TokenRanges
     before: dict[TokenRange, Rows] = field(factory=dict)
@@ -128,7 +129,7 @@ class SnapshotLaws:
         self._generation: Generation | None = None
 
     def begin(self, start: Checkpoint) -> None:
-        """Start a process at its start or at a checkpoint."""
+        """Start a process at a checkpoint, which may be the start of its shard."""
         self._life = _Life(self._past.claimed)
         self._shared.begin(start)
         if start.snapshot is None:
@@ -142,7 +143,7 @@ class SnapshotLaws:
             self._generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
 
     def ask(self, asked: RecordedQuery) -> None:
-        """Check a page request: no range that is done may be read again."""
+        """Check that a page request does not read a range that is done."""
         if self.is_of_rows(asked):
             tokens = TokenRange(*asked.query.values)  # type: ignore[arg-type]
             if TokenRanges([tokens]).without(self._life.claimed).size != tokens.size:
@@ -156,7 +157,7 @@ class SnapshotLaws:
         return "token(" in asked.query.cql and "cdc$time" not in asked.query.cql
 
     def deliver(self, delivery: SnapshotRows) -> Iterator[Row]:
-        """Check delivered rows, and yield them."""
+        """Check delivered rows, and yield each row."""
         if self._past.is_complete:
             raise LawBroken(f"rows of {delivery.tokens} come though the snapshot is complete")
         known = self._life.delivered.setdefault(delivery.reading, {})
@@ -173,7 +174,7 @@ class SnapshotLaws:
             yield row
 
     def complete(self, read: RangeComplete) -> None:
-        """Check that a completed range had all rows that did not change while it was read."""
+        """Check that a completed range contains all rows that did not change while it was read."""
         delivered = self._life.delivered.pop(read.reading, {})
         if read.tokens not in self._life.before:
             raise LawBroken(f"{read.tokens} is complete, and was never read")
@@ -190,7 +191,7 @@ class SnapshotLaws:
         self._life.handled.add(row.key)
 
     def save(self, kept: Checkpoint) -> None:
-        """Check a saved checkpoint: all its ranges must have been read, and their rows handled."""
+        """Check that all ranges of a saved checkpoint were read, and their rows handled."""
         if kept.snapshot is None:
             if self._scenario.snapshot and not self._past.is_complete:
                 self._complete()
@@ -198,7 +199,7 @@ class SnapshotLaws:
         done = kept.snapshot.done
         if new := done.without(self._life.claimed).without(self._life.read):
             raise LawBroken(f"{new} counts as done, and was not read to its end")
-        for row in self._outstanding():  # if a row was read twice, handling it once is enough
+        for row in self._outstanding():  # one handler call is enough for a row that was read twice
             if row.key not in self._life.handled and any(row.token in each for each in done):
                 raise LawBroken(f"{row} counts as done, and is not handled")
         self._past.claimed = done

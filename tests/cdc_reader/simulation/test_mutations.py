@@ -1,4 +1,4 @@
-"""The simulation must detect defects, so each test breaks the engine in one way."""
+"""The simulation must detect defects; each test breaks the engine in one way."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (Lease, "is_sure", property(lambda self: self._until > BEGINNING), 3)
     ),
 }
-"""What to break and how, and a seed that is known to find the defect, which is tried first."""
+"""The object to break, how, and a seed known to detect the defect, which is tried first."""
 
 
 SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
@@ -227,7 +227,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (acknowledgement, "evolve", _unless_snapshot, 76)
     ),
 }
-"""What to break, as above, in histories that start with a snapshot."""
+"""The objects to break, as above, in histories that start with a snapshot."""
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 def test_the_simulation_finds_what_is_broken(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some seed detects each defect."""
+    """At least one seed detects the defect."""
     _check_found(*MUTATIONS[mutation], monkeypatch, snapshot=False)
 
 
@@ -244,7 +244,7 @@ def test_the_simulation_finds_what_is_broken(
 def test_the_simulation_finds_what_is_broken_in_snapshots(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some seed detects each defect of snapshots."""
+    """At least one seed detects the defect of snapshots."""
     _check_found(*SNAPSHOT_MUTATIONS[mutation], monkeypatch, snapshot=True)
 
 
@@ -264,7 +264,7 @@ def _check_found(
 
 
 def _is_whole(seed: int, *, snapshot: bool) -> bool:
-    """Return True if all laws hold in the history of a seed."""
+    """Return True if all laws hold in the seed's history."""
     try:
         simulate(seed, snapshot=snapshot)
     except BrokenSeed:

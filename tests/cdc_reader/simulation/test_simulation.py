@@ -26,12 +26,12 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 
 def test_the_laws_hold_in_some_histories() -> None:
-    """No row is lost, repeated, out of order or ahead of its acknowledgement."""
+    """In some histories, no row is lost, repeated, out of order or ahead of its acknowledgement."""
     _check_laws(range(FIRST, FIRST + _AT_A_TIME))
 
 
 def test_the_laws_hold_in_some_snapshots() -> None:
-    """The laws of following hold, and so do the laws of the snapshot before it."""
+    """In some histories, the laws of a snapshot hold, and so do the laws of following after it."""
     _check_laws(range(FIRST, FIRST + _AT_A_TIME), snapshot=True)
 
 
@@ -39,7 +39,7 @@ def test_the_laws_hold_in_some_snapshots() -> None:
 @pytest.mark.timeout(60 + 5 * SEEDS)
 @pytest.mark.parametrize("snapshot", [False, True], ids=["log", "snapshot"])
 def test_the_laws_hold_in_every_history(snapshot: bool) -> None:
-    """Several processes share the seeds; each seed runs in one thread."""
+    """The laws hold in every history. Several processes share the seeds, one thread per seed."""
     runs = _check_laws(range(FIRST, FIRST + SEEDS), snapshot=snapshot)
     if SEEDS >= 100:
         _check_variety(runs)
@@ -48,13 +48,13 @@ def test_the_laws_hold_in_every_history(snapshot: bool) -> None:
 
 @pytest.mark.slow
 def test_a_seed_repeats_its_run() -> None:
-    """A run in another process, with another hash seed, has exactly the same events."""
+    """A seed has exactly the same events in another process with another hash seed."""
     digests = {_digest(seed) for seed in ("0", "1", "random")}
     assert digests == {" ".join(simulate(seed).digest for seed in (1, 2, 3))}
 
 
 def _check_laws(seeds: range, *, snapshot: bool = False) -> list[Run]:
-    """Fail with the first seed that breaks a law, its last events, and the command to repeat it."""
+    """Fail with the first seed that breaks a law, with its events and the command to repeat it."""
     runs = list(_runs(seeds, partial(_run, snapshot=snapshot)))
     broken = [run for run in runs if isinstance(run, str)]
     assert not broken, "\n\n".join([f"{len(broken)} seeds are broken; the first:", broken[0]])
@@ -90,7 +90,7 @@ def _digest(hash_seed: str) -> str:
 
 
 def _check_variety(runs: list[Run]) -> None:
-    """Check that each kind of event occurs in some history."""
+    """Check that each kind of event occurs in at least one history."""
     scenarios = [run.scenario for run in runs]
     kinds = Counter((each.topology, str(each.config.delivery)) for each in scenarios)
     assert len(kinds) == 9

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class LogRow:
-    """A row of the log: its name, its write time and time of arrival (µs), and its cells."""
+    """A row of the log: its name, its write time and time of arrival (in µs), and its cells."""
 
     name: RowName
     micros: int
@@ -29,12 +29,12 @@ class LogRow:
     cells: Mapping[str, bytes] = field(repr=False)
 
     def number(self, column: str) -> int | None:
-        """Return the value of an int column, or None if it has none."""
+        """Return the value of an int column, or None if the row has no value."""
         cell = self.cells.get(column)
         return None if cell is None else int.from_bytes(cell, "big", signed=True)
 
     def fields(self, column: str) -> list[int | None]:
-        """Return the fields of a user-defined type of ints; empty if the value is null."""
+        """Return the fields of a user-defined type of ints, or an empty list for null."""
         cell, at, found = self.cells.get(column, b""), 0, []
         while at < len(cell):
             size = int.from_bytes(cell[at : at + 4], "big", signed=True)
@@ -44,7 +44,7 @@ class LogRow:
         return found
 
     def is_in_time(self, confidence: int, skew: int) -> bool:
-        """Return True if the row arrived within `confidence`, by a clock `skew` µs ahead."""
+        """Return True if the row arrived within `confidence` by a clock `skew` µs ahead."""
         return self.arrived + skew <= self.micros + confidence
 
 
@@ -58,7 +58,7 @@ class Truth:
         self._twins: defaultdict[RowKey, list[LogRow]] = defaultdict(list)
 
     def note(self, now: int) -> int:
-        """Record the rows that arrived since the last call, at time `now`; return their number."""
+        """Record the rows that arrived since the last call, by time `now`. Return their number."""
         log = self._server.catalog.table("ks", log_name("t"))
         found = 0
         for place, partition in self._server.database.tables.get(log.id, {}).items():
@@ -70,7 +70,7 @@ class Truth:
         return found
 
     def twins(self, row: LogRow) -> list[LogRow]:
-        """Return the rows of the same write in all streams, including this one."""
+        """Return all log rows of the same write, including this row."""
         return self._twins[row.name[1]]
 
     def between(self, start: int, end: int) -> Iterator[LogRow]:

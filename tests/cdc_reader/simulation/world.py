@@ -1,7 +1,7 @@
 """The cluster, its clock, and the events during a read.
 
-Nothing happens by itself. When a query, a pause or a slow handler lets time pass, the events due in
-that time happen. So each run of a seed is the same, and events may happen between any two pages.
+Events happen only when a query, a pause or a slow handler lets time pass. Each run of a seed is
+therefore the same, and events may happen between any two pages.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _MOST_NODES, _MOST_TABLETS, _MOST_COLUMNS = 4, 16, 4
 
 @define(eq=False)
 class StreamSet:
-    """Streams that took effect together at `start`, and when clients could see them, `announced`
-    (µs).
+    """Streams that take effect together at `start`.
 
-    `is_stored` is True if some of the streams were stored before that, so that readers can wait.
+    Clients can see them from `announced` on (both in µs). `is_stored` is True if some of the
+    streams were stored before that, so that readers can wait.
     """
 
     start: int
@@ -60,7 +60,7 @@ class World:
         self._note_sets()
 
     def begin(self) -> None:
-        """Start the events, beginning with those before the reader starts."""
+        """Start the events, with those that precede the reader."""
         self._next, self._ends = self.clock.now(), FOREVER
         self.pass_time(self._scenario.history)
         self._ends = self.clock.now() + self._scenario.activity
@@ -79,11 +79,11 @@ class World:
         self.clock.advance(max(0, until - self.clock.now()))
 
     def set_of(self, stream: bytes) -> StreamSet:
-        """Return the set that has a stream."""
+        """Return the set of streams that contains a stream."""
         return self._set_of[stream]
 
     def is_stray(self, row: LogRow) -> bool:
-        """Return True if a row is in a stream of a set that did not operate at its write time."""
+        """Return True if a row's stream belongs to a set that did not operate at the write time."""
         in_force = [each for each in self.sets if each.start <= row.micros][-1:]
         return in_force != [self._set_of[row.name[0]]]
 
@@ -157,7 +157,7 @@ class World:
             self.tell(f"{cql}: {self.truth.note(self.clock.now())} rows")
 
     def _write(self) -> None:
-        """Write a burst of rows through a node whose clock is off."""
+        """Write a burst of rows through a node whose clock is wrong."""
         node = self.server.cluster.nodes[0]
         self.server.skew_clock(node, self._rng.randint(-LARGEST_SKEW, LARGEST_SKEW))
         for _ in range(self._rng.choice([1, 1, 2, 5])):
@@ -231,7 +231,7 @@ class World:
     def _note_sets(self) -> None:
         """Record the sets of streams that have appeared since the last call.
 
-        The server may have removed older ones, whose rows have expired.
+        The server may have removed older sets, whose rows have expired.
         """
         newest = self.sets[-1].start if self.sets else BEGINNING
         for start, streams in self._all_sets():
@@ -256,13 +256,13 @@ class World:
         ]
 
     def tell(self, what: str) -> None:
-        """Append an event to the list."""
+        """Append an event to `happened`."""
         self.happened.append(f"{(self.clock.now() - EPOCH) / SECOND:.6f} {what}")
 
 
 @define
 class ReaderClock:
-    """A reader's clock, `ahead` µs ahead of the cluster's; its sleep lets events happen.
+    """A reader's clock that is `ahead` µs ahead of the cluster's. Its sleeps let events happen.
 
     When no more events will happen, each sleep lasts at least `_LONG_SLEEP`.
     """

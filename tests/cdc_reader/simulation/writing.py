@@ -1,4 +1,4 @@
-"""Random statements on ks.t; each writes a unique number to the columns it sets."""
+"""Random statements on ks.t. Each writes a unique number to the columns that it sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Writer:
         self._number = 0
 
     def statement(self, now: int, oldest: int) -> str:
-        """Return any statement. A timestamp, if it has one, is not before `oldest`, in µs."""
+        """Return a random statement. Its timestamp, if any, is not before `oldest` (in µs)."""
         at = self._timestamp(now, oldest)
         if self._rng.random() < 0.15:
             parts = "; ".join(self._modification("") for _ in range(self._rng.randint(2, 4)))
