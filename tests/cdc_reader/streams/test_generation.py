@@ -1,4 +1,4 @@
-"""The stream of a key: worked examples, and all rows that a real cluster wrote."""
+"""The stream of a key, in worked examples and for all rows that a real cluster wrote."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOKENS = {
     2_500_000_000_000_000_000: "eb30000000000000 eb35555555555556 eb2eedf284ea0001",
     7_000_000_000_000_000_000: "22b1c8c1227a0001 22b5555555555556 22baaaaaaaaaaaab",
 }
-"""The upper half of each stream id, by range end: a ring of four ranges, with three shards."""
+"""The upper half of each stream id, by range end, in a ring of four ranges with three shards."""
 VNODES = Generation(
     ALWAYS,
     tuple(
@@ -92,7 +92,7 @@ def test_worked_examples(
     stream: str,
     tablet: int,
 ) -> None:
-    """The expected values follow from the server's source code."""
+    """Keys have the streams that follow from the server's source code."""
     key = {f"k{place}": value for place, value in enumerate(values)}
     assert token_of(table(*types), key) == token
     assert group_of(VNODES, token).range_end == range_end
@@ -103,7 +103,7 @@ def test_worked_examples(
 
 @pytest.mark.parametrize(("key", "token"), [(5, -7509452495886106294), (2, -3248873570005575792)])
 def test_the_ends_of_ranges(key: int, token: int) -> None:
-    """A range includes its end but not its start. A group of one stream has one shard."""
+    """A range includes its end but not its start. A group of one stream has a single shard."""
     assert token_of(table("int"), {"k0": key}) == token
     one = Generation(ALWAYS, tuple(StreamGroup(t, (StreamId(bytes(16)),)) for t in (token, 2**60)))
     assert group_of(one, token).range_end == token
@@ -113,13 +113,13 @@ def test_the_ends_of_ranges(key: int, token: int) -> None:
 
 
 def test_a_generation_without_streams_has_none_for_a_token() -> None:
-    """The server rejects writes in such a generation."""
+    """A generation without streams has no stream for any token, so the server rejects writes."""
     with pytest.raises(ValueError, match="without streams"):
         stream_of(Generation(ALWAYS, ()), 0)
 
 
 def in_shard_order(cell: str) -> tuple[StreamId, ...]:
-    """Return the streams of a serialised set in wire order, which the driver would lose."""
+    """Return the streams of a serialized set in wire order, which the driver does not keep."""
     raw = bytes.fromhex(cell)
     return tuple(StreamId(raw[start : start + 16]) for start in range(8, len(raw), 20))
 
@@ -143,7 +143,7 @@ def recorded_generations(recorded: Any) -> list[Generation]:
 def test_every_row_of_a_real_cluster_is_in_the_stream_of_its_key(
     name: str, types: list[str], key: list[str], count: int
 ) -> None:
-    """The 510 rows are in three generations, on rings of one and two nodes."""
+    """Each of 510 real rows is in its key's stream, in three generations on one or two nodes."""
     recorded = read_recording(DATA)
     generations = recorded_generations(recorded)
     log = Result.from_recording(recorded[name])

@@ -1,4 +1,4 @@
-"""A shard owns the base rows whose streams it has."""
+"""A shard owns the base rows whose streams belong to the shard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ends = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), min_size=1, max_size=6, u
 
 
 def generation(range_ends: list[int], streams: int, seed: int) -> Generation:
-    """Return a generation whose groups have up to `streams` streams, each within its range."""
+    """Return a generation in which each group has up to `streams` streams in its own range."""
     draw, groups = random.Random(seed), []
     previous = max(range_ends)
     for end in sorted(range_ends):
@@ -37,7 +37,7 @@ def generation(range_ends: list[int], streams: int, seed: int) -> Generation:
 def test_each_row_is_of_the_shard_of_its_stream(
     range_ends: list[int], streams: int, count: int, seed: int, data: st.DataObject
 ) -> None:
-    """The vectorised check agrees with a row-by-row check, and the shard reads the row."""
+    """Vectorized and row-by-row checks agree on a shard's rows, and the shard reads all of them."""
     groups = generation(range_ends, streams, seed)
     drawn = data.draw(st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), min_size=1))
     tokens = [*drawn, *range_ends]
@@ -52,7 +52,7 @@ def test_each_row_is_of_the_shard_of_its_stream(
 
 
 def test_a_whole_ring_needs_no_tokens() -> None:
-    """The only shard owns every row."""
+    """A single shard owns every row, without knowing the tokens."""
     ownership = Ownership(generation([0, 100], 3, 1).groups, Shard())
     assert ownership.is_exact
     assert ownership.spans == WHOLE_RING
@@ -61,7 +61,7 @@ def test_a_whole_ring_needs_no_tokens() -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_without_a_generation_shards_split_the_ring(count: int) -> None:
-    """The spans of the shards cover the ring exactly once."""
+    """Without a generation, the spans of the shards cover the ring exactly once."""
     spans = [Ownership((), Shard(number, count)).spans for number in range(1, count + 1)]
     assert sum(each.size for each in spans) == WHOLE_RING.size
     assert all(Ownership((), Shard(number, count)).is_exact for number in range(1, count + 1))

@@ -1,4 +1,4 @@
-"""The schedule of polls: no chunk is polled too often, and none is forgotten."""
+"""The schedule of polls: no chunk is polled too often or forgotten."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ finds = st.lists(st.sets(st.integers(0, len(CHUNKS) - 1)), min_size=1, max_size=
 
 @given(finds)
 def test_a_chunk_is_never_polled_too_often_nor_forgotten(found: list[set[int]]) -> None:
-    """Between two polls of a chunk is at least one interval; an idle one waits up to five."""
+    """A chunk is polled at most once per interval, and at least once in five intervals."""
     schedule, now = PollSchedule(INTERVAL), EPOCH
     schedule.all(CHUNKS, now)
     polled = dict.fromkeys(range(len(CHUNKS)), now)
@@ -39,7 +39,7 @@ def test_a_chunk_is_never_polled_too_often_nor_forgotten(found: list[set[int]]) 
 
 
 def test_a_long_interval_is_kept() -> None:
-    """Idle chunks do not wait longer than a second, unless the interval is longer."""
+    """Idle chunks wait for at most a second, unless the interval is longer."""
     for interval, longest in ((400 * MILLISECOND, SECOND), (5 * SECOND, 5 * SECOND)):
         schedule = PollSchedule(interval)
         schedule.all(CHUNKS, EPOCH)
@@ -47,7 +47,10 @@ def test_a_long_interval_is_kept() -> None:
 
 
 def test_chunks_that_are_gone_do_not_count() -> None:
-    """Chunks are split, merged, and replaced with those of another generation."""
+    """Chunks that no longer exist do not affect the schedule.
+
+    Chunks are split, merged, and replaced with those of another generation.
+    """
     schedule = PollSchedule(INTERVAL)
     schedule.all(CHUNKS[:2], EPOCH)
     later = EPOCH + LONGEST

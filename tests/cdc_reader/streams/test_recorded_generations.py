@@ -1,4 +1,4 @@
-"""A real cluster's log over three generations, loaded into the server and followed."""
+"""A real cluster's log with three generations, loaded into the server and followed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TIMES = sorted(micros(time) for _, time in PLACES)
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str) -> Iterator[str]:
-    """A keyspace whose table `t` has the recorded log, with its three generations."""
+    """A keyspace whose table `t` has the recorded log with its three generations."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (pk int, ck int, v text, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'ttl': 0}"
@@ -54,7 +54,7 @@ def table(scylla: Scylla, keyspace: str) -> Iterator[str]:
 
 
 def place(row: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Return the identity of a row. Each record of this log has one row."""
+    """Return the identity of a row; each record of this log has one row."""
     return row["cdc$stream_id"], uuid.UUID(row["cdc$time"]).bytes
 
 
@@ -62,7 +62,10 @@ def place(row: dict[str, Any]) -> tuple[bytes, bytes]:
 def test_following_across_switches_loses_and_repeats_nothing(
     connection: ConnectionConfig, table: str, seconds: int
 ) -> None:
-    """Rows are in order within streams, and within keys across generations."""
+    """Following loses and repeats no row.
+
+    Rows are in order within streams, and within keys across generations.
+    """
     clock = ManualClock(TIMES[-1] + 60_000_000)
     config = ReadConfig(window=timedelta(seconds=seconds), chunk_size=5, fetch_size=10)
     rows: list[dict[str, Any]] = []
@@ -84,7 +87,7 @@ def test_following_across_switches_loses_and_repeats_nothing(
 def test_a_bounded_read_of_all_generations_has_each_row_once(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """One window covers all generations."""
+    """A bounded read with one window for all generations returns each row once."""
     with CdcReader(connection, f"{table}.t") as reader:
         batches = reader.batches(TIMES[0], TIMES[-1] + 1)
         rows = [row for batch in batches for row in batch.to_pylist()]

@@ -1,4 +1,4 @@
-"""Token ranges: merged, subtracted and cut."""
+"""Token ranges: merging, subtracting and cutting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def members(ranges: TokenRanges | list[TokenRange]) -> set[int]:
 
 @given(ranges, ranges)
 def test_ranges_are_sets_of_tokens(some: list[TokenRange], others: list[TokenRange]) -> None:
-    """`adding` is the union and `without` the difference; the sizes agree."""
+    """`adding` is the union of ranges, `without` is the difference, and `size` agrees with both."""
     first, second = TokenRanges(some), TokenRanges(others)
     assert members(first) == members(some)
     assert members(first.adding(*others)) == members(some) | members(others)
@@ -34,7 +34,7 @@ def test_ranges_are_sets_of_tokens(some: list[TokenRange], others: list[TokenRan
 
 @given(ranges)
 def test_ranges_that_adjoin_become_one(some: list[TokenRange]) -> None:
-    """The list of completed ranges stays short if the ring is read in order."""
+    """Adjacent ranges merge, so the list of completed ranges stays short."""
     merged = list(TokenRanges(some))
     assert all(a.end < b.start for a, b in pairwise(merged))
 
@@ -45,7 +45,7 @@ def test_ranges_that_adjoin_become_one(some: list[TokenRange]) -> None:
     st.integers(1, 10_000),
 )
 def test_cut_ranges_cover_the_ring_once(ends: list[int], rows: list[int], target: int) -> None:
-    """The ranges may have any number of rows, and any of them may be put back."""
+    """Cut ranges cover the ring once, for any numbers of rows, even if some ranges are put back."""
     cutter = RangeCutter(WHOLE_RING, sorted(ends), target)
     found: list[TokenRange] = []
     for number in range(400):
@@ -65,7 +65,7 @@ def test_cut_ranges_cover_the_ring_once(ends: list[int], rows: list[int], target
 
 
 def test_ranges_take_the_size_that_their_rows_ask_for() -> None:
-    """In an even table, each range after the first few has about the target number of rows."""
+    """Ranges adapt to the target number of rows; in an even table, after the first few."""
     cutter = RangeCutter(WHOLE_RING, (), 1_000)
     density = 1_000_000 / WHOLE_RING.size
     sizes = []
@@ -77,7 +77,7 @@ def test_ranges_take_the_size_that_their_rows_ask_for() -> None:
 
 
 def test_an_empty_table_takes_few_ranges() -> None:
-    """Ranges grow while they have no rows."""
+    """Ranges grow while they are empty, so an empty table takes fewer than ten."""
     cutter, count = RangeCutter(WHOLE_RING, (), 1_000), 0
     while (cut := cutter.next()) is not None:
         cutter.record(cut, 0)

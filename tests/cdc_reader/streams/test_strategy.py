@@ -1,4 +1,4 @@
-"""Measurements decide the strategy."""
+"""The choice of a strategy from measurements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cdc_reader.streams.strategy import Strategy, StrategyChoice
 def read(
     choice: StrategyChoice, windows: int, cost: dict[Strategy, int], share: float
 ) -> list[Strategy]:
-    """Return the strategies of `windows` windows, where `cost` gives the cost of each strategy."""
+    """Return the strategies used for `windows` windows; `cost` is the cost of each strategy."""
     used = []
     for _ in range(windows):
         used.append(way := choice.next())
@@ -20,13 +20,13 @@ def read(
 
 @pytest.mark.parametrize("wanted", [Strategy.STREAMS, Strategy.RANGES])
 def test_a_fixed_strategy_is_kept(wanted: Strategy) -> None:
-    """The fixed strategy is used even if the other would be faster."""
+    """A fixed strategy is kept even if the other strategy would be faster."""
     cost = {wanted: 1_000, _other(wanted): 1}
     assert set(read(StrategyChoice(wanted), 100, cost, 0.0)) == {wanted}
 
 
 def test_auto_switches_to_whatever_is_faster() -> None:
-    """`auto` tries ranges on a log where hardly any stream has rows."""
+    """`auto` switches to ranges if they are faster, on a log where few streams have rows."""
     choice = StrategyChoice(Strategy.AUTO)
     quick = {Strategy.STREAMS: 500, Strategy.RANGES: 30}
     used = read(choice, 100, quick, 0.0)
@@ -37,7 +37,7 @@ def test_auto_switches_to_whatever_is_faster() -> None:
 
 
 def test_auto_switches_only_to_a_measured_strategy() -> None:
-    """Faster windows by streams say nothing about ranges, so `auto` measures ranges too."""
+    """`auto` switches only after measuring the other strategy, even if windows become faster."""
     choice = StrategyChoice(Strategy.AUTO)
     for cost in range(1_000, 980, -1):
         assert choice.next() is Strategy.STREAMS
@@ -53,13 +53,16 @@ def test_only_auto_is_open() -> None:
 
 
 def test_auto_does_not_try_ranges_while_many_streams_have_rows() -> None:
-    """Trying ranges on streams with many rows would cost as much as many windows."""
+    """While many streams have rows, `auto` does not try ranges, which would be costly."""
     cost = {Strategy.STREAMS: 500, Strategy.RANGES: 1}
     assert set(read(StrategyChoice(Strategy.AUTO), 100, cost, 0.5)) == {Strategy.STREAMS}
 
 
 def test_auto_leaves_ranges_once_many_streams_have_rows() -> None:
-    """Windows of both strategies report the share of streams that have rows."""
+    """`auto` leaves ranges once many streams have rows.
+
+    Windows of both strategies report the share of streams that have rows.
+    """
     choice = StrategyChoice(Strategy.AUTO)
     cost = {Strategy.STREAMS: 500, Strategy.RANGES: 30}
     assert read(choice, 60, cost, 0.0)[-1] is Strategy.RANGES

@@ -15,7 +15,7 @@ MICROS = st.integers(0, 40)
 
 
 def test_a_task_pickles_and_has_a_short_repr() -> None:
-    """Tasks are sent to other processes and written to logs."""
+    """A task has a short repr and can be pickled to other processes."""
     task = Task(Window(0, 1), (StreamId(bytes(16)),) * 64)
     assert pickle.loads(pickle.dumps(task)) == task
     assert repr(task).endswith("streams=<64 streams>)")
@@ -25,7 +25,10 @@ def test_a_task_pickles_and_has_a_short_repr() -> None:
 def test_touched_generations_are_those_with_a_moment_in_the_window(
     starts: list[int], start: int, end: int
 ) -> None:
-    """The timestamps may be unsorted and repeated."""
+    """Generations touch a window if it has a time in which they operate.
+
+    The timestamps may be unsorted and repeated.
+    """
     timeline, window = Timeline(tuple(starts)), Window(start, end)
     touched = timeline.touched(window)
     assert all(first.end == second.start for first, second in pairwise(touched))

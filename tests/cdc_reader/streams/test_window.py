@@ -11,7 +11,7 @@ MICROS = st.integers(-1_000, 1_000)
 
 @given(MICROS, MICROS, MICROS, MICROS, MICROS)
 def test_an_intersection_holds_what_both_hold(a: int, b: int, c: int, d: int, at: int) -> None:
-    """Windows are sets of microseconds."""
+    """An intersection contains the microseconds that are in both windows."""
     first, second = Window(a, b), Window(c, d)
     assert (at in first.intersect(second)) == (at in first and at in second)
 
@@ -25,7 +25,7 @@ def test_a_window_is_half_open() -> None:
 
 
 def test_windows_double_while_empty_up_to_their_limit_and_go_back_on_data() -> None:
-    """Days without rows take only a few windows."""
+    """Empty windows double up to their limit, and a window with rows returns to the base size."""
     size, lengths = WindowSize(base=10, limit=70), []
     for empty in (True, True, True, True, False, True):
         lengths.append(size.current)
@@ -34,7 +34,7 @@ def test_windows_double_while_empty_up_to_their_limit_and_go_back_on_data() -> N
 
 
 def test_a_limit_below_the_base_does_not_shrink_windows() -> None:
-    """The configured size is kept."""
+    """A limit below the base does not shrink windows below the configured size."""
     assert WindowSize(base=10, limit=5).after(empty=True).current == 10
 
 
@@ -42,7 +42,7 @@ def test_a_limit_below_the_base_does_not_shrink_windows() -> None:
 def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
     start: int, span: int, emptiness: list[bool]
 ) -> None:
-    """Any of the windows may be empty."""
+    """Consecutive windows adjoin and never pass the horizon, whether or not they are empty."""
     position, size = start, WindowSize(base=3, limit=50)
     for empty in emptiness:
         if position >= start + span:
@@ -54,7 +54,10 @@ def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
 
 
 def test_a_size_below_the_base_grows_back_unless_windows_are_crowded() -> None:
-    """The size doubles with each window up to the base; then windows must be empty to grow."""
+    """A size below the base doubles with each window, up to the base.
+
+    Above the base, only empty windows grow.
+    """
     size = WindowSize(base=16, limit=64, doublings=2).below(10)
     assert size.current == 8
     assert size.below(2).current == 1
