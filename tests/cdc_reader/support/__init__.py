@@ -1,1 +1,1 @@
-"""Clocks, recordings and running readers that several tests use."""
+"""Clocks, recordings and readers that several tests share."""

@@ -1,4 +1,4 @@
-"""A clock that publishes a generation while its user sleeps."""
+"""A clock that publishes a generation during a sleep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cdc_reader.testing import EmbeddedScylla, ManualClock
 
 
 class Announcing:
-    """A clock that is `behind` µs slow; held publications complete in sleep number `after`."""
+    """A clock that is `behind` µs slow. Sleep number `after` completes a held publication."""
 
     def __init__(
         self, server: EmbeddedScylla, clock: ManualClock, after: int, behind: int = 0

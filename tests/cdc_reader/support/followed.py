@@ -1,4 +1,4 @@
-"""A table on an embedded server in this process, and a reader with a manual clock."""
+"""A table on an in-process embedded server, and readers with a manual clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EPOCH = 1_700_000_000 * SECOND
 
 @define(slots=False)
 class Followed:
-    """A server with the table ks.t, which records its queries."""
+    """A server with the table ks.t that records its queries."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(EPOCH))
     config: ReadConfig = ReadConfig()
@@ -54,14 +54,14 @@ class Followed:
         return self.server.execute(cql)
 
     def insert(self, p: int, c: int, at: int | None = None) -> None:
-        """Insert a row with the timestamp `at`, in µs, or with the current time."""
+        """Insert a row with the timestamp `at`, in µs, or the current time."""
         at = self.clock.now() if at is None else at
         self.execute(f"INSERT INTO ks.t (p, c, v) VALUES ({p}, {c}, {c}) USING TIMESTAMP {at}")
 
     def follower(
         self, start: Checkpoint | int, shard: Shard | None = None, **changed: Any
     ) -> Follower:
-        """Return a reader that starts at `start`; keyword arguments override `config`."""
+        """Return a reader that starts at `start`. Keyword arguments override `config`."""
         if not isinstance(start, Checkpoint):
             start = Checkpoint(start)
         table = CdcTable(self.connection(), TableName("ks", "t"))
@@ -93,7 +93,7 @@ def last_marks(batch: pa.RecordBatch) -> dict[StreamId, Mark]:
 
 
 def rows_read(deliveries: Iterable[Delivery]) -> list[RowsRead]:
-    """Return the deliveries that have rows."""
+    """Return only the deliveries that have rows."""
     return [delivery for delivery in deliveries if isinstance(delivery, RowsRead)]
 
 

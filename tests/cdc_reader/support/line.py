@@ -11,7 +11,7 @@ from collections.abc import Callable
 class Line:
     """Forwards connections to a server.
 
-    After a cut, new connections work. While suspended, the proxy accepts data but forwards nothing,
+    New connections work after a cut. While suspended, the proxy accepts data but forwards nothing,
     like a server that hangs.
     """
 
@@ -24,7 +24,7 @@ class Line:
         self._flows = threading.Event()
         self._flows.set()
         self.holds = threading.Event()
-        """Set when data is held back."""
+        """An event that is set when data is held back."""
         self._start(self._accept)
 
     @property
@@ -33,7 +33,7 @@ class Line:
         return f"{host}:{port}"
 
     def cut(self) -> None:
-        """Break all connections, even in the middle of a message."""
+        """Break all connections, possibly in the middle of a message."""
         for end in list(self._ends):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

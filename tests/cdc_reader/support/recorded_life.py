@@ -1,4 +1,4 @@
-"""Replays a recorded cluster: rows and generations appear at their recorded times."""
+"""Replays of recorded clusters: rows and generations appear at their recorded times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DATA = Path(__file__).parents[2] / "data"
 SECOND = 1_000_000
 _BEFORE = 3_600 * SECOND
 _ANSWER = 2_000
-"""µs that each query takes."""
+"""The duration of each query, in µs."""
 _DESCRIBE = (
     "INSERT INTO system_distributed.cdc_streams_descriptions_v2 (time, range_end, streams) "
     "VALUES (?, ?, ?)"
@@ -50,7 +50,7 @@ class Event:
 
 @frozen
 class Recorded:
-    """A recorded table: its log, its generations by start (µs), and all events.
+    """A recorded table: its log, its generations by start (in µs), and all events.
 
     `announced` has the time at which each generation was first visible.
     """
@@ -68,7 +68,7 @@ class Recorded:
 
 
 def switch() -> Recorded:
-    """Return a recording of one writer while a node joins: a row every few milliseconds."""
+    """Return a recording of one writer, with a row every few milliseconds, while a node joins."""
     recorded = read_recording(DATA / "scylla-5.2-switch.json.gz")
     seen = {int(each["timestamp_visible"], 16) * 1_000: each["at_us"] for each in recorded["seen"]}
     acknowledged = {write[2]: write[3] for write in recorded["writes"]}
@@ -78,7 +78,7 @@ def switch() -> Recorded:
 
 
 def generations() -> Recorded:
-    """Return a recording with three generations: a node joins and leaves, streams are repaired."""
+    """Return a recording of three generations: a node joins and leaves; streams are repaired."""
     recorded = read_recording(DATA / "scylla-5.2-generations.json.gz")
     seen: dict[int, int] = {}
     for phase in recorded["phases"]:
@@ -149,7 +149,7 @@ class _Life:
 
 @frozen
 class Reading:
-    """A query of the log: its time (µs), streams and window."""
+    """A query of the log: its time (in µs), its streams and its window."""
 
     at: int
     streams: frozenset[StreamId]

@@ -1,4 +1,4 @@
-"""Recorded logs, as batches, and small log schemas, for tests of changes."""
+"""Recorded logs as batches, and small log schemas, for tests of changes."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ class History:
         return decode(page_of(body_of(*self.rows[start:end]), self.schema.columns))
 
     def changes(self) -> list[Change]:
-        """Return all changes of the log."""
+        """Return all changes in the log."""
         grouping = Grouping(self.schema)
         return grouping.feed(self.batch()) + grouping.finish()
 
 
 @functools.cache
 def histories() -> list[History]:
-    """Return the three histories: without images, with both kinds, and with full ones."""
+    """Return three histories: without images, with both kinds of images, and with full ones."""
     return [_history(recorded) for recorded in read_recording(HISTORIES)]
 
 

@@ -1,4 +1,4 @@
-"""A clock in seconds that advances only when someone sleeps."""
+"""A clock that counts seconds and advances only when someone sleeps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cdc_reader.cluster.throttle import Throttle
 
 
 class Seconds:
-    """The clock, and a function that sleeps by it."""
+    """A clock in seconds, and a function that sleeps by it."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -21,5 +21,5 @@ class Seconds:
 
 
 def throttle(clock: Seconds, limit: float | None = None) -> Throttle:
-    """Return a throttle whose waits only advance the clock."""
+    """Return a throttle that waits by this clock."""
     return Throttle(limit, clock, clock.sleep)

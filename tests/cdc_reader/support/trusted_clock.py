@@ -1,4 +1,4 @@
-"""A manual clock that is taken for the cluster's."""
+"""A manual clock that readers treat as the cluster's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cdc_reader.testing import ManualClock
 
 
 class TrustedClock(ManualClock, ClusterClock):
-    """A `ManualClock` that readers do not correct, whatever the servers' clocks say."""
+    """A `ManualClock` that readers do not correct, whatever the clocks of servers show."""
 
     def __init__(self, now: int) -> None:
         ManualClock.__init__(self, now)

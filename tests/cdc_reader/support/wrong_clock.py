@@ -13,14 +13,14 @@ def _nothing() -> None:
 
 
 class WrongClock:
-    """A clock that is `ahead` µs ahead of `clock`; `on_sleep` is called in each sleep."""
+    """A clock that is `ahead` µs ahead of `clock`. `on_sleep` is called during each sleep."""
 
     def __init__(
         self, clock: ManualClock, ahead: int, on_sleep: Callable[[], None] = _nothing
     ) -> None:
         self.ahead = ahead
         self.slept = 0
-        """µs of all sleeps."""
+        """The total length of all sleeps, in µs."""
         self._clock = clock
         self._on_sleep = on_sleep
 
