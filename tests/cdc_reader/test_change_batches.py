@@ -1,4 +1,4 @@
-"""Changes as Arrow data, through a real driver and a real socket."""
+"""Changes as Arrow data, with a real driver and server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WRITES = (
 
 @pytest.fixture
 def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Iterator[CdcReader]:
-    """A reader with small pages, of a table whose log has full preimages and postimages."""
+    """A reader with small pages. The table's log has full preimages and postimages."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, v int, d decimal, PRIMARY KEY (pk, ck)) "
         f"WITH cdc = {FULL}"
@@ -47,7 +47,7 @@ def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Ite
 
 
 def test_changed_rows(reader: CdcReader, execute: Execute) -> None:
-    """By default the rows are those before and after each change, in write order."""
+    """By default, each change gives the rows before and after it, in write order."""
     execute(*WRITES)
     table = reader.change_batches().read_all()
     found = table.select(["_change_type", "pk", "ck", "v", "d"]).to_pylist()
@@ -60,7 +60,7 @@ def test_changed_rows(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_the_log_with_the_time_of_each_write(reader: CdcReader, execute: Execute) -> None:
-    """The rows equal those of `batches`, plus the time of `cdc$time` as a timestamp."""
+    """Format ``log`` returns the rows of `batches`, with the time of `cdc$time` as a timestamp."""
     execute(*WRITES)
     found = reader.change_batches(format="log").read_all()
     plain = pa.Table.from_batches(reader.batches(), reader.table.arrow_schema)
@@ -75,7 +75,7 @@ def test_the_log_with_the_time_of_each_write(reader: CdcReader, execute: Execute
 
 
 def test_envelopes(reader: CdcReader, execute: Execute) -> None:
-    """Each row is an envelope, as in the Spark source."""
+    """With format ``envelope``, each row is an envelope like that of the Spark source."""
     execute(*WRITES)
     found = reader.change_batches(format="envelope").read_all().to_pylist()
     assert [row["op"] for row in found] == ["c", "u", "d"]
@@ -88,7 +88,7 @@ def test_envelopes(reader: CdcReader, execute: Execute) -> None:
 
 @pytest.mark.parametrize("shape", ["log", "changes", "envelope"])
 def test_the_schema_is_known_before_any_row(reader: CdcReader, shape: Any) -> None:
-    """An empty window yields an empty table with the schema."""
+    """The schema is known in advance, and an empty window gives an empty table."""
     found = reader.change_batches(format=shape)
     assert found.schema.names
     table = found.read_all()
@@ -96,7 +96,7 @@ def test_the_schema_is_known_before_any_row(reader: CdcReader, shape: Any) -> No
 
 
 def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
-    """Options have the same effects as in the Spark source."""
+    """Options have the same effects as those of the Spark source."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     found = reader.change_batches(
         columns=["d"],
@@ -116,7 +116,7 @@ def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> None:
-    """The start is included and the end is not, to the microsecond."""
+    """The start is inclusive and the end is exclusive, to the microsecond."""
     execute(*WRITES)
     times = reader.change_batches(format="log").read_all()["_commit_timestamp"]
     _, second, third = sorted(set(times.cast(pa.int64()).to_pylist()))
@@ -146,7 +146,7 @@ def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> Non
     ],
 )
 def test_options_that_cannot_be_used(reader: CdcReader, options: Any, message: str) -> None:
-    """The one-line error is raised at once and names the argument."""
+    """A one-line error is raised at once and names the argument."""
     with pytest.raises(ConfigurationError, match=message) as told:
         reader.change_batches(**options)
     assert "\n" not in str(told.value)
@@ -155,7 +155,7 @@ def test_options_that_cannot_be_used(reader: CdcReader, options: Any, message: s
 def test_a_log_without_the_images_is_refused(
     connection: ConnectionConfig, keyspace: str, execute: Execute
 ) -> None:
-    """The error has the statement that enables images."""
+    """The error for a log without images contains the statement that enables them."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v) VALUES (1, 2)",
@@ -170,7 +170,7 @@ def test_a_log_without_the_images_is_refused(
 def test_an_error_while_iterating_is_one_of_this_package(
     reader: CdcReader, execute: Execute
 ) -> None:
-    """Python callers get an error of this package; other tools raise their own with its message."""
+    """Python callers get an error of this package. Other tools raise their own with its message."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     batches = reader.change_batches()
     with pytest.raises(ConfigurationError, match=r"^range_deletes is 'fail': at .* give 'emit'"):
@@ -180,7 +180,7 @@ def test_an_error_while_iterating_is_one_of_this_package(
 
 
 def test_a_change_without_its_postimage_is_reported(reader: CdcReader, execute: Execute) -> None:
-    """The error suggests a later start, in terms of this API."""
+    """The error for a missing postimage suggests a later start, in terms of this API."""
     execute(
         "ALTER TABLE {t} WITH cdc = {'enabled': true}",
         WRITES[0],
@@ -191,7 +191,7 @@ def test_a_change_without_its_postimage_is_reported(reader: CdcReader, execute: 
 
 
 def test_other_libraries_take_the_stream(reader: CdcReader, execute: Execute) -> None:
-    """A table that passes through Arrow's C interface is unchanged."""
+    """A table that is passed through Arrow's C interface is unchanged."""
     execute(*WRITES)
     expected = reader.change_batches().read_all()
     assert pa.table(reader.change_batches()).equals(expected)
@@ -202,7 +202,7 @@ def test_other_libraries_take_the_stream(reader: CdcReader, execute: Execute) ->
 
 
 def test_any_thread_may_read(reader: CdcReader, execute: Execute) -> None:
-    """Tools read a stream in threads of their own; `stop` ends such reads too."""
+    """Any thread may read a stream, and `stop` ends reads in all threads."""
     execute(*WRITES)
     batches, stopped = reader.change_batches(), reader.change_batches()
     with ThreadPoolExecutor() as threads:
@@ -215,7 +215,7 @@ def test_any_thread_may_read(reader: CdcReader, execute: Execute) -> None:
 def test_dropping_the_result_ends_the_read(
     connection: ConnectionConfig, keyspace: str, execute: Execute, scylla: Scylla
 ) -> None:
-    """No thread or connection remains; a stopped read raises an error."""
+    """Dropping the result leaves no thread or connection, and a stopped read raises an error."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, v int, d decimal, PRIMARY KEY (pk, ck)) "
         f"WITH cdc = {FULL}"
@@ -243,7 +243,7 @@ def test_dropping_the_result_ends_the_read(
 
 
 def test_tables_are_read_one_by_one(connection: ConnectionConfig) -> None:
-    """The tables have different columns, so one stream cannot have the changes of all."""
+    """Several tables are rejected, because their columns differ and one stream cannot hold them."""
     reader = CdcReader(connection, "ks.a", "ks.b")
     with closing(reader), pytest.raises(ConfigurationError, match="use `tables`"):
         reader.change_batches()

@@ -22,7 +22,7 @@ from cdc_reader.errors import ConfigurationError
 def test_contact_points_are_hosts_with_or_without_ports(
     points: str | list[str], expected: list[tuple[str, int]]
 ) -> None:
-    """Contact points are one string or several; an IPv6 address with a port needs brackets."""
+    """Contact points are one string or several. An IPv6 address with a port needs brackets."""
     assert ConnectionConfig(points).endpoints() == expected
 
 
@@ -48,7 +48,7 @@ def test_contact_points_are_hosts_with_or_without_ports(
     ],
 )
 def test_an_error_names_the_unusable_setting(given: dict[str, Any], option: str) -> None:
-    """The error is raised at once and names the setting."""
+    """An unusable setting raises an error at once, which names the setting."""
     with pytest.raises(ConfigurationError) as caught:
         ConnectionConfig(**{"contact_points": "a", **given})
     assert caught.value.option == option
@@ -66,13 +66,13 @@ def test_an_error_names_the_unusable_setting(given: dict[str, Any], option: str)
     ],
 )
 def test_an_error_names_the_read_setting_out_of_bounds(option: str, value: object) -> None:
-    """For example, the server rejects IN lists of more than 100 streams."""
+    """The error names a read setting out of bounds, such as more than 100 streams in an IN list."""
     with pytest.raises(ConfigurationError, match=rf"^{option} is "):
         ReadConfig(**{option: value})  # type: ignore[arg-type]
 
 
 def test_configurations_pickle() -> None:
-    """Configurations are sent to other processes that read."""
+    """Configurations can be pickled, because they are sent to other processes."""
     config = ConnectionConfig("a", username="u", password="p", consistency="local_quorum")
     assert pickle.loads(pickle.dumps((config, ReadConfig()))) == (config, ReadConfig())
     assert config.consistency == "LOCAL_QUORUM"

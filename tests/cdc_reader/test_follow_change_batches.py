@@ -1,4 +1,4 @@
-"""Tests following a table as Arrow batches of changes, with a real driver and a real socket."""
+"""Arrow batches of changes from a table that is followed, with a real driver and server."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Ite
 
 
 def followed(reader: CdcReader, start: Any = None, **options: Any) -> Iterator[Any]:
-    """Yield deliveries up to now."""
+    """Yield the deliveries up to now."""
     return reader.follow_change_batches(start, "now", **options)
 
 
@@ -89,7 +89,7 @@ def copied(deliveries: Deliveries) -> dict[tuple[Any, Any], tuple[Any, ...]]:
 
 
 def test_the_log_in_the_format_of_a_bounded_read(reader: CdcReader, execute: Execute) -> None:
-    """Rows and schema are those of `change_batches`; each window ends with its checkpoint."""
+    """Rows and schema equal those of `change_batches`, and each window ends with its checkpoint."""
     execute(*WRITES)
     expected = reader.change_batches()
     found = list(followed(reader))
@@ -101,7 +101,7 @@ def test_the_log_in_the_format_of_a_bounded_read(reader: CdcReader, execute: Exe
 
 
 def test_the_rows_first_and_then_their_changes(reader: CdcReader, execute: Execute) -> None:
-    """The copy that results equals the table, although rows change while the snapshot is read."""
+    """A copy equals the table, although rows change while the snapshot is read."""
     found = list[Any]()
     for delivery in followed(reader, snapshot="initial"):
         if not found:
@@ -118,7 +118,7 @@ def test_the_rows_first_and_then_their_changes(reader: CdcReader, execute: Execu
 
 
 def test_each_checkpoint_resumes(reader: CdcReader, execute: Execute) -> None:
-    """Each checkpoint, stored with the rows before it, leads to the same copy."""
+    """Each checkpoint, together with the rows before it, leads to the same copy."""
     found = list[Any]()
     for delivery in followed(reader, snapshot="initial"):
         if not found:
@@ -135,7 +135,7 @@ def test_each_checkpoint_resumes(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_later_batches_have_new_columns(reader: CdcReader, execute: Execute) -> None:
-    """A column that is added while the log is followed is in the batches from then on."""
+    """If a column is added while the log is followed, later batches contain the column."""
     execute(WRITES[0])
     batches = (each.batch for each in reader.follow_change_batches() if isinstance(each, RowsRead))
     assert "w" not in next(batches).schema.names
@@ -144,7 +144,7 @@ def test_later_batches_have_new_columns(reader: CdcReader, execute: Execute) -> 
 
 
 def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
-    """The options apply to rows of the snapshot and of the log."""
+    """Options apply to rows of the snapshot and of the log."""
     execute(*WRITES[:3])
     options: dict[str, Any] = {
         "columns": ["d"],
@@ -160,7 +160,7 @@ def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_stop_ends_it_without_an_error(reader: CdcReader) -> None:
-    """The iterator ends, in the snapshot and in the log."""
+    """`stop` ends the iterator without an error, both in the snapshot and in the log."""
     for start in (None, reader.table.begin_snapshot()):
         found = reader.follow_change_batches(start)
         next(found)
@@ -182,20 +182,20 @@ def test_stop_ends_it_without_an_error(reader: CdcReader) -> None:
 def test_options_that_cannot_be_used(
     reader: CdcReader, start: str | None, options: dict[str, Any], message: str
 ) -> None:
-    """The options are rejected by the call itself."""
+    """Unusable options raise an error in the call itself."""
     with pytest.raises(ConfigurationError, match=message):
         reader.follow_change_batches(start, **options)
 
 
 def test_a_log_without_the_images_is_rejected(reader: CdcReader, execute: Execute) -> None:
-    """The error names the statement that adds the images."""
+    """The error for a log without images contains the statement that enables them."""
     execute("ALTER TABLE {t} WITH cdc = {'enabled': true}")
     with pytest.raises(UnsupportedTableError, match="ALTER TABLE"):
         reader.follow_change_batches()
 
 
 def test_pages_may_end_anywhere(reader: CdcReader, execute: Execute) -> None:
-    """The changes are the same if pages end within records, and late rows come in between."""
+    """Changes are the same even if pages end within records and late rows are interspersed."""
     execute(*WRITES)
     schema, window = reader.table.schema, Window(0, 1)
     logged = pa.Table.from_batches(reader.batches()).combine_chunks().to_batches()[0]

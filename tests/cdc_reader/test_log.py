@@ -1,4 +1,4 @@
-"""The destination of log events under each configuration of structlog and logging."""
+"""The destination of log events in each configuration of structlog and logging."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def stderr_of(setup: str, *, after: str = "") -> str:
-    """Return the stderr of a process that configures logging, imports the package, and logs."""
+    """Return the stderr of a process that configures logging, imports the package and logs."""
     code = f"{setup}\nimport cdc_reader._log\n{after}\n{EVENTS}"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -32,7 +32,7 @@ def stderr_of(setup: str, *, after: str = "") -> str:
 
 
 def test_by_default_lines_have_time_and_level() -> None:
-    """Warnings and errors go to stderr, errors with their tracebacks."""
+    """By default, warnings and errors go to stderr with time and level, errors with tracebacks."""
     first, second, *rest = stderr_of("").splitlines()
     name = r"cdc_reader\.some\.module"
     assert re.fullmatch(f"{TIME} WARNING {name}: event='lost' rows=3 table='ks.t'", first)
@@ -43,7 +43,10 @@ def test_by_default_lines_have_time_and_level() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_log_lines_follow_the_applications_logging(late: bool) -> None:
-    """Logging may be configured before or after the import. Each event appears once."""
+    """Events follow the application's logging configuration, set before or after the import.
+
+    Each event appears once.
+    """
     setup = (
         "import logging\n"
         "logging.basicConfig(format='%(levelname)s|%(name)s|%(message)s', level='INFO')"
@@ -57,7 +60,7 @@ def test_log_lines_follow_the_applications_logging(late: bool) -> None:
 
 
 def test_an_application_can_silence_the_log() -> None:
-    """As usual for libraries, the application can set the level or add a handler."""
+    """An application can silence the log with a level or a handler, as usual for libraries."""
     assert stderr_of("import logging\nlogging.getLogger('cdc_reader').setLevel('CRITICAL')") == ""
     quiet = "import logging\nlogging.getLogger('cdc_reader').addHandler(logging.NullHandler())"
     assert stderr_of(quiet) == ""
@@ -65,7 +68,7 @@ def test_an_application_can_silence_the_log() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_log_lines_follow_the_applications_structlog(late: bool) -> None:
-    """Events go through the application's processors."""
+    """Events go through the processors of the application's structlog configuration."""
     setup = (
         "import sys, structlog\n"
         "structlog.configure(\n"

@@ -1,4 +1,4 @@
-"""Merging several iterators, each read in a thread of its own."""
+"""Merging of several iterators, each read in its own thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def numbers(source: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def test_every_item_comes_once_and_each_source_in_order() -> None:
-    """The order of items from different sources is undefined."""
+    """Each item is yielded once, and the items of each source are in order.
+
+    The order of items from different sources is undefined.
+    """
     sources = [numbers(source, 100) for source in range(4)]
     found = list(Merging(sources, 3, lambda: None))
     assert sorted(found) == [(source, at) for source in range(4) for at in range(100)]
@@ -26,7 +29,7 @@ def test_every_item_comes_once_and_each_source_in_order() -> None:
 
 
 def test_an_error_of_one_source_ends_all() -> None:
-    """No thread remains."""
+    """An error in one source ends the others, and no thread remains."""
     stopped = threading.Event()
 
     def endless() -> Iterator[int]:
@@ -43,7 +46,7 @@ def test_an_error_of_one_source_ends_all() -> None:
 
 
 def test_leaving_early_stops_the_sources() -> None:
-    """Closing the iterator stops the sources at once."""
+    """Closing the iterator early stops the sources at once."""
     stopped = threading.Event()
     sources = [
         itertools.takewhile(lambda _: not stopped.is_set(), itertools.count()) for _ in range(2)

@@ -1,4 +1,4 @@
-"""Metrics and their recorders."""
+"""Metrics and metric recorders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE = TableName("ks", "t")
 
 
 def test_prometheus_metrics_are_labelled_by_table() -> None:
-    """Metrics are registered in the given registry; counter names end in `_total`."""
+    """Metrics are registered in the given registry, and the names of counters end in `_total`."""
     registry = CollectorRegistry()
     metrics = PrometheusMetrics(registry)
     metrics.add(ROWS, TABLE, 3)
@@ -30,7 +30,7 @@ def test_prometheus_metrics_are_labelled_by_table() -> None:
 
 
 def test_every_metric_has_a_name_and_a_sentence() -> None:
-    """Names are valid in Prometheus, and unique."""
+    """Each metric has a unique name that is valid in Prometheus, and a help text."""
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
     assert all(name.isidentifier() and name.islower() for name in names)
@@ -38,7 +38,7 @@ def test_every_metric_has_a_name_and_a_sentence() -> None:
 
 
 def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is raised when the recorder is created, not on import."""
+    """Creating a recorder without the client raises an error that names the extra."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ConfigurationError, match=r"scylla-cdc\[metrics\]"):
         PrometheusMetrics()
@@ -55,7 +55,7 @@ def test_memory_metrics_keep_values() -> None:
 
 
 def test_the_reference_lists_every_metric() -> None:
-    """The page has the same texts in the same order."""
+    """The reference page lists the metrics with the same texts, in the same order."""
     page = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
     rows = re.findall(
         r"^\| `scylla_cdc_(\w+)` \| (\w+) \| (.+) \|$", page.read_text(), re.MULTILINE

@@ -1,4 +1,4 @@
-"""Nodes join, leave and fail, and tablets split, while rows are written; a reader finds all rows.
+"""A reader finds all rows while nodes join, leave and fail, and while tablets split.
 
 The tests start a separate cluster: the embedded one, or a real one in containers.
 """
@@ -30,7 +30,7 @@ _GENERATIONS = (
 
 @define
 class Written:
-    """A table with three replicas, the rows that were tried, and the rows acknowledged."""
+    """A table with three replicas, its attempted rows, and its acknowledged rows."""
 
     nodes: ScyllaNodes
     session: Session
@@ -55,7 +55,7 @@ class Written:
         self.acknowledged.append(number)
 
     def write_during(self, event: Callable[[], Any]) -> None:
-        """Write continuously until the event is over, then write a few more rows."""
+        """Write continuously until the event ends, then write a few more rows."""
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(event)
             while not running.done():
@@ -65,7 +65,7 @@ class Written:
             self.write()
 
     def await_streams(self, known: int, cql: str = _GENERATIONS) -> None:
-        """Wait until there are more than `known` generations, and the newest has begun."""
+        """Wait until there are more than `known` generations and the newest has begun."""
 
         def operates() -> bool:
             starts = self.starts(cql)
@@ -77,11 +77,11 @@ class Written:
         attempts(operates)
 
     def starts(self, cql: str = _GENERATIONS) -> list[datetime]:
-        """Return the starts of the generations: the cluster's, or those of this table's tablets."""
+        """Return the starts of the generations of the cluster, or of this table's tablets."""
         return [time for (time,) in self.session.execute(cql)]
 
     def check_log(self) -> None:
-        """Check that the log has each acknowledged row, and no row twice."""
+        """Check that the log has each acknowledged row, and no row more than once."""
         acknowledged = set(self.acknowledged)
         with CdcReader(self.nodes.contact_point, f"{self.keyspace}.t") as reader:
             rows = [row for batch in reader.batches() for row in batch.to_pylist()]
@@ -111,7 +111,7 @@ def written(request: pytest.FixtureRequest, scylla_nodes: ScyllaNodes) -> Iterat
 
 
 def test_a_node_joins_and_leaves_again(written: Written) -> None:
-    """Both events replace the streams, and the reader moves from one generation to the next."""
+    """When a node joins and leaves, the reader moves to the new generation each time."""
     nodes, before = written.nodes, written.starts()
 
     def event() -> None:
@@ -128,7 +128,7 @@ def test_a_node_joins_and_leaves_again(written: Written) -> None:
 
 
 def test_a_node_is_killed_and_comes_back(written: Written) -> None:
-    """Writers and readers at QUORUM need only two of the three replicas."""
+    """A killed node does not matter at QUORUM, which needs only two of the three replicas."""
     nodes, victim = written.nodes, written.nodes.addresses[-1]
 
     def event() -> None:
@@ -143,7 +143,7 @@ def test_a_node_is_killed_and_comes_back(written: Written) -> None:
 
 @pytest.mark.parametrize("written", [True], ids=["tablets"], indirect=True)
 def test_tablets_split(written: Written) -> None:
-    """The split replaces the table's streams, and the reader moves from one set to the next."""
+    """When tablets split, the reader moves to the new set of streams."""
     cql = (
         "SELECT timestamp FROM system.cdc_timestamps "
         f"WHERE keyspace_name = '{written.keyspace}' AND table_name = 't'"

@@ -1,4 +1,4 @@
-"""`CdcReader` through a real driver and a real socket."""
+"""`CdcReader` with a real driver and server."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
 def test_a_bounded_read_has_every_row_once_in_order(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """The read spans several pages and chunks, with several queries in flight."""
+    """A read of several pages and chunks, with several queries in flight, has each row once."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as reader:
         rows = rows_of(reader.batches())
         assert reader.table.arrow_schema.names == [
@@ -68,7 +68,7 @@ def test_a_bounded_read_has_every_row_once_in_order(
 def test_tasks_are_read_by_other_readers_from_pickles(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """Worker processes read with the schema and the tasks of the planner."""
+    """Worker processes can read pickled tasks with the schema and tasks of the planner."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as planner:
         tasks = planner.table.plan(Window(BEGINNING, FOREVER))
         luggage = pickle.dumps(
@@ -87,7 +87,7 @@ def test_tasks_are_read_by_other_readers_from_pickles(
 def test_bounds_cut_at_the_microsecond(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """The bounds [start, end) may be datetimes, texts or microseconds."""
+    """The bounds [start, end) are exact to the microsecond, as datetimes, texts or integers."""
     scylla.session.execute(TABLE.format(ks=keyspace) + " WITH cdc = {'enabled': true}")
     now = datetime.now(UTC)
     micros = datetime_micros(now)
@@ -111,7 +111,7 @@ def test_bounds_cut_at_the_microsecond(
 
 @pytest.mark.parametrize("tasks", [5, [5], "tasks", None])
 def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: Any) -> None:
-    """The one-line error says what to give."""
+    """Reading anything but tasks raises a one-line error that says what to give."""
     with CdcReader(connection, f"{table}.t") as reader:
         batches = reader.table.read(tasks)
         with pytest.raises(ConfigurationError, match=r"^tasks is .*give tasks as `plan` returns"):
@@ -119,7 +119,7 @@ def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: An
 
 
 def test_a_start_after_the_end_is_refused(connection: ConnectionConfig) -> None:
-    """Each way of reading rejects such a start when it is called."""
+    """Each way of reading rejects a start after the end when it is called."""
     micros = datetime_micros(datetime.now(UTC))
     refused = "^start is '20.*': it is after end, 20.*: give an earlier start or a later end$"
     for tables in (["ks.t"], ["ks.t", "ks.u"]):
@@ -137,7 +137,7 @@ def test_a_start_after_the_end_is_refused(connection: ConnectionConfig) -> None:
 def test_a_cluster_is_named_by_its_contact_points(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """Contact points may be given as text instead of a ConnectionConfig."""
+    """A cluster may be given as the text of its contact points instead of a ConnectionConfig."""
     if scylla.credentials:
         pytest.skip("this server wants a user: a ConnectionConfig names one")
     with CdcReader(scylla.contact_point, f"{table}.t") as reader:
@@ -146,7 +146,7 @@ def test_a_cluster_is_named_by_its_contact_points(
 
 
 def test_following_reads_settled_rows_only(connection: ConnectionConfig, table: str) -> None:
-    """With a manual clock, windows adjoin and end at now - confidence window."""
+    """With a manual clock, windows adjoin and end one confidence window ago."""
     clock = ManualClock(time.time_ns() // 1_000 + 60_000_000)
     with CdcReader(connection, f"{table}.t", clock=clock) as reader:
         start = reader.table.first_timestamp()
@@ -168,7 +168,7 @@ def test_following_reads_settled_rows_only(connection: ConnectionConfig, table: 
 def test_a_read_has_the_columns_of_the_table_when_it_begins(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """An open reader sees columns that were added or dropped since its last read."""
+    """A read has the columns at its beginning, including changes since the reader was opened."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as reader:
         before = reader.table.schema
         assert len(rows_of(reader.batches())) == COUNT
@@ -192,7 +192,7 @@ def test_a_read_has_the_columns_of_the_table_when_it_begins(
 def test_a_type_altered_during_a_read_is_an_error(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """A field added to a user-defined type ends the read; a new read has the field."""
+    """A field added to a user-defined type ends a read with an error. A new read has the field."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"
@@ -208,7 +208,7 @@ def test_a_type_altered_during_a_read_is_an_error(
 
 
 def test_a_closed_reader_opens_again(connection: ConnectionConfig, table: str) -> None:
-    """Closing a reader releases its connection; the next read opens another."""
+    """Closing a reader releases its connection, and the next read opens another."""
     reader = CdcReader(connection, f"{table}.t")
     first = rows_of(reader.batches())
     reader.close()
@@ -218,7 +218,7 @@ def test_a_closed_reader_opens_again(connection: ConnectionConfig, table: str) -
 
 @pytest.mark.needs("faults")
 def test_a_wrong_password_is_reported() -> None:
-    """The error does not show the password."""
+    """The error for a wrong password does not show the password."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla(credentials=("reader", "right")) as server:
@@ -232,7 +232,7 @@ def test_a_wrong_password_is_reported() -> None:
 
 @pytest.mark.needs("topology")
 def test_an_error_about_an_unknown_datacenter_lists_the_known_ones() -> None:
-    """The error does not say that hosts are unreachable."""
+    """The error for an unknown datacenter lists the known ones, and does not blame the hosts."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla() as server:
@@ -246,7 +246,7 @@ def test_an_error_about_an_unknown_datacenter_lists_the_known_ones() -> None:
 
 @pytest.mark.needs("faults")
 def test_an_outage_is_raised_at_the_retry_deadline() -> None:
-    """The error says what was being read."""
+    """The error at the retry deadline says what was being read."""
     from cdc_reader.testing import EmbeddedScylla
 
     impatient = ReadConfig(retry_deadline=timedelta(seconds=1))
@@ -262,7 +262,7 @@ def test_an_outage_is_raised_at_the_retry_deadline() -> None:
 def test_an_error_about_a_missing_keyspace_names_the_hosts(
     scylla: Scylla, connection: ConnectionConfig
 ) -> None:
-    """The host may be wrong rather than the name."""
+    """The error for a missing keyspace names the hosts, which may be the real mistake."""
     with CdcReader(connection, "nowhere.t") as reader, pytest.raises(TableNotFoundError) as caught:
         _ = reader.table.schema
     assert str(caught.value) == (

@@ -1,4 +1,4 @@
-"""The `repr` of public objects is useful and has no secrets."""
+"""The reprs of public objects are useful and contain no secrets."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ async def nothing_soon(_change: object) -> None:
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_reprs_name_the_table_and_hosts(made: object, shown: str) -> None:
-    """The text is one line; making it needs no query and no file."""
+    """Each repr is one line with the table and hosts, and needs no query and no file."""
     assert repr(made) == shown.format(hosts="one:9042, [::1]:9043")
 
 
 def test_reprs_show_metrics_and_checkpoints() -> None:
-    """The values of metrics are shown, and the number of checkpoints."""
+    """The repr of metrics shows their values, and that of checkpoints shows their number."""
     metrics = MemoryMetrics()
     metrics.add(ROWS, TABLE, 3)
     metrics.set(LAG, TABLE, 1.5)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Table(HTMLParser):
-    """The texts of a table; fails if elements are not nested properly, or others appear."""
+    """A parser for the texts of a table; fails on wrong nesting or unexpected elements."""
 
     KNOWN = ("table", "caption", "thead", "tbody", "tr", "th", "td")
 
@@ -45,7 +45,7 @@ class Table(HTMLParser):
 
 
 def test_a_reader_shows_its_tables_without_a_query() -> None:
-    """Nothing listens at the address; schemas are shown once they have been read."""
+    """A reader is shown without a query, and its schemas only after they have been read."""
     way = ConnectionConfig("localhost:1", username="me", password="s3cret")
     shown = CdcReader(way, "shop.orders", "shop.items")._repr_html_()
     assert "s3cret" not in shown
@@ -61,7 +61,10 @@ def test_a_reader_shows_its_tables_without_a_query() -> None:
 def test_schemas_and_changes_are_tables(
     connection: ConnectionConfig, keyspace: str, execute: Execute
 ) -> None:
-    """Columns have their types and places, changes their deltas and images; text is escaped."""
+    """Schemas show the columns, with types and kinds; changes show deltas and images.
+
+    Text is escaped.
+    """
     execute(
         "CREATE TABLE {t} (p int, q int, c text, v text, w map<int, text>, PRIMARY KEY ((p, q), c))"
         " WITH CLUSTERING ORDER BY (c DESC)"
@@ -100,7 +103,7 @@ def test_schemas_and_changes_are_tables(
 
 
 def test_a_long_value_is_cut(connection: ConnectionConfig, keyspace: str, execute: Execute) -> None:
-    """A notebook stays small, whatever the cells hold."""
+    """A long value is truncated, so that a notebook stays small."""
     execute(
         "CREATE TABLE {t} (p int PRIMARY KEY, v text) WITH cdc = {'enabled': true}",
         f"INSERT INTO {{t}} (p, v) VALUES (1, '{'x' * 10_000}')",

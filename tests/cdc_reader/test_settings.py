@@ -1,4 +1,4 @@
-"""Public constructors reject wrong values, with one line that says what to give."""
+"""Public constructors reject wrong values with one line that says what to give."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from cdc_reader.config import as_connection
 from cdc_reader.errors import ConfigurationError
 
 cdc: Any = cdc_reader
-"""The package as an untyped value, because type checkers would reject the wrong arguments."""
+"""The package as an untyped value, because type checkers would reject wrong arguments."""
 WAY = "host:9042"
 ARRAY = np.array([1, 2])
 """A value that raises an error when it is used as a condition."""
@@ -48,7 +48,7 @@ async def coroutine(_: object) -> None:
 
 
 def plain(_: object, change: object = None) -> None:
-    """A handler for threads."""
+    """A synchronous handler, which runs in threads."""
 
 
 async def generator(_: object) -> AsyncIterator[int]:
@@ -84,12 +84,12 @@ class Handler:
     ],
 )
 def test_what_may_be_a_coroutine_function_is_taken(handler: Callable[..., Any]) -> None:
-    """What a lambda or another object returns is known only when it is called."""
+    """A lambda or callable object is accepted, because its result is known only after a call."""
     AsyncCdcConsumer(WAY, "ks.t", handler, application="a")
 
 
 def consumer(**wrong: Any) -> CdcConsumer:
-    """Construct a consumer in which `wrong` replaces valid arguments."""
+    """Construct a consumer with the values of `wrong` in place of valid arguments."""
     given = {"connection": WAY, "tables": "ks.t", "handler": print, "application": "a", **wrong}
     return CdcConsumer(**given)
 
@@ -336,7 +336,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
     ],
 )
 def test_an_error_names_the_wrong_setting(make: Callable[[], object], message: str) -> None:
-    """The error is a ConfigurationError of one line, raised at once, and has no secrets."""
+    """A wrong setting raises a one-line ConfigurationError at once, without secrets."""
     with pytest.raises(ConfigurationError) as refused:
         make()
     assert message in str(refused.value)
@@ -386,7 +386,7 @@ MADE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
 def test_no_value_causes_an_error_of_python(
     make: Callable[..., object], given: dict[str, Any], name: str
 ) -> None:
-    """Each value is accepted, or rejected in one line of less than 2,000 characters."""
+    """Each value is accepted, or rejected in one line of fewer than 2,000 characters."""
     for value in HOSTILE:
         try:
             assert repr(make(**{**given, name: value}))
@@ -409,7 +409,7 @@ def test_durations_may_be_texts() -> None:
 
 
 def test_a_cluster_may_be_a_text() -> None:
-    """The text lists the contact points, and sets neither user nor TLS."""
+    """A text lists the contact points of a cluster, and sets neither user nor TLS."""
     assert as_connection("a:1, b") == ConnectionConfig(("a:1", "b"))
     config = ConnectionConfig("a", tls_ca=Path("/ca.pem"))
     assert as_connection(config) is config
@@ -426,5 +426,5 @@ def test_a_cluster_may_be_a_text() -> None:
 
 
 def test_a_table_that_is_named_twice_is_read_once() -> None:
-    """The table's name may be given in any form."""
+    """A table that is named twice, in any form, is read once."""
     assert len(CdcReader("a", "ks.t", '"ks".t', TableName("ks", "t")).tables) == 1

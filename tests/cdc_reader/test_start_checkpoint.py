@@ -1,4 +1,4 @@
-"""A checkpoint given as a start must belong to the table, and have possible values."""
+"""A checkpoint given as a start must belong to the table and have possible values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def open_reader(server: EmbeddedScylla) -> Iterator[Callable[[str], CdcReader]]:
-    """Opens readers of a table."""
+    """A function that opens readers of a table."""
     opened: list[CdcReader] = []
 
     def make(table: str) -> CdcReader:
@@ -57,14 +57,14 @@ def open_reader(server: EmbeddedScylla) -> Iterator[Callable[[str], CdcReader]]:
 
 
 def reached(reader: CdcReader) -> Checkpoint:
-    """Return the checkpoint of a read up to the current time."""
+    """Return the checkpoint at the end of a read up to the current time."""
     *_, last = reader.follow("-1m", "now")
     assert isinstance(last, WindowComplete)
     return last.checkpoint
 
 
 def test_another_tables(open_reader: Callable[[str], CdcReader]) -> None:
-    """The error has the names and ids of both tables."""
+    """The error for a checkpoint of another table shows the names and ids of both tables."""
     given, other = reached(open_reader("ks.t1")), open_reader("ks.t2").table
     message = (
         rf"^the checkpoint belongs to table ks\.t1 with id {given.table_id}, but the table to read "
@@ -76,14 +76,17 @@ def test_another_tables(open_reader: Callable[[str], CdcReader]) -> None:
 
 
 def test_one_without_a_name(open_reader: Callable[[str], CdcReader]) -> None:
-    """The error names both possible reasons: another table, or a table that was recreated."""
+    """The error for a checkpoint without a table name gives both possible reasons.
+
+    The checkpoint belongs to another table, or the table was recreated.
+    """
     given = evolve(reached(open_reader("ks.t1")), table=None)
     with pytest.raises(CheckpointError, match=r"another table's, or ks\.t2 was dropped"):
         list(open_reader("ks.t2").table.follow(given, "now"))
 
 
 def test_of_a_snapshot(open_reader: Callable[[str], CdcReader]) -> None:
-    """A snapshot's checkpoint is checked in the same way."""
+    """A checkpoint of a snapshot is checked in the same way."""
     given = open_reader("ks.t1").table.begin_snapshot()
     with pytest.raises(CheckpointError, match=r"belongs to table ks\.t1 .* is ks\.t2 with id"):
         list(open_reader("ks.t2").table.snapshot(given).deliveries())
@@ -92,7 +95,7 @@ def test_of_a_snapshot(open_reader: Callable[[str], CdcReader]) -> None:
 def test_of_a_table_created_again(
     server: EmbeddedScylla, open_reader: Callable[[str], CdcReader]
 ) -> None:
-    """The table has the same name but another id."""
+    """A dropped table's checkpoint is rejected for a new table of that name with another id."""
     reader = open_reader("ks.t1")
     given = reached(reader)
     server.execute("DROP TABLE ks.t1")
@@ -125,14 +128,14 @@ def test_of_a_table_created_again(
 def test_handmade(
     open_reader: Callable[[str], CdcReader], handmade: dict[str, Any], message: str
 ) -> None:
-    """Values that no reader writes are rejected with one line, before anything is read."""
+    """Checkpoints with values that no reader writes are rejected in one line before a read."""
     with pytest.raises(CheckpointError, match=message) as error:
         open_reader("ks.t1").table.follow(Checkpoint(**handmade), "now")
     assert "\n" not in str(error.value)
 
 
 def test_handmade_in_a_store(tmp_path: Any) -> None:
-    """A store may have any values; an invalid checkpoint is rejected when it is loaded."""
+    """An invalid checkpoint in a store is rejected when it is loaded."""
     name = CheckpointName("app", TableName("ks", "t1"))
     store = SqliteCheckpoints(tmp_path / "progress.db")
     store.save(name, Checkpoint(NOW, marks={STREAM: Mark(LAST_KEY)}))
@@ -146,7 +149,7 @@ def test_handmade_in_a_store(tmp_path: Any) -> None:
 
 
 def test_what_readers_write_is_valid() -> None:
-    """The greatest and the smallest times are valid too."""
+    """Checkpoints that readers write are valid, also with the smallest and largest times."""
     times = (timeuuid.MAX_MICROS, NOW, 0)
     for position in times:
         key = RowKey(timeuuid.make(position, bytes(8)).bytes, -(1 << 31))

@@ -1,4 +1,4 @@
-"""Snapshots through a real driver and socket: as batches, as `change_batches`, and as changes."""
+"""Snapshots with a real driver and server: as batches, as `change_batches` and as changes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Ite
 
 
 def by_key(changes: Iterator[Change]) -> dict[tuple[Any, ...], Change]:
-    """Return the changes by key, and check that each key is there once."""
+    """Return the changes by key, and check that each key occurs once."""
     found = list(changes)
     keyed = {tuple(change.key.values()): change for change in found}
     assert len(keyed) == len(found)
@@ -58,7 +58,7 @@ def by_key(changes: Iterator[Change]) -> dict[tuple[Any, ...], Change]:
 
 
 def test_batches_are_what_a_select_shows(reader: CdcReader, scylla: Scylla) -> None:
-    """Batches have all rows and columns, with their types."""
+    """Batches have the rows and columns of a SELECT, with their types."""
     found = pa.Table.from_batches(reader.snapshot().batches(), reader.snapshot().arrow_schema)
     rows = scylla.session.execute(f"SELECT * FROM {reader.table.name}").all()
     assert found.num_rows == len(rows) == 22
@@ -68,7 +68,7 @@ def test_batches_are_what_a_select_shows(reader: CdcReader, scylla: Scylla) -> N
 
 
 def test_columns_are_chosen(reader: CdcReader) -> None:
-    """Key columns are always read; an unknown name is rejected."""
+    """Key columns are always read, and an unknown column is rejected."""
     batch = next(reader.snapshot().batches(["v"]))
     assert batch.schema.names == ["pk", "ck", "v"]
     with pytest.raises(ConfigurationError, match="has no such column; its columns are pk, ck, s"):
@@ -76,7 +76,7 @@ def test_columns_are_chosen(reader: CdcReader) -> None:
 
 
 def test_the_formats_show_rows_as_inserts(reader: CdcReader) -> None:
-    """Static rows are separate. Each row is there once, with the time of the position."""
+    """Each row is an insert with the time of the position, and static rows are separate."""
     snapshot = reader.snapshot()
     table = snapshot.change_batches(include_delta=True).read_all()
     assert table.schema == reader.change_batches(include_delta=True).schema
@@ -94,7 +94,7 @@ def test_the_formats_show_rows_as_inserts(reader: CdcReader) -> None:
 
 
 def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: Execute) -> None:
-    """Later changes are in the log after the snapshot's position."""
+    """Changes after the snapshot's position come from the log."""
     snapshot = reader.snapshot()
     execute("UPDATE {t} SET v = 100 WHERE pk = 2 AND ck = 2")
     assert by_key(snapshot.changes())[2, 2].after == {"v": 100, "w": None, "l": None, "m": None}
@@ -103,7 +103,7 @@ def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: E
 
 
 def test_changes_show_the_row(reader: CdcReader) -> None:
-    """`after` has the whole row, `deltas` would write it, and the time is the position."""
+    """A change has the whole row as `after`, deltas that write it, and the time of the position."""
     snapshot = reader.snapshot()
     found = by_key(snapshot.changes())
     assert len(found) == 21 + 2
@@ -140,7 +140,10 @@ def test_changes_show_the_row(reader: CdcReader) -> None:
 
 
 def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
-    """Each TTL has a separate part. The insert has the longest, and so has the row marker."""
+    """Cells with different TTLs are different parts of a change.
+
+    The insert has the longest TTL, and so has the row marker.
+    """
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000",
         "UPDATE {t} USING TTL 50 SET v = 2 WHERE pk = 70 AND ck = 1",
@@ -163,7 +166,7 @@ def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_snapshot_changes_are_values(reader: CdcReader, execute: Execute) -> None:
-    """The changes can be compared, hashed, pickled, and converted to JSON."""
+    """Snapshot changes can be compared, hashed, pickled and converted to JSON."""
     execute("INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000")
     snapshot = reader.snapshot()
     first, again = by_key(snapshot.changes()), by_key(snapshot.changes())
@@ -184,14 +187,20 @@ def test_snapshot_changes_are_values(reader: CdcReader, execute: Execute) -> Non
 def test_a_static_row_comes_once_if_pages_divide_its_partition(
     reader: CdcReader, execute: Execute
 ) -> None:
-    """Several ranges are read in turn, and each keeps track of its current partition."""
+    """A static row is delivered once, even if several pages divide its partition.
+
+    Several ranges are read in turn, and each keeps track of its current partition.
+    """
     execute(*[f"INSERT INTO {{t}} (pk, ck, s) VALUES ({n % 9}, {n}, {n})" for n in range(60)])
     found = by_key(reader.snapshot().changes())
     assert sum(change.is_static for change in found.values()) == 10
 
 
 def test_deliveries_resume_from_a_checkpoint(reader: CdcReader) -> None:
-    """The remaining rows are delivered. The checkpoint of a complete snapshot is rejected."""
+    """A checkpoint delivers only the remaining rows.
+
+    The checkpoint of a complete snapshot is rejected.
+    """
     snapshot, found = reader.snapshot(), list[SnapshotRows]()
     deliveries = snapshot.deliveries()
     while isinstance(end := next(deliveries), SnapshotRows) or not end.rows:
@@ -209,7 +218,7 @@ def test_deliveries_resume_from_a_checkpoint(reader: CdcReader) -> None:
 
 
 def test_stop_raises_stopped_error(reader: CdcReader) -> None:
-    """The rows read so far are incomplete."""
+    """`stop` raises StoppedError, because the rows read so far are incomplete."""
     batches = reader.snapshot().batches()
     next(batches)
     reader.stop()
@@ -221,7 +230,7 @@ def test_stop_raises_stopped_error(reader: CdcReader) -> None:
 def test_a_table_without_clustering(
     connection: ConnectionConfig, keyspace: str, execute: Execute
 ) -> None:
-    """Each partition is one row, which is not static."""
+    """Without clustering columns, each partition is one row, which is not static."""
     execute(
         f"CREATE TABLE {{t}} (pk text PRIMARY KEY, v int) WITH cdc = {FULL}",
         *[f"INSERT INTO {{t}} (pk, v) VALUES ('{n}', {n})" for n in range(12)],
@@ -235,7 +244,7 @@ def test_a_table_without_clustering(
 
 
 def test_cells_keep_their_write_times(reader: CdcReader, execute: Execute) -> None:
-    """Cells with the same write time form a part. The latest part is the insert."""
+    """Cells with one write time form a part of a change, and the latest part is the insert."""
     now = time.time_ns() // 1_000
     execute(
         f"INSERT INTO {{t}} (pk, ck, v, w) VALUES (80, 1, 1, 'a') USING TIMESTAMP {now}",

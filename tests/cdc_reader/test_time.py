@@ -55,7 +55,7 @@ MOMENTS = st.datetimes(datetime(2002, 1, 1), datetime(5000, 1, 1))  # noqa: DTZ0
     ],
 )
 def test_moments(moment: int | datetime | str, expected: int) -> None:
-    """Datetimes with a time zone, texts and microseconds may name the same point in time."""
+    """A point in time may be a datetime with a time zone, a text or microseconds."""
     assert moment_micros(moment, "start", NOW) == expected
 
 
@@ -90,7 +90,7 @@ def test_moments(moment: int | datetime | str, expected: int) -> None:
     ],
 )
 def test_malformed_moments_are_refused(moment: object, message: str) -> None:
-    """The one-line error says what was probably meant."""
+    """The one-line error for a malformed time suggests what was probably meant."""
     with pytest.raises(ConfigurationError, match=rf"^start is [^\n]*{message}") as refused:
         moment_micros(moment, "start", NOW)
     assert "\n" not in str(refused.value)
@@ -98,7 +98,7 @@ def test_malformed_moments_are_refused(moment: object, message: str) -> None:
 
 @given(st.integers(1_000_000_000, 95_000_000_000))
 def test_numbers_in_other_units_are_refused(seconds: int) -> None:
-    """The error has the number in the expected unit, which is accepted."""
+    """The error for a number in another unit shows the number in µs, which is accepted."""
     millis, micros = seconds * 1_000, seconds * 1_000_000
     assert moment_micros(micros, "start", NOW) == moment_micros(str(millis), "start", NOW) == micros
     for number in (seconds, millis, micros * 1_000):
@@ -111,14 +111,14 @@ def test_numbers_in_other_units_are_refused(seconds: int) -> None:
 
 @given(st.datetimes())
 def test_a_datetime_without_zone_is_refused(moment: datetime) -> None:
-    """Python would take it as local time, and servers as UTC."""
+    """A datetime without a time zone is rejected, because Python and servers disagree about it."""
     with pytest.raises(ConfigurationError, match="no time zone"):
         moment_micros(moment, "start", NOW)
 
 
 @given(MOMENTS)
 def test_the_text_of_a_position_names_it(moment: datetime) -> None:
-    """A printed position is accepted as a start."""
+    """The printed text of a position is accepted as a start."""
     micros = moment_micros(moment.replace(tzinfo=UTC), "start", NOW)
     assert moment_micros(format_timestamp(micros), "start", NOW) == micros
 
@@ -130,7 +130,7 @@ def test_a_time_of_pandas_is_a_number() -> None:
 
 
 def test_open_ends() -> None:
-    """By default, the start is the beginning of time and there is no end."""
+    """By default, the start is the beginning of time and the end is open."""
     assert start_micros(None, NOW) == start_micros("earliest", NOW) == BEGINNING
     assert start_micros("-1h", NOW) == NOW - 3_600_000_000
     assert start_micros(0, NOW) == start_micros("0", NOW) == 0
@@ -155,26 +155,26 @@ def test_open_ends() -> None:
     ],
 )
 def test_a_timestamp_is_iso_text_or_milliseconds(text: str, expected: int) -> None:
-    """Text without a time zone is UTC; eight digits are a date."""
+    """Text without a time zone is in UTC, and eight digits are a date."""
     assert parse_timestamp(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "12:00", "1606390225588.5", "1e3"])
 def test_an_error_of_a_timestamp_names_the_option(text: str) -> None:
-    """The error has both accepted forms."""
+    """The error for a timestamp names the option and both accepted forms."""
     with pytest.raises(ConfigurationError, match=r"^startingTimestamp is .*ISO-8601.*milliseconds"):
         parse_timestamp(text, "startingTimestamp")
 
 
 @given(st.datetimes())
 def test_a_formatted_moment_parses_to_itself(moment: datetime) -> None:
-    """Formatting is exact to the microsecond."""
+    """A formatted time parses to the same time, exact to the microsecond."""
     micros = datetime_micros(moment.replace(tzinfo=UTC))
     assert parse_timestamp(format_timestamp(micros)) == micros
 
 
 def test_a_moment_beyond_the_calendar_has_a_text_too() -> None:
-    """Log events show windows without an end."""
+    """A time beyond the calendar has a text, because log events show windows without an end."""
     assert format_timestamp(1 << 62) == f"{1 << 62} µs"
 
 
@@ -192,7 +192,7 @@ def test_a_moment_beyond_the_calendar_has_a_text_too() -> None:
     ],
 )
 def test_durations_have_a_number_and_a_unit(text: str, expected: timedelta) -> None:
-    """Units may be short or long, with or without spaces."""
+    """The unit of a duration may be short or long, with or without a space."""
     assert parse_duration(text) == expected
 
 
@@ -200,14 +200,14 @@ def test_durations_have_a_number_and_a_unit(text: str, expected: timedelta) -> N
     "text", ["", "30", "s", "5 parsecs", "-1s", "1.5h", "1h,30m", "9" * 30 + "d"]
 )
 def test_an_error_of_a_duration_names_the_option(text: str) -> None:
-    """For example, a number without a unit is rejected."""
+    """The error for a malformed duration, such as a number without a unit, names the option."""
     with pytest.raises(ConfigurationError, match=r"^confidenceWindow is "):
         parse_duration(text, "confidenceWindow")
 
 
 @given(st.timedeltas(min_value=timedelta(0)))
 def test_microseconds_are_exact(duration: timedelta) -> None:
-    """The conversion does not use floats."""
+    """Durations are converted without floats, so microseconds are exact."""
     assert timedelta(microseconds=duration_micros(duration)) == duration
 
 
@@ -220,7 +220,7 @@ def slow(clock: ManualClock, things: str) -> Iterator[str]:
 
 
 def test_only_waiting_is_measured() -> None:
-    """Time spent processing items is not counted."""
+    """Only waiting for items is measured, not the time spent processing them."""
     clock = ManualClock(1_000)
     waiting = Waiting(clock)
     for _ in waiting.each(slow(clock, "abc")):
@@ -230,7 +230,7 @@ def test_only_waiting_is_measured() -> None:
 
 @pytest.mark.parametrize("taken", [0, 1, 3])
 def test_the_time_waited_is_known_during_iteration(taken: int) -> None:
-    """The time is known even for iterators that are not exhausted."""
+    """The time waited is known during iteration, even if the iterator is not exhausted."""
     clock = ManualClock(1_000)
     waiting = Waiting(clock)
     things = waiting.each(slow(clock, "abc"))
