@@ -31,7 +31,7 @@ def connection(scylla: Scylla) -> ConnectionConfig:
 
 @pytest.fixture
 def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """Executes statements in order; ``{t}`` stands for the keyspace's table ``t``."""
+    """A function that executes statements in order; ``{t}`` is table ``t`` of the keyspace."""
 
     def execute(*statements: str) -> None:
         for statement in statements:

@@ -168,7 +168,7 @@ def test_following_reads_settled_rows_only(connection: ConnectionConfig, table: 
 def test_a_read_has_the_columns_of_the_table_when_it_begins(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """A read has the columns at its beginning, including changes since the reader was opened."""
+    """A read has the columns that the table has at its start, even if the reader is older."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as reader:
         before = reader.table.schema
         assert len(rows_of(reader.batches())) == COUNT
@@ -262,7 +262,7 @@ def test_an_outage_is_raised_at_the_retry_deadline() -> None:
 def test_an_error_about_a_missing_keyspace_names_the_hosts(
     scylla: Scylla, connection: ConnectionConfig
 ) -> None:
-    """The error for a missing keyspace names the hosts, which may be the real mistake."""
+    """The error for a missing keyspace names the hosts, because the host may be wrong instead."""
     with CdcReader(connection, "nowhere.t") as reader, pytest.raises(TableNotFoundError) as caught:
         _ = reader.table.schema
     assert str(caught.value) == (

@@ -65,7 +65,7 @@ def test_reprs_name_the_table_and_hosts(made: object, shown: str) -> None:
 
 
 def test_reprs_show_metrics_and_checkpoints() -> None:
-    """The repr of metrics shows their values, and that of checkpoints shows their number."""
+    """The repr of metrics shows their values; the repr of checkpoints shows how many there are."""
     metrics = MemoryMetrics()
     metrics.add(ROWS, TABLE, 3)
     metrics.set(LAG, TABLE, 1.5)

@@ -28,7 +28,7 @@ from cdc_reader._time import (
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing import ManualClock
 
-pd: Any = import_module("pandas")  # it has no types
+pd: Any = import_module("pandas")  # pandas has no types
 
 NOW = 1_795_322_564_000_000
 ZONE = timezone(timedelta(hours=1))

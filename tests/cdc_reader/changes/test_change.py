@@ -154,7 +154,7 @@ def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
 
 
 def test_an_empty_collection_in_an_image_is_null() -> None:
-    """An empty collection in an image is null, as in the table. A frozen empty one is a value."""
+    """In an image an empty collection is null, as in the table, but an empty frozen one is not."""
     change = change_of(
         {"op": 1, "ck": 1, "a": 1},
         {"op": 9, "ck": 1, "s": frozenset(), "un": FrozenDict(x=None, y=None), "fr": ()},
@@ -227,7 +227,7 @@ def test_a_change_may_be_an_image_alone() -> None:
 
 @pytest.mark.parametrize("history", histories(), ids=["plain", "both", "full"])
 def test_changes_are_values(history: Any) -> None:
-    """A change equals its pickled and deep copies and has their hash; different changes differ."""
+    """A change equals its pickled copy and its deep copy, and differs from all other changes."""
     changes = history.changes()
     again = pickle.loads(pickle.dumps(changes))
     assert again == changes

@@ -213,7 +213,7 @@ def _keys(count: int) -> Iterator[RowKey]:
 
 
 def test_an_owner_has_a_text_form() -> None:
-    """Programs can parse the text, even if a later version wrote it."""
+    """The text of an owner can be parsed, even if a later version wrote it."""
     text = ONE.to_text()
     assert Owner.from_text(text) == ONE
     assert Owner.from_text(f'{{"new": 1, {text[1:]}') == ONE
@@ -284,7 +284,7 @@ def test_saves_with_and_without_a_lease_follow_each_other(
 def test_a_server_without_transactions_is_reported(
     scylla_store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before 2025.4, ScyllaDB rejects leases in tables on tablets, and the error says so."""
+    """Before 2025.4, ScyllaDB rejects leases in tables that use tablets, and the error says so."""
 
     def refuse(_self: Statements, _writes: object) -> None:
         raise QueryRefusedError("ks.t: LWT is not yet supported with tablets")

@@ -69,7 +69,7 @@ def test_before_the_first_commit_the_position_is_the_start(tmp_path: Path) -> No
 
 
 def test_after_the_first_commit_the_start_is_ignored(tmp_path: Path) -> None:
-    """After the first commit, the position is the end of the first micro-batch."""
+    """After the first commit, the position is the end of a micro-batch, not the start."""
     first = offset(5, 3, table="ks.t", began=2)
     assert position(checkpoint(tmp_path, {0: [first], 1: [offset(9)]}, done=0)) == 5
 
@@ -90,7 +90,7 @@ def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
     ],
 )
 def test_offsets_of_each_version_are_read(tmp_path: Path, line: str) -> None:
-    """Offsets of each version are read, also with a pending snapshot."""
+    """Offsets of each version are read, with or without a pending snapshot."""
     assert position(checkpoint(tmp_path, {0: [line]}, done=0)) == 7
 
 

@@ -397,7 +397,7 @@ def test_the_option_expiry_decides_when_cells_expire(
 
 
 def test_progress_is_printed_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
-    """The count is printed once after catching up, and then every ten seconds if it has changed."""
+    """The count is printed every ten seconds if it has changed, and once after catching up."""
     clock = ManualClock(100 * SECOND)
     report = Report(clock, caught_up=5 * SECOND)
     table = TableName("ks", "t")

@@ -141,7 +141,7 @@ def test_another_file_is_not_overwritten(
 def test_a_report_that_cannot_be_written_is_reported(
     server: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """The status is 1."""
+    """If the report cannot be written, the exit status is 1 and a one-line error says why."""
     outcome = invoke(server, "--html", tmp_path / "missing" / "report.html")
     assert outcome.exit_code == 1
     [line] = outcome.stderr.splitlines()
@@ -170,7 +170,7 @@ def long_history(end: int) -> History:
 
 @pytest.fixture
 def report(server: EmbeddedScylla, positions: Path, tmp_path: Path) -> Path:
-    """A report of a real status, with a longer history than the test has time for."""
+    """A report of a real status, with a longer history than a test could record."""
     file = tmp_path / "report.html"
     outcome = invoke(server, "--checkpoint", positions, "--html", file, "--rows-since", "-1h")
     assert outcome.exit_code == 0, outcome.output
@@ -185,7 +185,7 @@ def report(server: EmbeddedScylla, positions: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_browser_shows_the_report(report: Path) -> None:
-    """The page logs and requests nothing, fits the width of a phone, and names each drawing."""
+    """The page shows its plots and names without messages or requests, and fits a phone's width."""
     url = report.as_uri()
     backgrounds = set()
     with browser() as chromium:
@@ -214,7 +214,7 @@ def test_a_browser_shows_the_report(report: Path) -> None:
 
 
 def watched(page: Page) -> tuple[list[str], list[str]]:
-    """Return two lists that grow: the page's messages and errors, and the addresses it requests."""
+    """Return two lists, which fill as the page logs messages or errors and requests addresses."""
     messages: list[str] = []
     requests: list[str] = []
     page.on("console", lambda message: messages.append(message.text))
@@ -230,7 +230,7 @@ def test_colours_have_enough_contrast() -> None:
     for scheme in schemes:
         colours = dict(re.findall(r"--(\w+):(#[0-9a-f]+)", scheme))
         page = luminance(colours.pop("page"))
-        del colours["line"]  # the grid only decorates
+        del colours["line"]  # the grid is only decoration
         assert len(colours) == 10
         for name, colour in colours.items():
             least = 3.0 if name.startswith("s") and name != "soft" else 4.5
@@ -238,7 +238,7 @@ def test_colours_have_enough_contrast() -> None:
 
 
 def luminance(colour: str) -> float:
-    """Return the relative luminance of a colour, as WCAG defines it."""
+    """Return the relative luminance of a color, as defined by WCAG."""
     digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
     parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
     red, green, blue = [
@@ -248,12 +248,12 @@ def luminance(colour: str) -> float:
 
 
 def contrast(one: float, other: float) -> float:
-    """Return the contrast of two luminances, as WCAG defines it."""
+    """Return the contrast of two luminances, as defined by WCAG."""
     return (max(one, other) + 0.05) / (min(one, other) + 0.05)
 
 
 def test_names_are_text_not_html() -> None:
-    """Neither the text nor the data can end an element."""
+    """Names are escaped, so neither the text nor the data can end an element."""
     history = long_history(time.time_ns() // 1_000)
     text = page(Sample(history.counts[TABLE].spans[-1].end, [], history))
     assert text.count("</script>") == 1
@@ -264,7 +264,7 @@ def test_names_are_text_not_html() -> None:
 def test_a_history_is_bounded_and_loses_no_row(
     lengths: list[tuple[int, int, int, bool]],
 ) -> None:
-    """Joined spans have the rows of their parts, and gaps stay gaps."""
+    """A long history is shortened by joining spans. All rows are still counted, and gaps remain."""
     most, module._MOST = module._MOST, 20
     try:
         counts, at, gaps = Counts(), 0, set()
@@ -289,7 +289,7 @@ def test_a_history_is_bounded_and_loses_no_row(
     st.text(st.characters(blacklist_categories=["Cs"])),
 )
 def test_a_history_can_be_read_again(points: list[tuple[int, int | None]], name: str) -> None:
-    """A history is read alone, or from the page that contains it."""
+    """A history can be read from its JSON or from the page that contains it."""
     history = History()
     history.readers[TABLE, name] = [Point(at, lag, None) for at, lag in points]
     history.counts[TABLE] = Counts([Counted(1, 2, 3, 4)], 5)
@@ -309,7 +309,7 @@ def test_a_history_can_be_read_again(points: list[tuple[int, int | None]], name:
     ],
 )
 def test_the_trend_of_a_lag(lags: list[int | None], told: str) -> None:
-    """The readers are sampled every ten seconds."""
+    """The trend is computed from lags that are sampled every ten seconds."""
     points = [
         Point(number * 10 * SECOND, None if lag is None else lag * SECOND, None)
         for number, lag in enumerate(lags)
@@ -318,7 +318,7 @@ def test_the_trend_of_a_lag(lags: list[int | None], told: str) -> None:
 
 
 def test_a_line_is_interrupted_where_nobody_watched() -> None:
-    """A line is also interrupted where the reader's lag was unknown."""
+    """A line is interrupted where no sample was taken or the reader's lag was unknown."""
     times = [0, 1, 2, 3, 60, 61, 62, 63, 64]
     points = [Point(at, None if at == 62 else 5, None) for at in times]
     assert [[point.at for point in part] for part in connected(points)] == [
@@ -349,5 +349,5 @@ def test_an_axis_reaches_its_highest_value(value: int) -> None:
     ],
 )
 def test_labels_of_an_axis_are_short(unit: Unit, value: float, text: str) -> None:
-    """A label has no unit that is zero."""
+    """A label omits units that are zero."""
     assert unit.text(value) == text

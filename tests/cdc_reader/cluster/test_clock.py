@@ -122,7 +122,7 @@ def test_a_clock_that_is_set() -> None:
 def test_one_wrong_node(
     server: EmbeddedScylla, clock: ManualClock, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One node with a wrong clock does not matter, in whichever order the nodes are queried."""
+    """One node with a wrong clock does not affect the result, whatever the order of the queries."""
     for _ in range(2):
         server.join(vnodes=2)
     for node in server.nodes:

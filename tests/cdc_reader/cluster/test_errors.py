@@ -84,7 +84,7 @@ def test_each_error_of_a_request_has_one_meaning(
 
 
 def test_an_outage_of_all_nodes_is_described() -> None:
-    """An outage of all nodes, for which the driver reports no reason, is described."""
+    """If all nodes are down, the error says so, although the driver reports no reason."""
     outage = NoHostAvailable("Unable to complete the operation against any hosts", {})
     assert str(request_error(outage, "reading ks.t")).startswith(
         "reading ks.t: no node can be reached; check that"

@@ -60,7 +60,7 @@ def read(config: ConnectionConfig) -> None:
 
 
 def test_reading_a_log_requires_select_on_its_base_table(server: EmbeddedScylla) -> None:
-    """Reading a log requires SELECT on its base table, because servers check that table."""
+    """Reading a log requires SELECT on its base table, where servers check the permission."""
     said = denied(server, "ks.t_scylla_cdc_log", read)
     assert said.startswith("reading ks.t_scylla_cdc_log: User reader has no SELECT permission on ")
     assert said.endswith("; ask an administrator for: GRANT SELECT ON ks.t TO reader")

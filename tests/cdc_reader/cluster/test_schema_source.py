@@ -62,7 +62,7 @@ def test_a_table_has_its_id_and_time_of_alteration(
 def test_a_log_schema_has_every_column_with_its_type(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """The base and the log have all columns in the server's order, with user-defined types."""
+    """The base and the log have all columns in the server's order, with user types resolved."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.inner (x int)")
     scylla.session.execute(
         f'CREATE TYPE {keyspace}."Outer" (i frozen<inner>, "T" frozen<set<text>>)'
@@ -189,7 +189,7 @@ def test_columns_that_share_a_name_in_the_log_are_refused(
 def test_columns_that_only_look_alike_are_read(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """A table is read if its column names only resemble columns of the log.
+    """Column names that only resemble those of log columns are accepted.
 
     The log has no `cdc$deleted_` column for a key, and no deleted elements for a frozen map.
     """

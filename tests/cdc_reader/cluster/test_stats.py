@@ -45,7 +45,7 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def test_queries_are_counted_and_waits_measured(connection: Connection) -> None:
-    """Further pages count toward the waiting time, but not as queries."""
+    """Pages after the first count toward the waiting time, but not as queries."""
     stats = ReadStats()
     with recorded_in(stats):
         batches = list(connection.batches(QUERY))

@@ -18,7 +18,7 @@ def entering(
 
 
 def test_there_is_room_until_the_limit_is_reached() -> None:
-    """A page that exceeds the limit alone is admitted; others then wait until there is room."""
+    """A page above the limit is admitted if nothing is in flight. Others wait for room."""
     limit = InFlightLimit(10, 100)
     first = limit.enter(50, 10)
     assert first is not None

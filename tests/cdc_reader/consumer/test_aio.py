@@ -295,7 +295,7 @@ def test_handlers_that_begin_while_a_consumer_is_cancelled(
     *,
     scheduled: bool,
 ) -> None:
-    """No handler survives a cancellation, whether it arrives before or after its scheduling."""
+    """A handler that starts during a cancellation is canceled, whether or not it was scheduled."""
     write(table, 5)
     cancelled, begun = threading.Event(), threading.Event()
     schedule = asyncio.run_coroutine_threadsafe

@@ -198,7 +198,7 @@ def test_applications_have_separate_positions(
 def test_start_now_delivers_later_writes_only(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """With `start="now"`, only later writes are delivered. The start is saved in any case."""
+    """`start="now"` delivers only later writes, and is saved even if no change is handled."""
     write(table, 10)
     store = MemoryCheckpoints()
     first = consumer(connection, table, Seen(), start="now", checkpoints=store, end=None)
@@ -328,7 +328,7 @@ def test_stop_leaves_queued_changes_to_the_next_run(
 
 
 def test_a_consumer_runs_once(connection: ConnectionConfig, table: str) -> None:
-    """A consumer that is stopped before `run` does not run."""
+    """A consumer that is stopped before `run` does not start."""
     stopped = consumer(connection, table, Seen(), end=None)
     stopped.stop()
     stopped.run()

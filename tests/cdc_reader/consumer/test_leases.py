@@ -226,7 +226,7 @@ def test_a_store_without_leases_is_used_without(
     store: Callable[[], Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A store without leases works. A warning is logged only if the store should have them."""
+    """A store without leases works. If the store should have leases, a warning is logged."""
     write(table, 20)
     kept, name, seen = store(), CheckpointName("app", TableName.parse(table)), Slow()
     seen.may_go_on.set()

@@ -144,9 +144,9 @@ def write(server: EmbeddedScylla, *statements: str) -> None:
 def test_rows_deleted_in_the_lost_span_leave_the_copy(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """A snapshot removes rows from the copy if they are older than it.
+    """Rows older than the new snapshot are removed from the copy.
 
-    Their deletes expired unread, so no change reports them.
+    Their deletes have expired, so no change reports them.
     """
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
@@ -288,7 +288,10 @@ def test_going_on_names_what_is_lost(
 
 
 def test_an_event_that_fails_ends_the_run(copy: Copy, server: EmbeddedScylla) -> None:
-    """An error in `on_event` ends the run unsaved, so the next run repeats the event."""
+    """An error in `on_event` ends the run before the position is saved.
+
+    The next run repeats the event.
+    """
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
 
     def fail(event: ConsumerEvent) -> None:

@@ -72,7 +72,7 @@ def consumer(connection: ConnectionConfig, table: str, copy: Copy, **options: An
 
 
 def name_of(table: str, shard: str = "1/1") -> CheckpointName:
-    """Return a checkpoint name."""
+    """Return the name of a table's checkpoint."""
     return CheckpointName("app", TableName.parse(table), shard)
 
 

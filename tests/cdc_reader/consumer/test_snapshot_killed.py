@@ -60,7 +60,7 @@ class Runs:
         return self.path / f"run-{run}"
 
     def begin(self, run: int, end: int | None = None) -> BaseProcess:
-        """Start the process of run `run`."""
+        """Start the process of run number `run`."""
         process = CONTEXT.Process(target=_consume, args=(self, run, end))
         process.start()
         return process

@@ -196,5 +196,5 @@ def test_a_frozen_dict_stays_as_it_is() -> None:
 
 
 def test_a_duration_prints_as_cql() -> None:
-    """The text is in CQL's syntax."""
+    """A duration prints in CQL's syntax."""
     assert str(Duration(1, 2, 3)) == "1mo2d3ns"

@@ -78,7 +78,7 @@ _TOLD: dict[str, Any] = {
     "uuid": str,
     "varint": str,
 }  # fmt: skip
-"""Values that Arrow's `to_pylist` returns in another form, in that form."""
+"""The same values as Arrow's `to_pylist` returns them, where they differ."""
 
 
 def _nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:

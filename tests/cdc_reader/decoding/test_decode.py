@@ -179,7 +179,10 @@ INT = [Column("v", Native("int"))]
     ],
 )
 def test_a_malformed_body_is_a_decode_error(decode: Decode, body: bytes) -> None:
-    """A malformed body raises a DecodeError before memory is allocated."""
+    """A malformed body raises a DecodeError.
+
+    Sizes are checked before memory is allocated.
+    """
     with pytest.raises(DecodeError):
         decode(body, INT)
 

@@ -29,7 +29,7 @@ def head(body: bytes) -> bytes:
 
 
 def unprepared(body: bytes) -> ResultMetadata | str:
-    """Return the same as `outcome`, but with an empty cache."""
+    """Return the `outcome` of a parse with an empty cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metadata, "_parsed", {})
         return outcome(body)
@@ -45,7 +45,7 @@ def test_earlier_pages_do_not_affect_parsing(before: list[bytes], data: st.DataO
 
 
 def test_cached_metadata_does_not_hide_truncation() -> None:
-    """A truncated body never matches a cached one."""
+    """A truncated body never matches the cached metadata of a whole one."""
     longest = max(map(head, ALL_BODIES), key=len)
     for length in range(len(longest)):
         assert outcome(longest[:length]) == unprepared(longest[:length])

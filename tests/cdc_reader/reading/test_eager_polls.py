@@ -56,7 +56,7 @@ def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int
 def test_rows_are_delivered_within_an_interval_while_there_are_more() -> None:
     """A row in an idle stream waits for up to five intervals, and further rows for one interval."""
     every = [EPOCH + 10 * SECOND + step * 80 * MILLISECOND for step in range(40)]
-    _, found = delays([(at, 7, number, at) for number, at in enumerate(every)])  # one stream
+    _, found = delays([(at, 7, number, at) for number, at in enumerate(every)])  # in one stream
     assert found.pop(0) <= LONGEST
     assert max(found.values()) <= INTERVAL
 

@@ -108,7 +108,7 @@ def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> N
 def test_it_waits_for_the_first_generation(followed: Followed) -> None:
     """The reader waits for the first generation, which may be announced after it begins.
 
-    If the position moved past its start, rows would be lost.
+    If the position moved past the generation's start, rows would be lost.
     """
     start = EPOCH // 1_000
     announced = "system_distributed.cdc_generation_timestamps"
@@ -213,7 +213,10 @@ def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed:
 
 
 def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
-    """The position waits at the start of a generation that is stored but not yet announced."""
+    """The position waits at the start of a generation that is stored but not yet announced.
+
+    The stored streams show when the generation begins.
+    """
     followed.server.hold_publication(rows=2)
     generation = followed.server.join(vnodes=3)
     followed.clock.advance(3 * MINUTE)
@@ -229,7 +232,7 @@ def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
 
 
 def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
-    """A window that was stopped is resumed, and only unacknowledged rows are delivered."""
+    """A stopped window is not complete, so the next run delivers the unacknowledged rows."""
     for c in range(10):
         followed.insert(1, c, EPOCH + c)
     followed.clock.advance(MINUTE)
@@ -477,7 +480,10 @@ def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
 def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: str) -> None:
-    """A row written long in the past is delivered once, as late, even between two runs."""
+    """A row written long in the past is delivered once and marked as late.
+
+    This holds even if the row arrives between two runs.
+    """
     modes: dict[str, Any] = {
         "delivery": delivery,
         "eager_interval": timedelta(seconds=5),
@@ -513,7 +519,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 
 
 def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> None:
-    """A checkpoint, also when pickled, resumes at its window's end with the marks of the start."""
+    """A checkpoint resumes where its window ended, with the marks of the start, even if pickled."""
     for c in range(60):
         followed.insert(c % 3, c)
         followed.clock.advance(SECOND)

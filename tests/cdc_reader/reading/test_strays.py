@@ -79,7 +79,7 @@ def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
 def test_strays_are_delivered_once(
     followed: Followed, delivery: str, strategy: str, twice: bool
 ) -> None:
-    """Strays, one generation too early or too late, are delivered unless they have a twin."""
+    """Strays one generation too early or late are delivered once, and strays with twins are not."""
     written = write_around(followed, twice=twice)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, strategy=strategy)
     assert sorted(cells(found, "c")) == written

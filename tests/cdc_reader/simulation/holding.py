@@ -64,7 +64,7 @@ class Holding:
         self._last = hold
 
     def handles(self, hold: Hold) -> None:
-        """Check that `hold` may call the handler, because no other process holds the lease."""
+        """Check that `hold` may call the handler: no other process may be sure of the lease."""
         if any(other.is_sure for other in self._holds if other is not hold):
             raise LawBroken(f"{hold} handles what another does")
 

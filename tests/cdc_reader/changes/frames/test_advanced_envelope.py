@@ -137,7 +137,7 @@ def test_the_documented_values(reader: CdcReader, execute: Execute, keyspace: st
 
 
 def test_the_source(reader: CdcReader, execute: Execute, keyspace: str) -> None:
-    """The three times of a source agree, and `sequence` orders the changes."""
+    """The times in each source agree, and `sequence` orders the changes."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     found = reader.change_batches(format="envelope", envelope=IMAGES).read_all().to_pylist()
     sources = [row["source"] for row in found]

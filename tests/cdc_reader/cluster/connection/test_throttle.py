@@ -32,7 +32,10 @@ def sent(clock: Seconds, limited: Throttle, pauses: Iterable[float]) -> list[flo
 def test_no_span_of_time_has_more_queries_than_the_limit_allows(
     limit: float, pauses: list[float]
 ) -> None:
-    """The limit holds in every span, except for bursts of a tenth of a second's queries."""
+    """No span has more queries than the limit allows, apart from a short burst after idle time.
+
+    A burst has at most a tenth of a second's queries.
+    """
     clock = Seconds()
     times = sent(clock, throttle(clock, limit), pauses)
     burst = max(1.0, limit / 10)

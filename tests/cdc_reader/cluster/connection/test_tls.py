@@ -134,7 +134,7 @@ def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
 
 
 def test_a_server_without_tls_is_reported() -> None:
-    """A server that responds without TLS is reported."""
+    """If a server responds without TLS, the error says so."""
     with EmbeddedScylla() as server:
         assert "does not speak TLS on this port" in refusal(server, tls_ca=BOTH)
 

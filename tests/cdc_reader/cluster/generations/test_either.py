@@ -46,7 +46,7 @@ def test_one_of_them_is_installed() -> None:
 
 
 def test_two_installed_drivers_are_reported_once(tmp_path: Path) -> None:
-    """A warning says how to repair two installed drivers, which overwrite each other's files."""
+    """Two installed drivers overwrite each other's files; one warning says how to repair them."""
     [there] = installed_drivers()
     [other] = set(DRIVERS) - {there}
     folder = tmp_path / f"{other.replace('-', '_')}-1.2.3.dist-info"

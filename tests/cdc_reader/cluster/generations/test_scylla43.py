@@ -109,7 +109,7 @@ def test_a_newer_generation_outweighs_a_missing_mark(server: EmbeddedScylla, cop
     assert generations.source.kind == ("vnodes" if copied else "4.3")
     resumed = TableGenerations(InProcessConnection(server), NAME)
     newest = server.cluster.generations[-1]
-    assert len(resumed.groups(newest.start_us)) == len(newest.ranges)  # no `timestamps` call
+    assert len(resumed.groups(newest.start_us)) == len(newest.ranges)  # before any `timestamps()`
 
 
 def test_a_cluster_without_the_mark_is_followed() -> None:
