@@ -180,7 +180,7 @@ def test_an_error_while_iterating_is_one_of_this_package(
 
 
 def test_a_change_without_its_postimage_is_reported(reader: CdcReader, execute: Execute) -> None:
-    """The error for a missing postimage suggests a later start, in terms of this API."""
+    """The error for a missing postimage suggests a later start, in the terms of this API."""
     execute(
         "ALTER TABLE {t} WITH cdc = {'enabled': true}",
         WRITES[0],

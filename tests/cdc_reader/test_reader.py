@@ -232,7 +232,10 @@ def test_a_wrong_password_is_reported() -> None:
 
 @pytest.mark.needs("topology")
 def test_an_error_about_an_unknown_datacenter_lists_the_known_ones() -> None:
-    """The error for an unknown datacenter lists the known ones, and does not blame the hosts."""
+    """The error for an unknown datacenter lists the known ones.
+
+    It does not say that hosts are unreachable.
+    """
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla() as server:

@@ -111,7 +111,10 @@ def test_numbers_in_other_units_are_refused(seconds: int) -> None:
 
 @given(st.datetimes())
 def test_a_datetime_without_zone_is_refused(moment: datetime) -> None:
-    """A datetime without a time zone is rejected, because Python and servers disagree about it."""
+    """A datetime without a time zone is rejected.
+
+    Python would take it as local time, and servers as UTC.
+    """
     with pytest.raises(ConfigurationError, match="no time zone"):
         moment_micros(moment, "start", NOW)
 

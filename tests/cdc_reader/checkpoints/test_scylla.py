@@ -73,7 +73,7 @@ def test_obsolete_marks_are_deleted(
 def test_a_clock_that_is_behind_does_not_lose_saves(
     store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each save gets a later timestamp than the last save, even one by another process."""
+    """Each save gets a later timestamp than the previous save, even one by another process."""
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
     store.close()
     hour = 3_600_000_000_000
@@ -133,7 +133,7 @@ def test_a_table_without_one_of_the_columns_is_refused(
 def test_a_save_is_retried_and_given_up_at_the_deadline(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """A save that fails at its deadline leaves the earlier checkpoint; a later save succeeds."""
+    """A save that fails at its deadline leaves the checkpoint unchanged; a later save succeeds."""
     from cdc_reader.testing import Fault
 
     server: EmbeddedScylla = scylla.server  # type: ignore[assignment]  # the test needs faults

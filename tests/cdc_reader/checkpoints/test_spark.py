@@ -118,7 +118,7 @@ def test_named_sources_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["offsets", "file", "metadata", "first", "lines", "cut"])
 def test_other_directories_are_refused_in_one_line(tmp_path: Path, damage: str) -> None:
-    """The error for another directory names it and says what was expected there."""
+    """The error for a directory that is not a checkpoint says what was expected there."""
     found = checkpoint(tmp_path, {0: [offset(1)]}, done=0)
     if damage == "offsets":
         (tmp_path / "offsets").rename(tmp_path / "gone")

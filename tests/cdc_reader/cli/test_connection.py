@@ -21,7 +21,7 @@ CERTIFICATES = Path(__file__).parents[2] / "data" / "tls"
 @click.command
 @connection_options
 def show(connection: ConnectionConfig) -> None:
-    """Print the connection that the options give a command."""
+    """Print the connection that a command gets from its options."""
     click.echo(f"{connection} {connection.password}")
 
 
@@ -66,7 +66,7 @@ def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_unusable_values_are_refused_in_one_line(arguments: list[str], message: str) -> None:
-    """Invalid values have exit status 2 and a one-line error without a traceback."""
+    """Invalid values are rejected with exit status 2 and a one-line error without a traceback."""
     outcome = CliRunner().invoke(main, ["generations", *arguments])
     assert outcome.exit_code == 2
     [line] = outcome.stderr.splitlines()
@@ -129,14 +129,14 @@ def test_no_number_may_be_zero(command: str, option: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "0", "1e300", "soon"])
 def test_a_timeout_is_a_number_of_seconds(seconds: str) -> None:
-    """An invalid timeout has exit status 2 and an error that names the option."""
+    """An invalid timeout is rejected with exit status 2 and an error that names the option."""
     outcome = CliRunner().invoke(main, ["tail", "ks.t", "--connect-timeout", seconds])
     assert outcome.exit_code == 2
     assert "Error: Invalid value for '--connect-timeout': " in outcome.stderr
 
 
 def test_an_unreachable_cluster_is_reported_in_one_line() -> None:
-    """An unreachable cluster has exit status 1 and a one-line error."""
+    """An unreachable cluster is reported with exit status 1 and a one-line error."""
     outcome = CliRunner().invoke(main, ["generations", "--hosts", "127.0.0.1:1"])
     assert outcome.exit_code == 1
     [line] = outcome.stderr.splitlines()

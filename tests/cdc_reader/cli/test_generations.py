@@ -79,7 +79,7 @@ def test_a_past_generation_of_4_3_is_listed() -> None:
 
 
 def test_a_missing_table_is_reported_in_one_line(scylla: Scylla, keyspace: str) -> None:
-    """A missing table has exit status 1 and a one-line error on stderr."""
+    """A missing table is reported with exit status 1 and a one-line error on stderr."""
     arguments = ["generations", "--hosts", scylla.contact_point, f"{keyspace}.nonesuch"]
     outcome = CliRunner().invoke(main, arguments)
     assert outcome.exit_code == 1

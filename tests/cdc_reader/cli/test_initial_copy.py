@@ -53,7 +53,10 @@ def without_log(scylla: Scylla, table: str) -> str:
 def test_the_target_becomes_the_table_and_stays_so(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """A finished copy equals its source, with write times and TTLs, and a rerun resumes it."""
+    """A copy equals its source, with write times and TTLs, and a rerun applies further changes.
+
+    At the end `compare` finds no difference.
+    """
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW)
     first = invoke(*words, "--initial-copy")
     assert first.exit_code == 0, first.output

@@ -174,7 +174,10 @@ def test_a_copy_that_was_made_anew_is_refused(
     *,
     in_table: bool,
 ) -> None:
-    """A recreated target is rejected until its old position is deleted; then it gets all rows."""
+    """A recreated target is rejected, because the stored position belongs to the earlier table.
+
+    Without the position, the new table gets all rows.
+    """
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     words = ["replicate", scylla.contact_point, table, target.contact_point, *TO_NOW]

@@ -137,7 +137,7 @@ def test_the_clocks_of_nodes_differ_as_requested() -> None:
     ],
 )
 def test_bad_options_are_refused_in_one_line(arguments: list[str], message: str) -> None:
-    """Invalid options have a non-zero exit status and no traceback."""
+    """Invalid options are rejected with a non-zero exit status and without a traceback."""
     outcome = CliRunner().invoke(main, ["serve", *arguments])
     assert outcome.exit_code in (1, 2)
     assert isinstance(outcome.exception, SystemExit)
@@ -157,7 +157,7 @@ def test_version_prints_the_packages_version_and_the_kernel(word: str) -> None:
     [("python", "(kernel: python)"), ("rust", "CDC_READER_KERNEL is 'rust': expected one of")],
 )
 def test_version_names_a_forced_kernel(kernel: str, shown: str) -> None:
-    """If the kernel that is forced cannot be loaded, one line says why."""
+    """If a forced kernel cannot be loaded, one line says why."""
     code = "from cdc_reader.cli import main; main()"
     run = subprocess.run(
         [sys.executable, "-c", code, "version"],

@@ -347,7 +347,7 @@ def test_only_generations_with_live_rows_are_queried() -> None:
 def test_a_missing_position_is_reported_in_one_line(
     scylla: Scylla, table: str, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    """A missing position has exit status 2, and the missing file is not created."""
+    """A missing position is reported with exit status 2, and the missing file is not created."""
     save(tmp_path / "c", table, a=Checkpoint(0))
     given = (argument.format(tmp=tmp_path) for argument in arguments)
     outcome = invoke(scylla, table, *given)

@@ -343,7 +343,7 @@ def test_on_a_terminal_it_redraws_until_ctrl_c(positions: Path) -> None:
 def test_unusable_options_are_reported_in_one_line(
     server: EmbeddedScylla, positions: Path, arguments: list[str], message: str
 ) -> None:
-    """Invalid options have exit status 2 and a one-line error."""
+    """Invalid options are rejected with exit status 2 and a one-line error."""
     outcome = invoke(server, "ks.t", *(text.format(file=positions) for text in arguments))
     assert outcome.exit_code == 2
     [line] = outcome.stderr.splitlines()

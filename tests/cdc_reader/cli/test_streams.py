@@ -140,7 +140,7 @@ def test_no_stream_is_guessed_without_known_ranges() -> None:
 def test_an_unusable_key_is_refused_in_one_line(
     scylla: Scylla, table: str, key: str, message: str
 ) -> None:
-    """An invalid key has exit status 2 and a one-line error."""
+    """An invalid key is rejected with exit status 2 and a one-line error."""
     outcome = invoke(scylla, table, "--key", key)
     assert outcome.exit_code == 2
     [line] = outcome.stderr.splitlines()

@@ -337,7 +337,7 @@ def test_waiting_is_explained_on_stderr(scylla: Scylla, table: str) -> None:
 def test_impossible_requests_are_refused_in_one_line(
     scylla: Scylla, keyspace: str, arguments: list[str], status: int, message: str
 ) -> None:
-    """Usage errors have exit status 2. Errors of the cluster or the store have status 1."""
+    """The exit status is 2 for usage errors, and 1 for errors of the cluster or the store."""
     outcome = invoke(scylla, *(argument.format(ks=keyspace) for argument in arguments))
     assert outcome.exit_code == status
     [line] = outcome.stderr.splitlines()

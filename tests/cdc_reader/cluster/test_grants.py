@@ -101,7 +101,7 @@ def test_the_tables_of_streams_have_grants_of_their_own(server: EmbeddedScylla) 
 def test_checkpoints_require_create_select_and_modify(
     server: EmbeddedScylla, statement: str, grant: str
 ) -> None:
-    """Each error of a checkpoint store names the missing permission."""
+    """The errors of a checkpoint store name the missing permission."""
 
     def use(config: ConnectionConfig) -> None:
         with closing(ScyllaCheckpoints(config, "ks")) as checkpoints:
@@ -111,7 +111,7 @@ def test_checkpoints_require_create_select_and_modify(
 
 
 def test_a_copy_requires_modify_on_its_target(server: EmbeddedScylla) -> None:
-    """Each error of a copy names the missing permission and the role that writes to the target."""
+    """The errors of a copy name the missing permission and the role that writes to the target."""
     insert = Statement("INSERT INTO ks.t (pk) VALUES (?)", (Native("int"),), (2,))
 
     def write(config: ConnectionConfig) -> None:

@@ -73,7 +73,7 @@ def test_several_threads_write_at_once(scylla: Scylla, writer: CqlWriter, table:
 
 
 def test_a_refusal_is_raised_as_an_error_of_this_package(writer: CqlWriter, table: str) -> None:
-    """A rejected statement raises an error of this package, whether server or driver rejects it."""
+    """A statement rejected by the server or by the driver raises an error of this package."""
     with pytest.raises(QueryRefusedError, match="nonesuch"):
         writer.write([insert(table + "nonesuch", 1, 1, "a")])
     with pytest.raises(SourceError, match=r"INSERT INTO"):

@@ -457,7 +457,7 @@ def test_both_zeros_are_replicated(scylla: Scylla, tables: Tables, keyspace: str
 
 
 def test_a_consumer_keeps_a_replica(connection: ConnectionConfig, tables: Tables) -> None:
-    """A consumer with several threads replicates changes."""
+    """A consumer replicates a table's changes with several threads."""
     key, base = next(KEYS), time.time_ns() // 1_000
     row = "WHERE pk = <pk> AND ck = 1"
     for statement in (

@@ -31,7 +31,7 @@ def test_the_laws_hold_in_some_histories() -> None:
 
 
 def test_the_laws_hold_in_some_snapshots() -> None:
-    """In some histories, the laws of a snapshot hold, and so do the laws of following after it."""
+    """In some histories, the laws of a snapshot hold, and then the laws of following the log."""
     _check_laws(range(FIRST, FIRST + _AT_A_TIME), snapshot=True)
 
 

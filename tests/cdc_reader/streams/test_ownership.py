@@ -52,7 +52,7 @@ def test_each_row_is_of_the_shard_of_its_stream(
 
 
 def test_a_whole_ring_needs_no_tokens() -> None:
-    """A single shard owns every row, without knowing the tokens."""
+    """A single shard owns every row, so it needs no tokens."""
     ownership = Ownership(generation([0, 100], 3, 1).groups, Shard())
     assert ownership.is_exact
     assert ownership.spans == WHOLE_RING

@@ -77,7 +77,7 @@ def test_ranges_take_the_size_that_their_rows_ask_for() -> None:
 
 
 def test_an_empty_table_takes_few_ranges() -> None:
-    """Ranges grow while they are empty, so an empty table takes fewer than ten."""
+    """Ranges grow while they are empty, so an empty table takes fewer than ten ranges."""
     cutter, count = RangeCutter(WHOLE_RING, (), 1_000), 0
     while (cut := cutter.next()) is not None:
         cutter.record(cut, 0)

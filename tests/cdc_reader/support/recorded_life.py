@@ -41,7 +41,7 @@ _ANNOUNCE = (
 
 @frozen
 class Event:
-    """A statement to execute at time `at`, in µs, when its effect was first visible."""
+    """A statement, and the time `at` (in µs) at which its effect was first visible."""
 
     at: int
     cql: str

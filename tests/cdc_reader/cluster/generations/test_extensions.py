@@ -33,7 +33,7 @@ def test_no_blob_is_no_cdc() -> None:
     ],
 )
 def test_each_option_is_read_in_any_spelling(options: dict[str, str], expected: CdcOptions) -> None:
-    """Options are read in any spelling. Unknown keys, as newer servers may write, are ignored."""
+    """Options are read in any spelling. Unknown keys, from newer servers, are ignored."""
     assert parse_cdc_options(blob(options)) == expected
 
 
