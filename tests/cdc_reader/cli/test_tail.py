@@ -46,7 +46,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 @pytest.fixture
 def write(scylla: Scylla, table: str) -> Callable[..., None]:
-    """Executes statements; ``<t>`` stands for the table."""
+    """A function that executes statements; ``<t>`` stands for the table."""
 
     def write(*statements: str) -> None:
         for statement in statements:

@@ -32,7 +32,7 @@ PATIENT = ReadConfig(retry_deadline=timedelta(minutes=2))
 
 @pytest.fixture
 def run(scylla: Scylla, keyspace: str) -> Callable[[str], None]:
-    """Executes a statement; ``{ks}`` stands for the keyspace."""
+    """A function that executes a statement; ``{ks}`` stands for the keyspace."""
     return lambda cql: scylla.session.execute(cql.replace("{ks}", keyspace))
 
 

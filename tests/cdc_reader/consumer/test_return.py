@@ -170,7 +170,7 @@ def test_a_log_created_again_is_a_loss(
     store: LeasingStore,
     run: Callable[..., list[int]],
 ) -> None:
-    """Rows between the position and the new log's creation are lost, and the error names them."""
+    """Rows between the position and the new log's creation are lost; the error names the span."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]

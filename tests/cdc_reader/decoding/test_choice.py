@@ -36,20 +36,20 @@ def test_the_compiled_kernel_is_chosen_where_it_was_built() -> None:
 
 
 def test_a_broken_kernel_is_not_passed_over() -> None:
-    """A broken kernel is an error, because a silent fallback to Python would be slow."""
+    """A broken kernel raises an error, because a silent fallback to Python would be slow."""
     with pytest.raises(ConfigurationError, match=r"undefined symbol\): .* reinstall this package"):
         choose(None, broken)
 
 
 @pytest.mark.parametrize("load", [plain_only, broken])
 def test_a_requested_kernel_that_is_missing_is_an_error(load: object) -> None:
-    """A requested kernel that is missing is an error, without a fallback to the other kernel."""
+    """If a requested kernel is missing, an error is raised instead of using the other kernel."""
     with pytest.raises(ConfigurationError, match=r"KERNEL is 'cython': .* C compiler"):
         choose("cython", load)  # type: ignore[arg-type] # parametrize hides the type
 
 
 def test_an_unknown_kernel_is_an_error_that_names_those_there_are() -> None:
-    """An unknown kernel is a one-line error that lists the valid kernels."""
+    """An unknown kernel raises a one-line error that lists the valid kernels."""
     with pytest.raises(ConfigurationError, match="is 'rust': expected one of cython, python"):
         choose("rust")
 

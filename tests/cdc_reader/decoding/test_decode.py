@@ -237,7 +237,7 @@ def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
 
 @pytest.mark.parametrize("millis", [2**63 - 1, -(2**63), 9223372036854776])
 def test_a_timestamp_beyond_arrows_range_is_an_error(decode: Decode, millis: int) -> None:
-    """A timestamp that Arrow cannot hold is an error with the column and the value."""
+    """A timestamp that Arrow cannot hold raises an error with the column and the value."""
     body = column_of(struct.pack(">q", 0), struct.pack(">q", millis))
     with pytest.raises(ColumnDecodeError, match=f"column v of type timestamp: .* {millis} ms"):
         decode(body, [Column("v", Native("timestamp"))])

@@ -170,7 +170,7 @@ def test_a_start_before_the_table(
 def test_rows_with_a_write_time_before_the_table(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """The loss of rows with write times before the table existed is reported like any other loss.
+    """Lost rows with write times before the table existed are reported like any other loss.
 
     The read may even end before the table was created.
     """

@@ -78,7 +78,7 @@ class Holding:
 
 
 class Hold:
-    """A process's lease, with checks of its use. Without leases, it holds nothing."""
+    """A process's lease, with checks of its use, or nothing if there are no leases."""
 
     def __init__(self, holding: Holding, lease: Lease, number: int) -> None:
         self._holding = holding

@@ -17,7 +17,7 @@ TIMES = st.lists(
 
 
 def column(times: list[uuid.UUID]) -> pa.Array:
-    """Return the times as the kernel returns them, in a slice of a longer column."""
+    """Return a slice of a longer column that contains the times as the kernel returns them."""
     around = [uuid.UUID(int=0)]
     return pa.array([*map(str, [*around, *times, *around])])[1:-1]
 
