@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 _LONGEST = 200
-"""Characters of a cell."""
+"""Longer cells are truncated to this number of characters."""
 
 
 def html_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table; cells are shown as text, long ones cut, and None as an empty cell."""
+    """Return an HTML table. Long cells are truncated, and None becomes an empty cell."""
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return (

@@ -1,11 +1,11 @@
 """Structured logging that follows the application's logging configuration.
 
-- structlog is configured: events go to it, like the application's own.
-- Python's `logging` has handlers: events go to loggers named after this library's modules, with
-  the event's fields in the message and a failure's traceback in `exc_info`.
-- Neither: warnings and errors go to stderr, with time and level.
+- If structlog is configured, events go to it, like the application's own.
+- Otherwise, if Python's `logging` has handlers, events go to loggers named after this library's
+  modules, with the event's fields in the message and a failure's traceback in `exc_info`.
+- Otherwise, warnings and errors go to stderr, with time and level.
 
-Which one applies is decided at each event, so an application may set up logging at any time.
+The choice is made for each event, so an application may set up logging at any time.
 """
 
 from __future__ import annotations

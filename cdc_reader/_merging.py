@@ -16,7 +16,7 @@ class Merging(Generic[T]):
     """Merges several sources, each read in its own thread; keeps the order within a source.
 
     At most `limit` items are buffered; then sources block. If one source fails, `stop` is called
-    to end the others, and the error is raised. Closing the iterator early stops them too.
+    to end the others, and the error is raised. Closing the iterator early also stops the sources.
     """
 
     def __init__(

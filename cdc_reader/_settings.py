@@ -23,7 +23,7 @@ _LONGEST = timedelta(days=36_500)
 
 
 def duration(value: timedelta | str) -> timedelta:
-    """Convert text such as ``30s``.
+    """Convert text such as ``30s`` to a timedelta.
 
     Other values are returned unchanged: the validator rejects them and names the setting.
     """
@@ -70,7 +70,7 @@ POSITIVE = _lasting(lambda value: value > timedelta(0), "give a duration above z
 NOT_NEGATIVE = _lasting(lambda value: value >= timedelta(0), "give a duration of zero or more")
 A_SECOND_OR_MORE = _lasting(lambda value: value >= timedelta(seconds=1), "give at least one second")
 _MOST = 1 << 63
-"""Numbers from here on do not fit in 64 bits, and some cannot be converted to float."""
+"""Numbers of at least this size do not fit in 64 bits; some cannot be converted to float."""
 AT_LEAST_ONE = require(
     lambda value: is_whole(value) and 1 <= value < _MOST, "give a whole number of at least 1"
 )
@@ -103,7 +103,7 @@ def is_whole(value: object) -> bool:
 
 
 def shown(value: object) -> object:
-    """Return a plain value unchanged, or the type of another, which may be long or secret."""
+    """Return a plain value unchanged, or the type of any other: its text may be long or secret."""
     plain = value is None or isinstance(value, str | int | float | tuple)
     return value if plain else type(value)
 
@@ -130,7 +130,7 @@ def expect_or(option: str, value: T | None, default: Callable[[], T], kind: type
 
 
 def expect_clock(clock: Clock | None) -> Clock:
-    """Return the clock, or the system's in place of None; else raise ConfigurationError."""
+    """Return the clock, or the system clock in place of None; else raise ConfigurationError."""
     if clock is None:
         return SystemClock()
     expect_able("clock", clock, "now sleep", "give a clock, such as ManualClock()")

@@ -56,7 +56,7 @@ _LAST = 100 * _FIRST
 _IN_MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 _NUMBER = re.compile(r"\+?[0-9]{1,30}")
 _COMPACT_DATE = re.compile(r"(19|20)[0-9]{6}")
-"""A date such as 20261121, which as milliseconds would be a time on 1970-01-01."""
+"""A date such as 20261121, which would be a time on 1970-01-01 if read as milliseconds."""
 
 _MOST_SECONDS = 1_000_000_000
 """For numbers below this, an error message suggests that they may be in seconds."""
@@ -84,7 +84,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The `Clock` of production: wall time, and a sleep that can be interrupted."""
+    """The `Clock` used in production: wall time, and a sleep that can be interrupted."""
 
     def now(self) -> Micros:
         """Return the time, in µs since 1970."""

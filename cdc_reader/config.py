@@ -32,11 +32,11 @@ DEFAULT_PORT = 9042
 _HOST = re.compile(
     r"(?!.{254})[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[\w.-]+)?"
 )
-"""Labels of at most 63 characters, or an IPv6 address; others cause errors in the resolver."""
+"""Labels of at most 63 characters, or an IPv6 address; other text fails in the resolver."""
 _PORT = re.compile(
     r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
 )
-"""1 to 65535."""
+"""A port number: 1 to 65535."""
 
 
 def _contact_points(value: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class ConnectionConfig:
     """Settings of a connection to the cluster.
 
     `contact_points` are ``host`` or ``host:port`` (IPv6 as ``[::1]:9042``), as a sequence or
-    separated by commas; `port` applies to those without one. No `repr` contains the password.
+    separated by commas; `port` is the default port. No `repr` contains the password.
 
     `tls` turns TLS on, and so does `tls_ca`, a PEM file of CA certificates. A node's certificate
     must be signed by one of these CAs, or by one of the system's trusted CAs if no file is given.
@@ -265,10 +265,10 @@ class ReadConfig:
     streams of a generation that was not in force at their write time. To find rows that arrive
     behind the position, the last `late_horizon` is read again every `late_interval`. If late rows
     are delivered, a restart repeats the late rows of the last `late_interval`; with a
-    `confidence_window` below 15 seconds it repeats all rows of that time, because a row's arrival
-    is known only to within 14 seconds. `data_loss` is what to do when rows expired before they were
-    read. `publication_wait` is how long the position waits for a generation that has streams but is
-    not announced yet.
+    `confidence_window` below 15 seconds it repeats all rows of that interval, because the time of a
+    row's arrival is known only to within 14 seconds. `data_loss` is what to do when rows expired
+    before they were read. `publication_wait` is how long the position waits for a generation that
+    has streams but is not announced yet.
 
     Durations are timedeltas, or strings such as ``5s``; `strategy`, `delivery`, `late_rows` and
     `data_loss` are members of `Strategy`, `DeliveryMode`, `LateRowsMode` and `DataLossMode`, or

@@ -58,7 +58,7 @@ class CdcReader:
         self.config = expect_or("config", config, ReadConfig, ReadConfig)
         self._connection = Connection(connection, self.config)
         self.clock = ClusterClock(self._connection, expect_clock(clock))
-        """The cluster's clock, by which the reads judge what has settled or expired."""
+        """The cluster's clock, which determines what has settled or expired."""
         self._tables = {
             name: TableReader(
                 self._connection, name, config=self.config, clock=self.clock, shard=shard

@@ -67,9 +67,9 @@ class TableReader:
     """Reads the CDC log of one base table over a connection, which it does not own.
 
     Queries the cluster lazily, on first use. Each bounded read, plan and snapshot has the columns
-    that the table has when it begins. With `schema` given, the schema is not queried, so a worker
-    process can read tasks that another process planned (schemas can be pickled). Not thread safe,
-    except for `stop`. Methods raise only errors of `cdc_reader.errors`.
+    that the table has when it begins. If `schema` is given, it is not queried, so a worker process
+    can read tasks that another process planned (schemas can be pickled). Not thread safe, except
+    for `stop`. Methods raise only errors of `cdc_reader.errors`.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class TableReader:
     def lost(self, start: Checkpoint) -> Window:
         """Return the span of the rows lost since a checkpoint.
 
-        It covers the write times, from the checkpoint's position on, of rows that are gone.
+        The span contains the write times of these rows, from the checkpoint's position on.
         """
         if expect("start", start, Checkpoint).position == BEGINNING:
             return Window(BEGINNING, BEGINNING)
@@ -385,7 +385,7 @@ class TableReader:
         return window
 
     def _now(self, *moments: object) -> Micros:
-        """Return the cluster's time for relative moments; others need none, and no query."""
+        """Return the cluster's time if a moment is relative; otherwise send no query."""
         with stopped_by(self._stop):
             return self._clock.now() if any(map(is_relative, moments)) else BEGINNING
 
@@ -396,7 +396,7 @@ class TableReader:
     def _refreshed(self) -> LogSchema:
         """Return the schema; read it again if the cluster's has changed since the last call.
 
-        Records the log's TTL and id, so that a later read knows what rows have been lost since.
+        Records the log's TTL and id, so that a later read knows which rows have been lost since.
         """
         schema = self._current()
         with stopped_by(self._stop):
@@ -423,7 +423,7 @@ class TableReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `window`, and report those that expire before they are read.
 
-        Without a `schema`, that of the beginning is used; for `source`, see `LogReader.read`.
+        Without a `schema`, the schema at the beginning is used; for `source`, see `LogReader.read`.
         """
         read = self._read(schema or self._refreshed())
         yield from self._kept(window, self._log.batches(window, source, read.done), read)
@@ -443,7 +443,7 @@ class TableReader:
     def _formatted(
         self, formatting: Formatting, start: Moment | Checkpoint | None, end: Moment | None
     ) -> Iterator[Delivery | SnapshotDelivery]:
-        """Yield what is left of the snapshot, if `start` has one, and then the log."""
+        """Yield the rest of the snapshot, if `start` has one, and then the log."""
         if isinstance(start, Checkpoint) and start.snapshot is not None:
             stop, rows = self._stop, self._rows(start, self._table, cells=False)
             with suppress(StoppedError):
@@ -460,7 +460,7 @@ class TableReader:
     def _converted(
         self, row_format: Format, types: ValueTypes, log_schema: LogSchema, window: Window
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `window` in a format, reading only the columns of the log it needs."""
+        """Yield the rows of `window` in a format; read only the log columns that it needs."""
         schema = row_format.schema
         read = evolve(log_schema, columns=row_format.log_columns(schema.names))
         source = self._table.source(read, tolerant=row_format.is_tolerant)

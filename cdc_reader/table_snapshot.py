@@ -39,7 +39,7 @@ class FixedSchema:
     """A `SnapshotTable` that is read with one schema, even if the table is altered.
 
     If `tolerant`, cells that cannot be decoded are noted instead of raised. Without `generations`,
-    the table's are used.
+    the table's generations are used.
     """
 
     _table: SnapshotTable
@@ -99,7 +99,7 @@ class TableSnapshot:
         self, table: SnapshotTable, schema: LogSchema, start: Checkpoint, make_reader: MakeReader
     ) -> None:
         self.checkpoint = start
-        """Where the snapshot begins; pass it to `TableReader.snapshot` to begin there again."""
+        """The snapshot's start; pass it to `TableReader.snapshot` to begin there again."""
         self._table = table
         self._schema = schema
         self._make_reader = make_reader
@@ -177,7 +177,7 @@ class TableSnapshot:
 
         To continue after a crash, store the checkpoint of each `RangeComplete` together with the
         effect of the rows, and pass the last one to `TableReader.snapshot`. The schema may change
-        meanwhile.
+        during the snapshot.
         """
         return self._begin(self._table, cells=False)
 

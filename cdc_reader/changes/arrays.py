@@ -35,7 +35,7 @@ def pick(column: pa.Array, rows: Indices) -> pa.Array:
 
 def at_rows(mask: Mask, rows: Indices) -> Mask:
     """Return the mask at these rows; False where the row is NONE."""
-    found: Mask = np.append(mask, False)[rows]  # NONE is the last place
+    found: Mask = np.append(mask, False)[rows]  # NONE (-1) is the last index
     return found
 
 

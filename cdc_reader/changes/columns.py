@@ -50,11 +50,11 @@ class AtomicColumn:
         return self.values is not None or self.deleted is not None
 
     def of_deltas(self) -> Field:
-        """Return the field of mappings of deltas."""
+        """Return the field that puts the column's deltas into mappings."""
         return kernel.GivenField(self.name, self.values, self.deleted, DELETED, Set)
 
     def of_images(self, *, whole: bool) -> Field:
-        """Return the field of images; see `LogPage.image_fields`."""
+        """Return the field that puts the column into images; see `LogPage.image_fields`."""
         if whole:
             return kernel.Field(self.name, self.values)
         return kernel.GivenField(self.name, self.values, self.deleted)
@@ -78,11 +78,11 @@ class CollectionColumn:
         return any(each is not None for each in (self.values, self.deleted, self.removed))
 
     def of_deltas(self) -> CollectionDeltas:
-        """Return the field of mappings of deltas."""
+        """Return the field that puts the column's deltas into mappings."""
         return CollectionDeltas(self)
 
     def of_images(self, *, whole: bool) -> Field:
-        """Return the field of images; see `LogPage.image_fields`."""
+        """Return the field that puts the column into images; see `LogPage.image_fields`."""
         values = self.values and [self._shown(value) for value in self.values]
         return AtomicColumn(self.column.name, values, self.deleted).of_images(whole=whole)
 

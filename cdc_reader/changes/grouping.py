@@ -33,14 +33,14 @@ class Grouping:
         return list(self.each(batch))
 
     def each(self, batch: pa.RecordBatch) -> Entries[Change]:
-        """Like `feed`, but make each change when it is asked for.
+        """Like `feed`, but make each change when it is requested.
 
-        The batch is taken in by the call itself, before the first `next`.
+        The call itself takes in the batch, before the first `next`.
         """
         return self._changes(self._records.feed(batch))
 
     def rest(self) -> Entries[Change]:
-        """Like `finish`, but make each change when it is asked for."""
+        """Like `finish`, but make each change when it is requested."""
         return self._changes(self._records.finish())
 
     def finish(self) -> list[Change]:
@@ -71,7 +71,7 @@ class TableChanges:
         return [change for part in self.each(delivery) for change in part]
 
     def each(self, delivery: Delivery) -> Iterator[Entries[Change]]:
-        """Like `feed`, but in parts whose changes are made when they are asked for."""
+        """Like `feed`, but in parts whose changes are made when they are requested."""
         if isinstance(delivery, WindowComplete):
             yield from self._rest()
             return

@@ -18,7 +18,7 @@ from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
 from cdc_reader.changes.part import Part
 
 _EXACT_INTEGERS = 1 << 63
-"""Integers from here on, which only a varint can have, become text."""
+"""Integers of at least this size, which only a varint can hold, become text."""
 
 
 def part_to_json(part: Part) -> dict[str, Any]:

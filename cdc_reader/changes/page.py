@@ -20,7 +20,7 @@ from cdc_reader.cql.values import FrozenDict
 T_co = TypeVar("T_co", covariant=True)
 
 _IMAGE = 2
-"""Beside 0 and 1 for rows that are static or not, a kind of rows: those without deltas."""
+"""The kind of rows without deltas. Kind 0 is regular rows, and kind 1 is static rows."""
 
 
 class Items(Protocol[T_co]):

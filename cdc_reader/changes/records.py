@@ -3,9 +3,9 @@
 A record is all rows of one stream with the same ``cdc$time``, logged by one write. It may cover
 several base rows, each with a preimage, deltas and a postimage. These interleave: all preimages
 come first, then the deltas, then all postimages. Different TTLs split one change into several
-deltas. So a record's rows are grouped by clustering key, a column at a time, and a change is a set
-of row numbers. A range delete is a change of two rows, its start and its end. Every other row, such
-as a partition delete, is a separate change.
+deltas. A record's rows are therefore grouped by clustering key, one column at a time, and a change
+is a set of row numbers. A range delete is a change of two rows, its start and its end. Every other
+row, such as a partition delete, is a separate change.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class InFlightLimit:
         """Whether a reader is waiting for room."""
 
     def enter(self, changes: int, size: int) -> Reservation | None:
-        """Wait for room and take it; return None, and take no room, if closed."""
+        """Wait for room and reserve it; return None, and reserve nothing, if closed."""
         with self._room:
             while not (self._is_closed or self._has_room()):
                 self.is_awaited = True
@@ -71,7 +71,7 @@ class InFlightLimit:
 
 
 class Turns:
-    """Lets each table deliver changes only while no other table may still have earlier ones.
+    """Lets each table deliver changes only while no other table may have earlier changes.
 
     A table's changes must come in order of write time. Changes of the same microsecond are
     delivered table by table, in the order of `tables`. A table that waits keeps its batch, so

@@ -43,7 +43,7 @@ class AsyncChanges:
 
     A change is acknowledged when the next one is requested; if the loop ends at a change, the next
     loop delivers that change again. Changes of one partition key come in order. Leaving the loop,
-    even by cancellation, saves what is acknowledged and ends the threads. If the loop may end
+    even by cancellation, saves the acknowledged progress and ends the threads. If the loop may end
     early, run it within ``async with contextlib.aclosing(aiter(changes))``; otherwise the threads
     may outlive the loop for a while. With `checkpoints`, each loop resumes where the last one
     ended.
@@ -128,9 +128,9 @@ class AsyncChanges:
         await self._close(runtime)
 
     async def _close(self, runtime: ConsumerRuntime) -> None:
-        """Finish closing even if the task is cancelled, but then do not wait for a failing store.
+        """Finish closing even if the task is canceled, but then do not wait for a failing store.
 
-        A thread closes the runtime: when the loop ends, a task may be cancelled before its first
+        A thread closes the runtime: when the loop ends, a task may be canceled before its first
         step.
         """
         loop = asyncio.get_running_loop()
@@ -141,7 +141,7 @@ class AsyncChanges:
             raise
 
     async def _permits(self, runtime: ConsumerRuntime, in_flight: InFlightChange) -> bool:
-        """Like `ConsumerRuntime.permits`, but call it in a thread if it has to wait."""
+        """Call `ConsumerRuntime.permits`, in a thread if it has to wait."""
         return in_flight.progress.lease.is_sure or await asyncio.to_thread(
             runtime.permits, in_flight
         )
@@ -149,7 +149,7 @@ class AsyncChanges:
     async def _acknowledge(self, runtime: ConsumerRuntime, in_flight: InFlightChange) -> None:
         if self._subscription.config.checkpoint_interval:
             runtime.acknowledge(in_flight)
-        else:  # saving at once may block
+        else:  # saving immediately may block
             await asyncio.to_thread(runtime.acknowledge, in_flight)
 
 
@@ -213,8 +213,8 @@ class AsyncCdcConsumer:
     async def run(self) -> None:
         """See `CdcConsumer.run`.
 
-        Cancelling `run` cancels the running handlers and saves what is acknowledged. The changes of
-        cancelled handlers are delivered again by the next run.
+        Canceling `run` cancels the running handlers and saves the acknowledged progress. The next
+        run delivers the changes of canceled handlers again.
         """
         self._loop, self._is_cancelled = asyncio.get_running_loop(), False
         running = asyncio.ensure_future(asyncio.to_thread(self._consumer.run))

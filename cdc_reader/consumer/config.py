@@ -52,8 +52,8 @@ class ConsumerConfig:
     `pause` before the second call, then at most twice that, and so on up to a minute. After the
     last attempt, `on_error` decides whether the consumer stops or skips the change.
 
-    Checkpoints are saved every `checkpoint_interval` if something was acknowledged, and when
-    windows end; with an interval of zero, after each change.
+    Checkpoints are saved every `checkpoint_interval` if changes were acknowledged, and when windows
+    end; with an interval of zero, after each change.
 
     If the store has leases, the consumer holds one for each of its tables. A lease lasts for
     `lease`, and is renewed after a third of that time. While another consumer holds a lease,

@@ -123,11 +123,11 @@ class CdcConsumer:
         """Follow until `stop`, the end position, or a failure. May be called only once.
 
         In the main thread, SIGTERM and SIGINT also stop the consumer. Before `run` returns or
-        raises, it waits for running handlers and saves what is acknowledged. Raises HandlerError,
-        and errors from reading and from the checkpoint store.
+        raises, it waits for running handlers and saves the acknowledged progress. Raises
+        HandlerError, and errors from reading and from the checkpoint store.
 
         Waits while another consumer with the same name, table and shard runs, and again if another
-        took over while this process was suspended; see `ConsumerConfig.on_held`.
+        one took over while this process was suspended; see `ConsumerConfig.on_held`.
         """
         if self._has_run:
             raise RuntimeError("this consumer has already run: create another one")

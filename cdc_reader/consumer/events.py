@@ -2,8 +2,9 @@
 
 With these events a copy can become correct again after a loss, although no change reports rows that
 were deleted in the lost span. A change of a snapshot has the snapshot's `time` as its timestamp,
-and all changes handled before the snapshot have earlier ones. So a copy that stores the timestamp
-of each row's last change can delete the rows with a lower timestamp when the snapshot is complete.
+and all changes handled before the snapshot have earlier timestamps. A copy that stores the
+timestamp of each row's last change can therefore delete the rows with a lower timestamp when the
+snapshot is complete.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class Workers(Generic[T]):
     """`count` threads that call `work`, which must not raise, until `stopping` is set.
 
     They are daemons, so the interpreter can exit while a handler hangs. The queues are unbounded:
-    the caller must bound the items. `stopping` also ends retries and waits of this package inside
-    `work`, after `GRACE`.
+    the caller must limit the number of items. `stopping` also ends retries and waits of this
+    package inside `work`, after `GRACE`.
     """
 
     def __init__(self, count: int, work: Callable[[T], None], stopping: Stop) -> None:

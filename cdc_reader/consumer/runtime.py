@@ -136,7 +136,7 @@ class ConsumerRuntime:
         self._wake()
 
     def close(self) -> None:
-        """End the run, save what is acknowledged, join the threads; raise the first failure.
+        """End the run, save the acknowledged progress, join the threads; raise the first failure.
 
         Handlers must have ended: later acknowledgements are not saved. Waits for a `start` that is
         running in another thread.

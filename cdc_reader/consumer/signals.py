@@ -22,7 +22,7 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
     def handle(_number: int, _frame: object) -> None:
         restore()
-        # Not here: the interrupted code may hold the very lock that `stop` takes.
+        # In another thread, because the interrupted code may hold the lock that `stop` takes.
         threading.Thread(target=stop, name="cdc-stop", daemon=True).start()
 
     before = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}

@@ -114,8 +114,9 @@ class Subscription:
     def _check_bounds(self, now: Micros) -> None:
         """Raise ConfigurationError for bounds that cannot be used.
 
-        Relative moments are resolved in each run, by the cluster's clock, so the order of one and
-        of a fixed moment is not checked here. A start is ignored if there is a checkpoint.
+        Relative moments are resolved in each run, by the cluster's clock, so the order of a
+        relative and a fixed moment is not checked here. A start is ignored if there is a
+        checkpoint.
         """
         start_micros(self.start, now), self.last_position(now)
         if is_relative(self.end) == is_relative(self.start):
@@ -127,7 +128,7 @@ class Subscription:
         return self.read.data_loss is DataLossMode.RESNAPSHOT
 
     def __str__(self) -> str:
-        """Return the application and what it follows; no secrets."""
+        """Return the application and what it follows; contains no secrets."""
         tables = ", ".join(map(str, self.tables))
         shard = "" if self.shard.is_whole else f", shard {self.shard}"
         return f"{self.application!r} of {tables} at {self.connection.hosts}{shard}"

@@ -27,7 +27,7 @@ class Table(Protocol):
 class BoundedRead:
     """Reports lost rows: of the whole window before a read, and of each part after it was read.
 
-    A caller may take its time between two batches, so a part counts as read only when the next
+    A caller may pause between two batches, so a part counts as read only when the next
     batch is requested. A read without a start covers what the log holds when the read begins.
     """
 
@@ -52,7 +52,7 @@ class BoundedRead:
         self._unjudged = _NOTHING
 
     def begin(self, window: Window) -> None:
-        """Report rows of `window` that have expired; costs small queries if it has a start."""
+        """Report rows of `window` that have expired; sends small queries if it has a start."""
         self._judged = now = self._clock.now()
         if window.start > BEGINNING:
             self._see_log(window.start)

@@ -81,9 +81,9 @@ def leave_out_keys(batch: pa.RecordBatch, left_out: frozenset[RowKey]) -> pa.Rec
 class Deduplicator:
     """Distinguishes new rows from delivered ones when the same span is read repeatedly.
 
-    Keys are kept as Arrow arrays, so a row seen again costs no Python object, and are dropped
-    once their span is no longer read. The key alone identifies a row: a write that is logged in
-    two streams (see `cdc_reader.reading.strays`) is delivered from the first one read.
+    Keys are kept as Arrow arrays, so a row seen again needs no Python object, and are dropped once
+    their span is no longer read. The key alone identifies a row: a write that is logged in two
+    streams (see `cdc_reader.reading.strays`) is delivered from the first one read.
     """
 
     def __init__(self) -> None:

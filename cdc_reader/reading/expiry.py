@@ -100,7 +100,7 @@ class TtlHistory:
         return evolve(history, log_lost=int(stored.get("log_lost", history.log_lost)))
 
     def logs_to_json(self) -> dict[str, Any]:
-        """Return the ids of the logs, and with several also `log_lost`; empty without an id."""
+        """Return the ids of the logs, with `log_lost` if there are several; empty without ids."""
         if not self.logs:
             return {}
         lost = {"log_lost": self.log_lost} if len(self.logs) > 1 else {}
@@ -119,9 +119,9 @@ class TtlHistory:
     def updated(self, table: TableState | TableSchema, now: Micros, position: Micros) -> TtlHistory:
         """Return the history, extended by what is new in the table's state at `now` (µs).
 
-        `position` is where reading resumes, in µs. Rows from there on were to be read in the log
-        known so far. If there is another log by now, at least the row at the position is gone,
-        even if the new log's id, from the clock of one node, says that it was created earlier.
+        `position` is where reading resumes, in µs. Rows from there on were still to be read from
+        the known log. If a new log has replaced it, at least the row at the position is gone, even
+        if the new log's id, which has the time of one node's clock, suggests an earlier creation.
         """
         seen = self.seen(table.cdc.ttl, now, table.altered)
         if table.log_id is None or table.log_id in self.logs[-1:]:
@@ -132,7 +132,7 @@ class TtlHistory:
         return evolve(seen, logs=(*self.logs, table.log_id), log_lost=lost)
 
     def seen(self, seconds: int, now: Micros, altered: Micros | None = None) -> TtlHistory:
-        """Return the history, extended if the TTL that is in force at `now` (µs) is a new one.
+        """Return the history, extended if the TTL in force at `now` (µs) is new.
 
         A new TTL counts from `altered`, the time of the table's last change, or from `now` if
         the server does not report it.
@@ -255,8 +255,9 @@ def first_written(created: Micros) -> Micros:
 def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
     """Return the part of `lost` in which a log created at `created` can have rows.
 
-    All times in µs; `first_written` tells how early rows may be. Empty if even the first row cannot
-    have expired yet. A creation time after `now` comes from another clock, and is ignored.
+    All times in µs; `first_written` tells how early rows may be written. Empty if even the first
+    row cannot have expired yet. A creation time after `now` comes from another clock, and is
+    ignored.
     """
     if created is None or created > now:
         return lost
@@ -361,7 +362,7 @@ class LossReporter:
     ) -> None:
         """Report rows of `window` that may have expired by `now` (µs), when its read was complete.
 
-        A start that was chosen, not reached, may be before the log's creation.
+        If the start `is_chosen`, not reached by reading, it may be before the log's creation.
         """
         lost = ttls.expired(window.start, now)
         if is_chosen:

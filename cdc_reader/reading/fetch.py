@@ -67,8 +67,9 @@ def whole_records(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of tasks in batches that end with a record; each with its task's index.
 
-    Rows of a record that spans pages are held until its end. So they have the columns of one
-    schema if the caller stops, and reads on with another schema after the last batch.
+    Rows of a record that spans pages are held until the record ends. All rows of a record therefore
+    have the columns of one schema, even if the caller stops after a batch and continues with
+    another schema.
     """
     held: list[pa.RecordBatch] = []
     task = 0
@@ -92,7 +93,7 @@ def whole_records(
 def _end_of_records(batch: pa.RecordBatch) -> int:
     """Return the number of rows before the last record, or of all rows if its end is marked.
 
-    Before ScyllaDB 4.3, logs do not mark it; then all rows count as ended.
+    Before ScyllaDB 4.3, logs do not mark the end of a record, and all rows are counted.
     """
     rows: int = batch.num_rows
     if END_OF_BATCH not in batch.schema.names or batch.column(END_OF_BATCH)[rows - 1].as_py():
@@ -110,11 +111,12 @@ class CurrentLog:
     because a column was dropped, or a user-defined type has new fields, the schema is read again
     and reading resumes after the last whole record. Errors without a schema change are raised.
 
-    A row that has not settled may have been written after the refresh, with a newer column. So a
-    caller that reads such rows refreshes while it holds their batch. If the schema changed, it
-    drops the batch, and `read` yields the same rows again with the new columns.
+    A row that has not settled may have been written after the refresh, with a newer column. A
+    caller that reads such rows must therefore refresh while it holds their batch. If the schema
+    changed, the caller drops the batch, and `read` yields the same rows again with the new columns.
 
-    The checkpoint `start` identifies the table; if it does not, the first table found is used.
+    The checkpoint `start` identifies the table; if it has no table id, the first table found is
+    used.
     Every method that reads the schema raises CheckpointError if it finds another table, or one that
     was dropped and recreated.
     """

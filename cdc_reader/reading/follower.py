@@ -10,7 +10,7 @@ A generation that appears when P is past its start is read from its start up to 
 rows has been delivered, and the streams of the previous generation hold no rows of its time. A
 late announcement therefore neither loses nor repeats rows.
 
-If late rows are not ignored, a window is also read in streams of neighbouring generations, up to
+If late rows are not ignored, a window is also read in streams of neighboring generations, up to
 the late horizon away from the time in which they are in force, in search of strays (see
 `cdc_reader.reading.strays`).
 """
@@ -53,7 +53,7 @@ In between, only chunks of streams that are due are polled, the position does no
 column is noticed when its first row is read.
 """
 _TAIL = 2_000_000
-"""The age, in µs, of rows that are polled between refreshes; older ones are polled with them."""
+"""The greatest age, in µs, of rows polled between refreshes; a refresh polls older rows too."""
 
 
 class Follower:
@@ -203,8 +203,8 @@ class Follower:
     def _check_read(self, window: Window, *, late: bool = False) -> None:
         """Report rows of a window that may have been gone before they were read.
 
-        If the log was dropped and created again, the whole window may have been read in the new
-        one, so it counts as unread. Checked before the position moves past the window.
+        If the log was dropped and created again, the whole window may have been read from the new
+        log, so the window counts as unread. Call this before the position moves past the window.
         """
         self._log.refresh()
         now, base = self._clock.now(), self._log.schema.base
@@ -294,7 +294,7 @@ class Follower:
         has_ttl = self._late is not None
         for task, batch in self._reader.read(window, choose, remaining_ttl=has_ttl):
             if self._has_unsettled(batch) and self._log.refresh():
-                continue  # a column may be missing: the batch comes again with the new ones
+                continue  # a column may be missing: the batch comes again with it
             for new in self._new(leave_out_keys(batch, seen), behind=late):
                 if self._stopped.is_set():
                     return

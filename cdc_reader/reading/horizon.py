@@ -76,8 +76,9 @@ def lost_since(start: Checkpoint, now: Micros, mode: DataLossMode) -> Window:
     """Return the span, from the position of `start` on, of rows that are gone by `now` (µs).
 
     A reader that reports a loss must be certain of it. A reader that takes a new snapshot after a
-    loss (`mode`) must miss none, so rows that may have expired count too. A position that was
-    chosen, not reached, may be before the log's creation; the time until the creation is excluded.
+    loss (`mode`) must miss none, so rows that may have expired count too. If the position was
+    chosen, not reached by reading, it may be before the log's creation, and the time until then is
+    excluded.
     """
     is_cured = mode is DataLossMode.RESNAPSHOT
     lost = (start.ttls.endangered if is_cured else start.ttls.lost)(start.position, now)
@@ -189,7 +190,7 @@ class SettledHorizon:
     def _account(self, starts: tuple[Micros, ...]) -> bool:
         """On the first call, set the generations accounted for; return whether reading has begun.
 
-        Generations known to the checkpoint are accounted for, or if it knows none, all that exist.
+        Generations known to the checkpoint are accounted for; if it knows none, all existing ones.
         If reading has not begun, rows that have expired are not the reader's loss.
         """
         if self._accounted is not None:
@@ -206,8 +207,8 @@ def _span(start: Micros, until: Micros) -> dict[str, str]:
 class PublicationGate:
     """Finds generations whose streams are stored but whose start is not announced; times in µs.
 
-    A generation that stays unannounced is waited for until `patience` after its start. The cluster
-    is queried at most once per `pause`.
+    Readers wait for an unannounced generation until `patience` after its start. The cluster is
+    queried at most once per `pause`.
     """
 
     def __init__(
@@ -233,9 +234,9 @@ class PublicationGate:
     def wait(self, window: Window, clock: Clock, interval: int) -> None:
         """Wait for unannounced generations that may have rows of `window`.
 
-        Read the generations afterwards. Checks every `interval`. Logs a warning if rows may be
-        missing because a generation is still unannounced. Raises StoppedError if the context's
-        stop is set.
+        The caller must read the generations afterwards. Checks every `interval`. Logs a warning if
+        rows may be missing because a generation is still unannounced. Raises StoppedError if the
+        context's stop is set.
         """
         told = FOREVER
         while (start := self.limit(now := clock.now())) < min(window.end, written_before(now)):

@@ -7,8 +7,8 @@ clock. The error is at most `_BLUR` either way, and the response time makes the 
 read is late, and a sweep finds it.
 
 A row's TTL is the one in force when it arrived. After a change of the TTL, either value is
-possible. The right one yields an arrival within the time it was in force. If both do, the later
-arrival is used: the row may then be delivered twice, but is not lost.
+possible. The correct value yields an arrival within the time it was in force. If both values do,
+the later arrival is used: the row may then be delivered twice, but is not lost.
 
 If a row's arrival and the read are too close to compare, keys decide. Keys are kept only for
 delivered rows that arrived more than a confidence window after their write time, and within `DOUBT`
@@ -53,13 +53,13 @@ _NO_MARKS: Mapping[StreamId, Mark] = {}
 
 
 class LateRows:
-    """Tracks when each part of the log before the position was read, to recognise late rows.
+    """Tracks when each part of the log before the position was read, to recognize late rows.
 
-    All times in µs; reads and arrivals by the reader's clock. Reading begins at `position`.
-    Between `start` and `position`, every row that had arrived by `late_scan_at`, the start of the
-    last sweep before a restart, was delivered. So was every row within a mark's `acked_through`
-    that had arrived by then; one that arrived later may have been missed, because its stream had
-    been read past it. `confidence` is the confidence window.
+    All times in µs; reads and arrivals by the reader's clock. Reading begins at `position`. Between
+    `start` and `position`, every row that had arrived by `late_scan_at`, the start of the last
+    sweep before a restart, was delivered. So was every row within a mark's `acked_through` that had
+    arrived by then. A row that arrived later may have been missed, because its stream had been read
+    past it. `confidence` is the confidence window.
     """
 
     def __init__(
@@ -200,8 +200,8 @@ def _delayed(
 ) -> Iterator[tuple[int, RowName, int]]:
     """Yield index, name and arrival of rows that arrived after `since`, and later than `delay`.
 
-    A row that arrived within the confidence window was there when its window was read. But the
-    arrivals computed in two reads of one row may differ by up to `DOUBT`.
+    A row that arrived within the confidence window was present when its window was read. However,
+    the arrivals computed in two reads of one row may differ by up to `DOUBT`.
     """
     arrivals = _arrivals(batch, ttls, now)
     recent = pc.indices_nonzero(pc.greater_equal(arrivals, since))

@@ -3,7 +3,7 @@
 A query for one stream costs nearly as much as one for sixty-four, so chunks are as large as
 allowed. A chunk that spans more than one page is split: its pages are read one after another, so it
 would finish after the window's other queries. Adjacent idle chunks are merged again. The order of
-the streams never changes, only where it is cut.
+the streams never changes, only the points at which they are cut.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ GRACE = 0.4
 
 Two of these in a row still end within a second."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-"""Seconds. Each pause is random, up to a limit that doubles, so that clients spread out."""
+"""In seconds. Each pause is random, up to a limit that doubles, so that clients spread out."""
 
 
 class Stop(threading.Event):
@@ -47,7 +47,7 @@ class Stop(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self._actions: set[Callable[[], object]] = set()
-        # A generator may leave `calling` when it is collected, in any thread and at any time.
+        # A generator may leave `calling` when it is garbage collected: in any thread, at any time.
         self._registering = threading.RLock()
 
     def set(self) -> None:

@@ -184,7 +184,7 @@ class SnapshotReader:
             "anew, or set data_loss to 'continue'",
         )
         self.ttls = start.ttls
-        """The log's TTL over time; the log must keep its rows until they are followed."""
+        """The log's TTL over time; the log must keep its rows until they are read."""
 
     @property
     def first(self) -> Micros | None:

@@ -97,7 +97,10 @@ class AdvancedEnvelopeFormat(EnvelopeFormat):
         return place in self._envelope.key_placement
 
     def _columns(self, place: KeyPlacement, *, values: bool) -> list[Column]:
-        """Return the columns of the row at `place`: the key if placed there, others if `values`."""
+        """Return the columns of the row at `place`.
+
+        The key columns are included if they are placed there, and the other columns if `values`.
+        """
         columns = self._base.columns
         return [each for each in columns if (self._is_placed(place) if each.is_key else values)]
 

@@ -46,7 +46,7 @@ class Origins:
     """The rows of the log, or of the table, from which output rows are made.
 
     For each output row, `at` is the row of `batch` that represents it, and `are_bad` is True if it
-    is bad. `changes` has the number of the change of each row of `batch`.
+    is bad. `changes` has, for each row of `batch`, the number of its change.
     """
 
     batch: pa.RecordBatch

@@ -1,7 +1,8 @@
 """Converts decimal texts to Arrow decimals, exactly.
 
 Arrow's cast is exact only for texts whose digits fit the target type. For others it wraps modulo
-2^128, or reads outside its tables if the exponent is large. So it is used only for texts that fit.
+2^128, or reads outside its tables if the exponent is large. The cast is therefore used only for
+texts that fit.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class AdvancedEnvelope:
     ``cdc.include.after``. `key_placement` names the places of the primary key, like
     ``cdc.include.primary-key.placement``: ``payload-before`` and ``payload-after`` are the rows
     before and after the change, and ``payload-key`` is the column `key`. By default, the key is in
-    all of them, so that each message names its row; the connector's default has Kafka's key in
+    all of them, so that each message identifies its row; the connector's default has Kafka's key in
     place of `key`. Raises ConfigurationError for other values.
     """
 
