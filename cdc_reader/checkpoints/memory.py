@@ -23,7 +23,7 @@ class _Held:
 
 
 class MemoryCheckpoints:
-    """A `LeasingStore` in memory: for tests, and for readers that always start afresh.
+    """A `LeasingStore` in memory: for tests, and for readers that always start anew.
 
     `clock` decides when leases expire.
     """

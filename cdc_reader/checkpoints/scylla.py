@@ -1,7 +1,7 @@
 """Checkpoints in a ScyllaDB table, in the cluster that is read or in another.
 
 A save is one mutation of one partition, so it is applied completely or not at all. Under a lease it
-is a lightweight transaction, whose timestamp the servers choose, later than all earlier ones.
+is a lightweight transaction, to which the servers give a timestamp later than all earlier ones.
 Without a lease, this class chooses a timestamp later than the previous save's, even if the previous
 save came from a host whose clock was ahead.
 """

@@ -124,7 +124,7 @@ class Stored:
 
 
 class CheckpointTable:
-    """Statements on the table `name`; rows it writes expire after `ttl` seconds, 0 for never."""
+    """Statements on the table `name`; the rows expire after `ttl` seconds, or never if it is 0."""
 
     def __init__(self, name: TableName, statements: Statements, ttl: int) -> None:
         self._name = name
@@ -181,7 +181,10 @@ class CheckpointTable:
         return Stored(checkpoint, first["writetime(position)"], has_rows, owned)
 
     def position(self, name: CheckpointName, checkpoint: Checkpoint, at: int | None) -> Write:
-        """Set the position with the timestamp `at` (µs); if None, the server chooses one."""
+        """Return the statement that sets the position, with the timestamp `at` (µs).
+
+        If `at` is None, the server chooses the timestamp.
+        """
         said = (
             checkpoint.position,
             checkpoint.generation,
@@ -200,7 +203,7 @@ class CheckpointTable:
         return self._insert(_MARK, (*key_of(name), *said, self._ttl), at)
 
     def void(self, name: CheckpointName, old: Micros, new: Micros, at: int | None) -> Write:
-        """Delete the marks whose base is less than `new`, or greater if `old` is greater."""
+        """Return the delete of marks with a base below `new`, or above it if `old` is greater."""
         side, where = "<" if old < new else ">", (*key_of(name), new)
         if at is None:
             return Write(self._cql(_VOID, using="", side=side), where)

@@ -108,8 +108,8 @@ class CheckpointStore(Protocol):
         """Save the checkpoint atomically; it is durable on return.
 
         Its marks replace the stored marks of the same streams and leave other streams' marks as
-        they are. A mark whose rows are all before the position no longer applies. So an idle window
-        costs one small write, however many streams there are.
+        they are. A mark whose rows are all before the position no longer applies. An idle window
+        therefore costs one small write, however many streams there are.
         """
         ...
 

@@ -58,7 +58,7 @@ def _style(change: Change) -> str:
 
 
 def _notes(change: Change) -> Iterator[str]:
-    """Describe what was written, and anything special about it."""
+    """Describe what was written, with notes such as `(late)`."""
     if (bounds := change.range) is not None:
         yield f"from {_bound(change, bounds.start)} to {_bound(change, bounds.end)}"
     deltas = (_delta(change, name, delta) for name, delta in change.deltas.items())

@@ -138,7 +138,7 @@ class _Options:
         )
 
     def taken(self, hosts: str, timeout: float, values: dict[str, Any]) -> ConnectionConfig:
-        """Return the connection that `values` describe, and remove its values from `values`."""
+        """Return the connection that `values` describe, and remove them from `values`."""
         given = {name: values.pop(self.parameter(name)) for name in _NAMES}
         try:
             return self._config(hosts, connect_timeout=timeout, **given)

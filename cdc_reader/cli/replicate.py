@@ -72,7 +72,7 @@ class Report:
     caught_up: int
     """The copy has caught up when it is less than this many µs behind now."""
     copied: int = 0
-    """Rows of the snapshot."""
+    """The number of snapshot rows copied."""
     applied: int = 0
     position: Micros | None = None
     _said: tuple[int, int] = field(init=False)

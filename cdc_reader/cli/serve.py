@@ -192,7 +192,7 @@ def _serve(scylla: EmbeddedScylla, events: Sequence[threading.Timer]) -> None:
         if scylla.api_port is not None:
             click.echo(f"REST API on port {scylla.api_port} of each node")
         for event in events:
-            event.daemon = True  # a running one does not keep the process alive
+            event.daemon = True  # a pending event does not keep the process alive
             event.start()
         stop.wait()
     finally:

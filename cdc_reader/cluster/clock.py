@@ -1,7 +1,8 @@
-"""The clock of the cluster, by which everything that concerns write times is judged.
+"""The cluster's clock, used for every decision that depends on write times.
 
 The servers' clocks decide when rows expire and when generations begin, and writers' clocks are kept
-close to theirs. The clock of the reader's machine may be wrong, so it counts only while it agrees.
+close to the servers'. The clock of the reader's machine may be wrong, so it is used only while it
+agrees with the cluster's clock.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ log = get_logger(__name__)
 
 _NOW = Query("SELECT now() FROM system.local", consistency="ONE", doing="reading a node's clock")
 TOLERANCE = 500_000
-"""µs by which the machine's clock may differ from the cluster's and still count."""
+"""µs by which the machine's clock may differ from the cluster's and still be used."""
 _PRECISE = 250_000
 """The largest error, in µs, of a precise measurement: half the time that the response took."""
 _INTERVAL, _SOON = 300_000_000, 10_000_000
-"""µs until the next measurement, and until it if the last one was imprecise or failed."""
+"""µs until the next measurement: after a precise one, and after an imprecise or failed one."""
 _PAUSE = 100_000
 """µs between queries, in which a driver that has just connected opens its other connections."""
 _NODES = 3
@@ -58,7 +59,7 @@ class _Measured:
         return self.allows(self.ahead)
 
     def allows(self, ahead: int) -> bool:
-        """Return whether a clock that is so far ahead (µs) counts as right."""
+        """Return whether a clock that is `ahead` (µs) of the node's is close enough to be used."""
         return abs(ahead) <= TOLERANCE + self.error
 
 
@@ -66,12 +67,12 @@ class ClusterClock:
     """The cluster's clock: the machine's own while the two agree. Thread safe.
 
     The first `now` asks a node for its time, and later ones do so every few minutes. If a node
-    disagrees with the machine's clock by more than `TOLERANCE`, others are asked too, and the
-    smallest difference counts: one wrong node does not make the machine's clock wrong. Between
-    measurements a steady clock runs, so a machine's clock that is set meanwhile does no harm.
+    disagrees with the machine's clock by more than `TOLERANCE`, other nodes are asked too, and the
+    smallest difference counts, so that one wrong node does not override a correct clock. Between
+    measurements a steady clock is used, so setting the machine's clock does no harm.
 
     Logs once if the machine's clock is ahead, and once if it is behind. A clock given as `own`
-    replaces the machine's, and the steady one.
+    replaces both the machine's clock and the steady clock.
     """
 
     def __init__(self, queries: Queries, own: Clock | None = None) -> None:
@@ -89,10 +90,10 @@ class ClusterClock:
         return clock if isinstance(clock, cls) else cls(queries, clock)
 
     def now(self) -> Micros:
-        """Return the cluster's time, in µs since 1970; queries it if a measurement is due.
+        """Return the cluster's time, in µs since 1970; queries a node if a measurement is due.
 
-        The first measurement is retried, and raises errors of `cdc_reader.errors`. If a later one
-        fails, the one before counts.
+        The first measurement is retried, and raises errors of `cdc_reader.errors`. If a later
+        measurement fails, the previous one is used.
         """
         if self._measured is None:
             with self._measuring:
@@ -146,7 +147,7 @@ class ClusterClock:
             return evolve(last, until=self._steady.now() + _SOON)
 
     def _ask(self) -> _Measured:
-        """Ask a node for its time; the time it takes to connect, or to be let in, is left out."""
+        """Ask a node for its time; do not count the time to connect or to wait for the throttle."""
         count(queries=1)
         answer = self._queries.request(_NOW)(None)
         sent = self._steady.now()
@@ -158,7 +159,7 @@ class ClusterClock:
         return _Measured(offset, error, own - received - offset, until)
 
     def _tell(self, measured: _Measured) -> None:
-        """Warn if the machine's clock does not count, once in each direction."""
+        """Warn if the machine's clock is wrong: once if it is ahead, and once if it is behind."""
         event = "clock_ahead" if measured.ahead > 0 else "clock_behind"
         if not measured.agrees and event not in self._told:
             self._told.add(event)

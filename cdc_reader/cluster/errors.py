@@ -70,7 +70,7 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], _Meaning], ...] = (
     # Unavailable, bootstrapping, timeouts, and replicas that failed: out of memory,
     # too many reads queued, shutting down.
     ((RequestExecutionException, protocol.RequestExecutionException), _PASSING),
-    # Errors without a code of their own: most are transient; `is_lasting` recognises the others.
+    # Errors without a code of their own: most are transient; `is_lasting` recognizes the others.
     ((protocol.ServerError,), (TransientError, "; the node's log may say more")),
     ((NoHostAvailable, ConnectionException, ConnectionBusy, OSError), _PASSING),
     # Bugs of the driver, protocol errors, unknown codes.

@@ -95,8 +95,8 @@ def own_groups(streams: Sequence[StreamId]) -> list[StreamGroup]:
 class VnodeGenerations:
     """The `GenerationSource` over the tables of ScyllaDB 4.4 and later.
 
-    The server writes the streams first, then the timestamp. So when a timestamp has been read at
-    the consistency level of those writes, its streams are visible as well.
+    The server writes the streams first, then the timestamp. Therefore, once a timestamp has been
+    read at the consistency level of those writes, its streams are visible as well.
     """
 
     kind = "vnodes"
@@ -259,7 +259,7 @@ class UpgradedGenerations:
             return self._newer.groups(start)
         if groups := self._legacy.groups(start):
             return groups
-        self.timestamps()  # finds out whether the newer tables have it
+        self.timestamps()  # finds out whether the newer tables have the generation
         return self._newer.groups(start) if self._is_newer(start) else ()
 
     def _is_newer(self, start: Micros) -> bool:

@@ -1,4 +1,4 @@
-"""The log of one table: reads a task with one query, and provides schema and generations.
+"""The log of one table: reads each task with one query; provides schema and generations.
 
 A query selects partitions by an IN list of stream ids or by a token range. A token range needs
 ALLOW FILTERING, although nothing is filtered: each partition is sliced by its clustering key.
@@ -154,8 +154,8 @@ class CqlLogSource:
 def _route(task: Task | RangeTask) -> Route | None:
     """Return the route to the owner of the last stream's range.
 
-    The replicas of a range are its owner and the owners of the ranges after it. So neighbouring
-    ranges share most replicas, and the last owner has most of the task's streams.
+    The replicas of a range are its owner and the owners of the ranges after it. Neighboring ranges
+    therefore share most replicas, and the last owner has most of the task's streams.
     """
     if isinstance(task, RangeTask) or not task.streams:
         return None

@@ -50,7 +50,7 @@ class NodeContext(ssl.SSLContext):
         """Record a failed handshake, and warn once: the driver continues with other nodes.
 
         The warning has no remedy: commands and Spark have other names for the settings, and only
-        errors are put into their words.
+        errors are translated into those names.
         """
         reason = _reason(node, error)
         if self.refusals.get(node) != reason:

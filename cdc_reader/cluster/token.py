@@ -26,7 +26,7 @@ def token_of(table: TableSchema, key: Mapping[str, object]) -> int:
 
 
 def murmur3(key: bytes) -> int:
-    """Return the token of a serialised key; never the smallest token, which starts the ring."""
+    """Return the token of a serialized key; never the smallest token, which starts the ring."""
     token: int = Murmur3Token.hash_fn(key)
     return MAX_TOKEN if token == MIN_TOKEN else token
 

@@ -80,8 +80,8 @@ class Query:
     """A SELECT with a ``?`` for each of its values.
 
     If the result's `columns` are given, the query is prepared, and a result with other columns
-    raises DecodeError. If `consistency` is None, the configuration's is used. In errors, `doing`
-    says what the query is for; if it is empty, errors quote the text. With a `route` the query goes
+    raises DecodeError. If `consistency` is None, the configured level is used. In errors, `doing`
+    says what the query is for; if it is empty, errors quote the CQL. With a `route` the query goes
     to a node that has the rows, if one is known; only a query with `columns` may have one.
     """
 
@@ -123,7 +123,7 @@ class Queries(ABC):
         """Call `action` until it raises no TransientError, and return its result."""
 
     def pages(self, query: Query) -> Iterator[Page]:
-        """Yield all pages; request the first now, and each next one while the current is used.
+        """Yield all pages; request the first page now, and each further page one ahead.
 
         A page that fails with a transient error is requested again from its own paging state.
         """

@@ -1,5 +1,5 @@
 # cython: language_level=3, binding=False, cdivision=True, embedsignature=False
-"""`decode` compiled: rows are cut into cells once, then each column is built at a time.
+"""`decode` compiled: rows are cut into cells once, then one column is built at a time.
 
 The strategy is that of the plain kernel, on C arrays and without the interpreter lock: a run of
 cells (the start of each value in the body, and its length) becomes one Arrow array, and a nested
@@ -7,8 +7,8 @@ run becomes runs of its parts. Arrays are exported through Arrow's C data interf
 part of Arrow to compile and is stable across its versions; one call exports a page.
 
 Two rules keep it safe. No byte is read through a pointer before its cell's bounds have been checked
-against the body or the enclosing cell. And an array owns its memory from the start: whatever fails
-later, releasing the root frees everything.
+against the body or the enclosing cell. An array owns its memory from the start, so releasing the
+root frees everything, whatever fails later.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

@@ -39,7 +39,8 @@ _NATIVE_BY_CODE = {
 _parsed: dict[tuple[int, int, bytes], tuple[bytes, tuple[Column, ...]]] = {}
 """Cache of parsed columns, because all pages of a query have the same description of the columns.
 
-Maps the description's first bytes, which include the table's name, to the whole and its columns.
+Maps the description's first bytes, which include the table's name, to the whole description and its
+columns.
 """
 
 _BEGINNING, _LONGEST, _MOST = 100, 1 << 16, 128

@@ -1,8 +1,8 @@
 """Makes Python objects from the rows of Arrow columns, each when it is read; in pure Python.
 
 `values` is a column, `Mappings` has a mapping for each row, and `Entries` yields objects whose
-attributes, each declared as an `entry`, are items of such sequences. So an item that is not read
-costs nothing, and an item that was read lives only as long as its object.
+attributes, each declared as an `entry`, are items of such sequences. An item that is not read
+therefore costs nothing, and an item that was read lives only as long as its object.
 """
 
 from __future__ import annotations

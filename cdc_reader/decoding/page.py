@@ -16,7 +16,7 @@ class Page:
     """The body of a RESULT of kind ROWS and its metadata, which is parsed once.
 
     `received` is the time of arrival, in seconds of `time.monotonic`: pages are requested ahead,
-    so a page may wait for a while.
+    so a page may wait before it is decoded.
     """
 
     body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")

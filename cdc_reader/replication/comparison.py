@@ -1,8 +1,8 @@
 """Compares the rows of two tables in constant memory, however many rows there are.
 
-Both servers send the rows of a token range in the same order: by token, then by clustering key. So
-rows before the first key that both tables have are in only one of the tables. Equal rows are
-skipped many at a time, as Arrow arrays; only rows that differ become Python objects.
+Both servers send the rows of a token range in the same order: by token, then by clustering key.
+Rows before the first key that both tables have are therefore in only one of the tables. Equal rows
+are skipped many at a time, as Arrow arrays; only rows that differ become Python objects.
 """
 
 from __future__ import annotations

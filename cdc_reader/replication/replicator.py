@@ -47,10 +47,10 @@ class Expiry(Enum):
 
     WRITTEN = "written"
     """From the write timestamp: a cell expires when the original cell does, or within a second if
-    that time has passed. For timestamps that are points in time.
+    that time has passed. Suitable for write timestamps that are points in time.
     """
     APPLIED = "applied"
-    """From the time the change is applied. For timestamps that are not points in time."""
+    """From the time the change is applied. Suitable for timestamps that are not points in time."""
 
 
 class Replicator:

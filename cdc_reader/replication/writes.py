@@ -8,12 +8,12 @@ assignment creates it; the copy uses an assignment too.
 A row of a snapshot is written as it was read. A SELECT returns the write times of single cells, and
 the copy uses them. It returns none for the row marker and for collections; these are written 1 µs
 before the position of the snapshot, so every later change wins, even the tombstone of an assignment
-at that position. A SELECT does not return the ids of a list's elements either. So lists are written
-with new ids and the oldest possible timestamp; the first change to single elements replaces them
-with the elements that its images show, with their ids and the next oldest timestamp.
+at that position. A SELECT does not return the ids of a list's elements either. Lists are therefore
+written with new ids and the oldest possible timestamp; the first change to single elements replaces
+them with the elements that its images show, with their ids and the next oldest timestamp.
 
 The ends of a range delete are clustering prefixes, in clustering order, in which columns may ascend
-or descend. CQL has no single condition for every such range. But the rows between two prefixes form
+or descend. CQL has no single condition for every such range, but the rows between two prefixes form
 a few slices, each with some columns fixed and the next one between two values. All slices are
 deleted at one timestamp, which has the same effect as deleting the range.
 """
@@ -96,7 +96,10 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _edge(tail: Values, bound: Bound) -> Edge | None:
-    """Return the edge at a tail's first value; a longer tail's rows there are in other slices."""
+    """Return the edge at the tail's first value.
+
+    With a longer tail the edge is exclusive, because other slices have the rows with that value.
+    """
     return Edge(tail[0], bound.inclusive and len(tail) == 1) if tail else None
 
 
@@ -125,7 +128,8 @@ _LIST_ID = Native("uuid")
 _LISTS_READ, _LISTS_SHOWN = 1, 3
 """Write timestamps of lists: of a snapshot's lists, and of lists from images.
 
-An assignment writes a tombstone 1 µs earlier, so the second list replaces the first, in any order.
+An assignment writes a tombstone 1 µs earlier, so the second list replaces the first, whichever is
+applied first.
 """
 
 

@@ -1,4 +1,4 @@
-"""The demo's table and its traffic: orders that are placed, changed and cancelled."""
+"""The demo's table and its traffic: orders that are placed, changed and canceled."""
 
 from __future__ import annotations
 

@@ -51,9 +51,9 @@ _COLUMNS = {
 }
 _ORDER = ("_commit_timestamp", "`cdc$batch_seq_no`")
 _SHOWN = 15
-"""Rows of the log to show."""
+"""The most rows of the log to show."""
 _WIDEST = 24
-"""Characters of a cell to show."""
+"""The most characters of a cell to show."""
 
 
 class DemoError(CdcError):

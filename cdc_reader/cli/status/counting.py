@@ -90,7 +90,7 @@ class RowCounter:
     def _reader(self, table: TableName) -> TableReader:
         """Return a reader that also delivers late rows, unless the log keeps rows forever.
 
-        Late rows are recognised by their remaining TTL.
+        Late rows are recognized by their remaining TTL.
         """
         has_ttl = SchemaSource(self._queries).log_schema(table).base.cdc.ttl
         late_rows = LateRowsMode.DELIVER if has_ttl else LateRowsMode.IGNORE

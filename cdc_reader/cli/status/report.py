@@ -1,7 +1,7 @@
 """Writes a report of a watch: one HTML file with plots, which loads nothing from any server.
 
-The file also contains the history as JSON, in a block that browsers do not run. So the next run
-with the same file continues its plots.
+The file also contains the history as JSON, in a block that browsers do not run. The next run
+with the same file therefore continues its plots.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Report:
             ) from error
 
     def write(self, sample: Sample) -> None:
-        """Replace the file at once, so that no reader sees a part of it. Raises Failure."""
+        """Replace the file atomically, so that no reader sees a partial file. Raises Failure."""
         unfinished = self._file.with_name(f".{self._file.name}.{os.getpid()}")
         try:
             unfinished.write_text(page(sample), encoding="utf-8")

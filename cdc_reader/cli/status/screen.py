@@ -34,7 +34,7 @@ def moment_text(at: Micros) -> str:
 
 
 class Screen:
-    """Redraws tables on a terminal; a context manager. The last ones stay when it ends."""
+    """Redraws tables on a terminal; a context manager. The last tables stay when it ends."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False)

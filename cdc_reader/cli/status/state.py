@@ -1,4 +1,4 @@
-"""The contents of a table's log, and how far its readers have come."""
+"""The contents of a table's log, and the progress of its readers."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Status:
 
 
 class Positions:
-    """The positions kept in a place; does not create a store.
+    """The positions kept in a checkpoint store; does not create the store.
 
-    With an `application` or a `shard`, only those of this application or shard.
+    With an `application` or a `shard`, has only the positions of this application or shard.
     """
 
     def __init__(

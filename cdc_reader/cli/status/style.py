@@ -1,7 +1,7 @@
 """The style of reports: light and dark, for wide screens and phones.
 
 Text has a contrast of at least 4.5 to the background, and lines of at least 3. Lines differ in
-colour, and from the ninth on in their dashes too.
+color, and from the ninth on in their dashes too.
 """
 
 from __future__ import annotations

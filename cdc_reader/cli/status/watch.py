@@ -1,4 +1,4 @@
-"""Takes the status of tables again and again, through outages of the cluster."""
+"""Takes the status of tables repeatedly, and continues after outages of the cluster."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Watch:
     """Shows a sample every `interval` µs until `end`, or until `stop` is set.
 
     While the cluster does not respond, the pause doubles, up to a minute. `is_wanted` returns False
-    when nobody reads the output any more.
+    when nobody reads the output anymore.
     """
 
     sampler: Sampler
@@ -86,7 +86,7 @@ class Watch:
     is_wanted: Callable[[], bool] = lambda: True
 
     def run(self) -> None:
-        """Watch. Raises the error of the first sample; later ones are shown."""
+        """Watch. Raises the error of the first sample; later errors are shown."""
         with stopped_by(self.stop):
             try:
                 self.view.show(self.sampler.sample())

@@ -50,7 +50,7 @@ cdef int begin(
 
 
 cdef void *new_buffer(ArrowArray *array, int index, int64_t size) except NULL nogil:
-    """Allocate `size` uninitialised bytes as the array's buffer `index`."""
+    """Allocate `size` uninitialized bytes as the array's buffer `index`."""
     cdef void *memory = malloc(size or 1)
     if memory == NULL:
         refuse_memory()
@@ -59,7 +59,7 @@ cdef void *new_buffer(ArrowArray *array, int index, int64_t size) except NULL no
 
 
 cdef int set_validity(ArrowArray *array, const Run *run, int32_t shortest) except -1 nogil:
-    """Set the null bitmap; none without nulls. A cell of fewer than `shortest` bytes is null."""
+    """Set the null bitmap if there are nulls. A cell of fewer than `shortest` bytes is null."""
     cdef int64_t nulls = 0
     cdef int64_t row
     cdef uint8_t *bits
@@ -78,7 +78,7 @@ cdef int set_validity(ArrowArray *array, const Run *run, int32_t shortest) excep
 
 
 cdef inline uint8_t validity(const Cell *cells, int64_t count, int32_t shortest) noexcept nogil:
-    """Return the bits of up to eight cells, so that each byte is written once."""
+    """Return the validity bits of up to eight cells, so that each byte is written once."""
     cdef uint8_t bits = 0
     cdef int64_t index
     for index in range(count):

@@ -1,5 +1,5 @@
-# Nested values: all cells of a run are cut first, then their parts become runs. So this recurses
-# over types, never over rows.
+# Nested values: all cells of a run are cut first, then their parts become runs. The recursion
+# is over types, never over rows.
 
 ctypedef int (*Cut)(
     const Shape *shape, Cursor *cursor, Growing *first, Growing *second

@@ -1,10 +1,10 @@
-# Unbounded numbers as decimal text: numbers of up to 64 bytes here, longer ones by the plain
-# kernel, whose arithmetic is faster than long division there.
+# Unbounded numbers as decimal text. Numbers of up to 64 bytes are written here, and longer ones by
+# Python, whose arithmetic is then faster than long division.
 
 cdef enum:
     LONGEST = 64  # bytes of a number written here
     LIMBS = LONGEST // 4
-    DIGITS = 160  # that many bytes have 155 at most
+    DIGITS = 160  # 64 bytes have at most 155 digits
     BILLION = 1_000_000_000
 
 
@@ -91,7 +91,7 @@ cdef int write_long(
 
 
 cdef inline bint put_sign(Growing *text, const uint8_t *data) noexcept nogil:
-    """Write a minus if the number is negative; return whether it is."""
+    """Write a minus sign if the number is negative; return whether it is."""
     if data[0] < 0x80:
         return False
     put(text, c"-")

@@ -198,7 +198,7 @@ cdef class Entry:
         return self.source
 
 
-cdef Py_ssize_t places = 0  # of all that were declared as `entry`
+cdef Py_ssize_t places = 0  # the number of attributes declared as `entry`
 
 
 cdef class entry:

@@ -47,7 +47,7 @@ cdef inline uint64_t eight_digits(const uint8_t *text, uint64_t *wrong) noexcept
 cdef inline uint64_t two_fours(
     const uint8_t *text, const uint8_t *more, uint64_t *wrong
 ) noexcept nogil:
-    """Return the number of four digits, followed by four more elsewhere."""
+    """Return the number of eight digits: four at `text`, then four at `more`."""
     cdef int32_t upper = 0
     cdef int32_t lower = 0
     load(text, &upper)
@@ -77,6 +77,6 @@ cdef inline uint64_t hexadecimal(uint64_t digits, uint64_t *wrong) noexcept nogi
 
 
 cdef enum:
-    TICKS = 10  # of a microsecond; known to the compiler, which then need not divide
+    TICKS = 10  # per microsecond; a constant, so that the compiler can avoid the division
 
-cdef int64_t UNIX_EPOCH_MICROS = UNIX_EPOCH_TICKS // TICKS  # they are whole
+cdef int64_t UNIX_EPOCH_MICROS = UNIX_EPOCH_TICKS // TICKS  # without a remainder
