@@ -371,8 +371,8 @@ class TableReader:
         """End all running reads immediately. Thread safe.
 
         `follow` ends without an error; an interrupted window is not reported complete. A bounded
-        read raises StoppedError, because its rows are incomplete. Retries end, and pending
-        responses are not waited for. Reads that begin later are not affected.
+        read raises StoppedError, because its rows are incomplete. Does not wait for retries or
+        pending responses. Reads that begin later are not affected.
         """
         stop, self._stop = self._stop, Stop()
         stop.set()

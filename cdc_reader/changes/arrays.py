@@ -91,7 +91,7 @@ def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def faulty(batch: pa.RecordBatch, name: str | None = None) -> Mask:
-    """Return which rows have a cell that could not be converted, in one column or in any."""
+    """Return a mask of the rows with a cell that could not be converted, in one column or any."""
     found = np.zeros(batch.num_rows, bool)
     if name is not None:
         found[list(_raw(batch, name))] = True

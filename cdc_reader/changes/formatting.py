@@ -76,7 +76,7 @@ class Formatting:
 
 
 def _on_time(reads: Iterable[Delivery], late: list[RowsRead]) -> Iterator[RowsRead]:
-    """Yield the rows that are not late, and add the others to `late`.
+    """Yield the rows that are not late, and add late rows to `late`.
 
     Late rows may come between two pages of a record, whose rows must follow each other.
     """

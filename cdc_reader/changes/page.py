@@ -122,7 +122,7 @@ class ChangePage:
 
 
 def _merged(deltas: Items[Deltas], order: list[int], bounds: list[int], number: int) -> Deltas:
-    """Return the deltas of a change, merged from those of its rows."""
+    """Return the deltas of a change, merged from the deltas of its rows."""
     merged: dict[str, Delta] = {}
     for row in _rows(order, bounds, number):
         for name, delta in deltas[row].items():

@@ -222,7 +222,7 @@ class ChangeRows:
         return self.count == len(self.changes)
 
     def having(self, operations: Iterable[Operation]) -> Mask:
-        """Return which rows have one of these operations."""
+        """Return a mask of the rows that have one of these operations."""
         return _among(self.operations, operations)
 
     def last(self, wanted: Mask) -> Indices:
@@ -306,7 +306,7 @@ def _changes(records: Records, operations: Indices, base: TableSchema) -> Indice
 
 
 def _begins(operations: Indices, of_row: Mask, key: list[pa.Array]) -> Mask:
-    """Return which rows begin a run of rows that change the same base row, or the same range."""
+    """Return a mask of the first rows of runs that change the same base row, or the same range."""
     goes_on = of_row[1:] & of_row[:-1]
     for cells in key:
         goes_on &= repeats(cells)
@@ -334,7 +334,7 @@ def _in_order(groups: Indices, are_images: Mask) -> Indices:
 
 
 def _among(operations: Indices, wanted: Iterable[Operation]) -> Mask:
-    """Return which operation codes are among the wanted ones."""
+    """Return a mask of the operation codes that are wanted."""
     found = np.zeros(len(operations), bool)
     for operation in wanted:
         found |= operations == int(operation)

@@ -90,5 +90,5 @@ def _with_ids(lists: pa.ListArray, kind: pa.DataType, position: Micros) -> pa.Ma
 
 
 def _element_id(position: Micros, place: int) -> str:
-    """Return the id of the element at a place in its list; ids sort by place."""
+    """Return the id of the list element at index `place`; ids sort by index."""
     return str(timeuuid.nth(position, place))

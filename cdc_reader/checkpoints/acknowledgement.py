@@ -190,7 +190,7 @@ class Acknowledgements:
         change.enter(stream, self._spans[-1], settled=self._settled)
 
     def complete(self, checkpoint: Checkpoint, window: Window | None) -> Window | None:
-        """Record that `checkpoint` holds when all changes delivered so far are acknowledged.
+        """Record that `checkpoint` is valid once all changes delivered so far are acknowledged.
 
         `window` is the completed window; None after a search for late rows. Returns what
         `acknowledge` returns, because all changes may already be acknowledged.

@@ -105,7 +105,7 @@ def unpack_ttls(text: str | None) -> TtlHistory:
 
 
 def pack_snapshot(snapshot: SnapshotProgress | None) -> str | None:
-    """Return the progress of a snapshot as text; None without one."""
+    """Return the progress of a snapshot as text, or None if there is no snapshot."""
     if snapshot is None:
         return None
     return json.dumps(

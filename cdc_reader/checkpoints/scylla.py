@@ -105,7 +105,7 @@ class ScyllaCheckpoints:
         """See `LeasingStore.acquire`.
 
         Raises TransientError while the timestamp of the last save is ahead of the servers' clock,
-        because that save would override later ones.
+        because that save would override later saves.
         """
         kept, text, lifetime = self._entry(name), owner.to_text(), _lifetime(duration)
         with kept.lock:

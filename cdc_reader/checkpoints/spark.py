@@ -20,7 +20,7 @@ from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Checkpoint, is_moment
 
 _VERSIONS = (1, 2, 3, 4)
-"""The source's offset versions; those before 3 do not name their table."""
+"""The source's offset versions; offsets before version 3 do not name their table."""
 
 
 @frozen

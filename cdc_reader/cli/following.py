@@ -199,7 +199,7 @@ def from_snapshot(follow: FollowOptions, said: str) -> FollowOptions:
 
 @frozen
 class CheckpointPlace:
-    """The place of checkpoints: a file, or a table of a cluster."""
+    """The store of checkpoints: a file, or a table of a cluster."""
 
     at: Path | TableName
 

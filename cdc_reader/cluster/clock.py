@@ -66,7 +66,7 @@ class _Measured:
 class ClusterClock:
     """The cluster's clock: the machine's own while the two agree. Thread safe.
 
-    The first `now` asks a node for its time, and later ones do so every few minutes. If a node
+    The first `now` asks a node for its time, and later calls do so every few minutes. If a node
     disagrees with the machine's clock by more than `TOLERANCE`, other nodes are asked too, and the
     smallest difference counts, so that one wrong node does not override a correct clock. Between
     measurements a steady clock is used, so setting the machine's clock does no harm.

@@ -202,7 +202,7 @@ class SchemaSource:
         return tuple(_column(row, types) for row in self._rows_of_table("*", "columns", name))
 
     def _tables(self, columns: str, *names: TableName) -> dict[str, dict[str, Any]]:
-        """Read the rows of these tables of one keyspace, by name; leave out those that are missing.
+        """Read the rows of these tables of one keyspace, by name; leave out missing tables.
 
         Reads no other rows, because a keyspace may have very many tables.
         """

@@ -29,7 +29,7 @@ from cdc_reader.decoding import decode
 _BATCH_BYTES = 50_000
 
 _BATCH_STATEMENTS = 200
-"""The limits of a batch. The server warns of batches of 128 KiB and rejects those of 1 MiB."""
+"""The limits of a batch. The server warns of batches of 128 KiB and rejects batches of 1 MiB."""
 
 
 @frozen

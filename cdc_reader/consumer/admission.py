@@ -60,7 +60,7 @@ class InFlightLimit:
                 self._room.notify_all()
 
     def close(self) -> None:
-        """Admit no more readers, and wake the waiting ones."""
+        """Admit no more readers, and wake all waiting readers."""
         with self._room:
             self._is_closed = True
             self._room.notify_all()

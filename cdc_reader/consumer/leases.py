@@ -156,7 +156,7 @@ class Leases:
     def wait_for(self, lease: Lease) -> bool:
         """Wait until the lease is certainly held; return False if stopped.
 
-        A process that was suspended, or cannot reach the store, thus delivers nothing.
+        A process that was suspended, or cannot reach the store, therefore delivers nothing.
         """
         while not lease.is_sure:
             self._due.set()

@@ -89,7 +89,7 @@ class ConsumerRuntime:
         self._errors: list[BaseException] = []
 
     def start(self) -> None:
-        """Start at the checkpoints; tables without one start where the subscription says."""
+        """Start each table at its checkpoint or, if it has none, where the subscription says."""
         with self._starting:
             if not self._is_closed:
                 with suppress(StoppedError):
@@ -210,7 +210,7 @@ class ConsumerRuntime:
         lease.save(start)
 
     def _first(self, table: TableReader, name: CheckpointName, now: Micros) -> Checkpoint:
-        """Return the checkpoint at which a table without one starts."""
+        """Return the checkpoint at which a table without a saved checkpoint starts."""
         subscription = self._subscription
         if subscription.snapshot is SnapshotMode.NONE:
             return table.begin(subscription.first_position(now))
@@ -317,7 +317,7 @@ class ConsumerRuntime:
             self._reach(progress.table, FOREVER)
 
     def _reach(self, table: TableName, micros: Micros) -> None:
-        """Record that no further change of the table is earlier, except late ones."""
+        """Record that no further change of the table is earlier, except late changes."""
         if self._turns is not None:
             self._turns.reach(table, micros)
 

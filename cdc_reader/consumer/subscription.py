@@ -143,5 +143,5 @@ class Subscription:
         return start
 
     def last_position(self, now: Micros) -> Micros:
-        """Return where a run that starts `now` ends, in µs since 1970; FOREVER without an end."""
+        """Return where a run that starts `now` ends, in µs since 1970; FOREVER if it has no end."""
         return end_micros(self.end, now)

@@ -53,7 +53,7 @@ OnWindow = Callable[[TableName, Window], None]
 
 
 class Reading(Protocol):
-    """What a `Follower` or a `SnapshotReader` knows about the log while it reads."""
+    """The facts that a `Follower` or a `SnapshotReader` provides about the log while it reads."""
 
     @property
     def first(self) -> Micros | None: ...
@@ -87,7 +87,7 @@ class InFlightChange(InFlightRows):
     def of_snapshot(
         cls, change: Change, progress: TableProgress, page: Reservation, reading: int
     ) -> Self:
-        """Register a snapshot's row as in flight; it has no place in the log."""
+        """Register a snapshot's row as in flight; it has no position in the log."""
         return cls(_NO_STREAM, b"", (), True, change, progress, page, reading)
 
 

@@ -44,7 +44,7 @@ def bound(micros: Micros) -> uuid.UUID:
 
 
 def nth(micros: Micros, place: int) -> uuid.UUID:
-    """Return the time UUID at a place, from 0, in the order of this microsecond's time UUIDs."""
+    """Return the time UUID at index `place`, from 0, of this microsecond's time UUIDs in order."""
     return make(micros, place.to_bytes(8, "big").translate(_BY_SIGN))
 
 

@@ -76,7 +76,7 @@ class ResultMetadata:
 def parse_metadata(body: bytes, promised: tuple[Column, ...] | None = None) -> ResultMetadata:
     """Parse the metadata of a RESULT body that starts at its kind.
 
-    `promised` are the columns of a body without any. Raises DecodeError if the kind is not ROWS.
+    `promised` has the columns if the body has none. Raises DecodeError if the kind is not ROWS.
     """
     if len(body) > MAX_BODY:
         raise DecodeError(f"expected a result of at most {MAX_BODY} bytes, found {len(body)}")

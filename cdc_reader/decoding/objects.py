@@ -38,8 +38,8 @@ def uuids(array: pa.Array) -> Sequence[Any]:
 class Wrapper:
     """An object with one attribute, for subclasses that add only methods.
 
-    Objects of one class with equal values are equal. The garbage collector does not scan those of
-    the compiled kernel, so a value must not refer to its wrapper.
+    Objects of one class with equal values are equal. The garbage collector does not scan the
+    compiled kernel's wrappers, so a value must not refer to its wrapper.
     """
 
     value: Any

@@ -53,6 +53,6 @@ def _array(column: Column, cells: Cells, found: _Found) -> pa.Array:
 
 
 def _is_own(column: Column) -> bool:
-    """Return True for a column that every log has; others come from columns of the base table."""
+    """Return True for a column that every log has; other columns come from the base table."""
     name = column.name
     return name.startswith(OWN_PREFIX) and not name.startswith(DELETED_PREFIX)

@@ -1,4 +1,4 @@
-"""Computes which rows of a log are gone, and reports those that were not read in time.
+"""Computes which rows of a log are gone, and reports rows that were lost before they were read.
 
 Rows expire, and are gone all at once if the log is dropped and created again.
 """
@@ -370,7 +370,7 @@ class LossReporter:
         self._report(lost.intersect(window), table, ttls)
 
     def check_late(self, window: Window, ttls: TtlHistory, now: Micros, table: TableName) -> None:
-        """Like `check_read`, for a generation that is read after later windows of others."""
+        """Like `check_read`, for a generation read after later windows of other generations."""
         lost = ttls.expired(window.start, now).intersect(window)
         start = max(lost.start, self._begun)
         for told in (*sorted(self._told, key=lambda told: told.start), Window(lost.end, lost.end)):

@@ -180,7 +180,7 @@ class SettledHorizon:
     def missed(self, position: Micros) -> list[Window]:
         """Return the spans of generations that appeared when `position` was past their start.
 
-        Marks them, and all others known, as accounted for.
+        Marks these and all other known generations as accounted for.
         """
         spans = list(self._planner.timeline.operating())
         accounted = self._accounted or set()
@@ -221,9 +221,9 @@ class PublicationGate:
         self._pending: frozenset[Micros] = frozenset()
 
     def limit(self, now: Micros, announced: Collection[Micros] = ()) -> Micros:
-        """Return the start of the first unannounced generation waited for; FOREVER if none.
+        """Return the start of the first unannounced generation to wait for, or FOREVER.
 
-        No reader may pass it.
+        No reader may read past this time.
         """
         if not 0 <= now - self._queried < self._pause:
             self._refresh(announced)

@@ -1,6 +1,6 @@
 """Late rows: rows that arrive behind the position because their write timestamp is old.
 
-No confidence window is long enough for them. But a log row lives for the log's TTL from its
+No confidence window is long enough for them. However, a log row lives for the log's TTL from its
 arrival, so its remaining TTL shows when it arrived: ``now - (ttl - remaining)`` by the reader's
 clock. The error is at most `_BLUR` either way, and the response time makes the result later.
 `_BLUR` is added, so that no arrival is computed too early. A row that arrived after its window was

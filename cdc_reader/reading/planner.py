@@ -94,7 +94,7 @@ class Planner:
         ]
 
     def plan_ranges(self, window: Window) -> list[RangeTask]:
-        """Like `plan`, but return ring ranges: at first the whole ring, later smaller ones."""
+        """Like `plan`, but return ring ranges: at first the whole ring, later smaller ranges."""
         parts = self._parts(window)
         for start, _ in parts:
             if start not in self._ranges:

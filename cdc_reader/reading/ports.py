@@ -46,7 +46,7 @@ class LogSource(Protocol):
 
 
 class GenerationSource(Protocol):
-    """Knows the generations of one table."""
+    """Provides the generations of one table."""
 
     def timestamps(self) -> Sequence[Micros]:
         """Return the starts of all visible generations, in any order."""

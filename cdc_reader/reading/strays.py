@@ -68,7 +68,7 @@ class Strays:
             yield batch
 
     def split(self, window: Window, new: Keep) -> tuple[list[pa.RecordBatch], frozenset[RowKey]]:
-        """Return the window's strays that are `new`, including twins, and the keys of the others.
+        """Return the window's strays that are `new`, including twins, and the keys of other strays.
 
         `new` selects rows of a batch by their remaining TTLs, as of now. Split the strays before
         reading the streams in force. If a new row there has one of the returned keys, it arrived

@@ -28,7 +28,7 @@ _TIME_FIELDS = ((15, 18), (9, 13), (0, 8))
 """Positions of the time digits in the text of a time UUID, most significant first."""
 
 Choose = Callable[[Sequence[Task] | Sequence[RangeTask]], Sequence[Task] | Sequence[RangeTask]]
-"""Returns those of a window's tasks that are to be read, in order."""
+"""Returns the tasks of a window that are to be read, in order."""
 
 
 class WindowReader:

@@ -76,7 +76,7 @@ class TableComparison:
     def ranges(self) -> Iterator[ComparedRange]:
         """Compare range by range, and yield each range when it has been compared.
 
-        Rows written meanwhile may differ. Raises errors of `cdc_reader.errors`.
+        Rows written during the comparison may differ. Raises errors of `cdc_reader.errors`.
         """
         cutter = RangeCutter(WHOLE_RING, (), _PAGES * self._config.fetch_size)
         with ThreadPoolExecutor(self._config.in_flight, "cdc-compare") as workers:

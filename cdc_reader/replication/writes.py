@@ -307,7 +307,7 @@ class TableWrites:
         return Statement(cql, (_BIGINT, *types), (change.timestamp, *values))
 
     def _edges(self, rows: Slice) -> Iterator[tuple[str, CqlType, Any]]:
-        """Yield the conditions on the column after the fixed ones, by its clustering order."""
+        """Yield the conditions on the column after the fixed columns, for its clustering order."""
         for edge, is_start in ((rows.start, True), (rows.end, False)):
             if edge is not None:
                 column = self._clustering[len(rows.fixed)]

@@ -1,4 +1,4 @@
-"""Determines the base rows of a shard: those whose streams, in one generation, belong to it.
+"""Determines the base rows of a shard: the rows whose streams, in one generation, belong to it.
 
 The token of a base partition determines its group, and its stream within the group. A group's
 streams are close together in the ring, so nearly every group belongs to a single shard. At a
@@ -47,7 +47,7 @@ class Ownership:
         return all(all(own) or not any(own) for own in groups)
 
     def owns(self, tokens: Tokens) -> Mask:
-        """Return which of these tokens, all in `spans`, belong to the shard."""
+        """Return a mask of the tokens, all in `spans`, that belong to the shard."""
         if self.is_exact:
             return np.ones(len(tokens), bool)
         number = np.searchsorted(np.array(self.ends, np.int64), tokens) % len(self.ends)

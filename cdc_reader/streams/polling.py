@@ -1,4 +1,4 @@
-"""When an eager follower polls each chunk of streams: busy chunks often, idle ones seldom."""
+"""Decides when an eager follower polls each chunk of streams: busy chunks most often."""
 
 from __future__ import annotations
 

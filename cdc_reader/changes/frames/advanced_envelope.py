@@ -170,7 +170,7 @@ class AdvancedEnvelopeFormat(EnvelopeFormat):
                 return super()._of_snapshot(name, rows, position, is_static=is_static)
 
     def _are_bad(self, net: NetChanges) -> Mask:
-        """Return which changes show a cell with a fault, or lack their postimage."""
+        """Return a mask of the changes that show a faulty cell, or lack their postimage."""
         bad = net.faults_after((), postimages=True)
         if self._gives("after"):
             bad = bad | at_rows(faulty(net.batch), net.after)

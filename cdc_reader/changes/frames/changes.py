@@ -169,7 +169,7 @@ class ChangesFormat:
                 return pa.repeat(_snapshot_cell(name, position), count)
 
     def _are_bad(self, net: NetChanges, rows: _Rows) -> Mask:
-        """Return which output rows show a cell with a fault, or lack their postimage."""
+        """Return a mask of the output rows that show a faulty cell, or lack their postimage."""
         faults = faulty(net.batch)
         if not faults.any() and not net.lacks_postimage.any():
             return np.zeros(len(rows.at), bool)

@@ -179,7 +179,7 @@ class EnvelopeFormat:
         return self._rows(cells, net.kind != DELETE)
 
     def _are_bad(self, net: NetChanges) -> Mask:
-        """Return which changes show a cell with a fault, or lack their postimage."""
+        """Return a mask of the changes that show a faulty cell, or lack their postimage."""
         faults = faulty(net.batch)
         bad = net.faults_after(self._values, postimages=self._base.cdc.postimage)
         return bad | at_rows(faults, net.before) if self._gives_preimages else bad
@@ -189,7 +189,7 @@ class EnvelopeFormat:
         return pa.StructArray.from_arrays(cells, fields=fields, mask=pa.array(~shown))
 
     def _shown_before(self, column: Column, net: NetChanges) -> Mask:
-        """Return which changes have a preimage that shows the column.
+        """Return a mask of the changes that have a preimage with the column.
 
         A partial preimage shows only the touched columns, or all columns of a deleted row.
         """
@@ -225,7 +225,7 @@ def _cells(values: pa.Array, shown: Mask) -> pa.Array:
 
 
 def _in_image(column: Column, net: NetChanges) -> Mask:
-    """Return which images have the column: only static rows have the static columns."""
+    """Return a mask of the images that have the column: only static rows have static columns."""
     return net.is_static if column.kind is ColumnKind.STATIC else ~net.is_static
 
 

@@ -13,7 +13,7 @@ from cdc_reader.errors import UnsupportedTableError
 
 
 def gives_preimages(cdc: CdcOptions, wanted: Preimages, *, partial: bool) -> bool:
-    """Return whether to emit preimages; without `partial`, only if the log has full ones."""
+    """Return whether to emit preimages; without `partial`, only if the log has full preimages."""
     if wanted is Preimages.NONE or cdc.preimage is ImageMode.OFF:
         return False
     return cdc.preimage is ImageMode.FULL or partial

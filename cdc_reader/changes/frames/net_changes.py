@@ -63,10 +63,9 @@ def read_changes(
 class NetChanges:
     """One entry per base row and record, even if several statements changed the row.
 
-    `at` is the log row that represents the change, `before` the preimage and `after` the
-    postimage, or NONE without one. A row written and deleted in one record counts as deleted.
-    `number` is the number of the change in `rows`. Where the log `lacks_postimage`, `at` is a
-    delta row.
+    `at` is the log row that represents the change, `before` the preimage and `after` the postimage,
+    or NONE if there is none. A row written and deleted in one record counts as deleted. `number` is
+    the number of the change in `rows`. Where the log `lacks_postimage`, `at` is a delta row.
     """
 
     batch: pa.RecordBatch
@@ -90,7 +89,7 @@ class NetChanges:
         return evolve(self, **{name: getattr(self, name)[order] for name in names})
 
     def values_before(self, column: Column) -> pa.Array:
-        """Return the column's values before the changes; null without a preimage."""
+        """Return the column's values before the changes; null if there is no preimage."""
         return base_values(pick(self.batch.column(column.name), self.before), column)
 
     def values_after(self, column: Column, *, postimages: bool) -> pa.Array:
@@ -100,7 +99,7 @@ class NetChanges:
         return base_values(pick(logged, rows), column)
 
     def faults_after(self, columns: Iterable[Column], *, postimages: bool) -> Mask:
-        """Return which changes have a new value, or part of a key, that could not be converted."""
+        """Return a mask of the changes with a new value or key part that could not be converted."""
         found = at_rows(faulty(self.batch), self.at)
         for column in () if postimages else columns:
             if (faults := faulty(self.batch, column.name)).any():
@@ -108,17 +107,17 @@ class NetChanges:
         return found | self.lacks_postimage
 
     def shown_before(self, column: Column) -> Mask:
-        """Return which changes have a preimage that shows the column, even as null."""
+        """Return a mask of the changes whose preimage shows the column, even as null."""
         shown = pick(_is_touched(self.batch, column), self.before)
         return booleans(shown)
 
     def modified(self, column: Column) -> Mask:
-        """Return which changes are inserts or updates that touched the column."""
+        """Return a mask of the inserts and updates that touched the column."""
         touched = booleans(_is_touched(self.batch, column))
         return self._any_delta(touched)
 
     def set_to_null(self, column: Column) -> Mask:
-        """Return which changes set the column to null and added no elements."""
+        """Return a mask of the changes that set the column to null and added no elements."""
         deleted = booleans(self.batch.column(DELETED_PREFIX + column.name))
         logged = self.batch.column(column.name)
         given = valid(logged)
@@ -174,7 +173,7 @@ def net_changes(
 
 
 def _inserted(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSchema) -> Mask:
-    """Return which changes insert new rows.
+    """Return a mask of the changes that insert new rows.
 
     An INSERT may hit an existing row, and an UPDATE a missing one; only preimages show which. A
     static row exists as soon as its partition does.
@@ -185,14 +184,14 @@ def _inserted(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSc
 
 
 def _are_static(batch: pa.RecordBatch, rows: ChangeRows, base: TableSchema) -> Mask:
-    """Return which changes are to static rows: those without the table's clustering key."""
+    """Return a mask of the changes to static rows, which lack the table's clustering key."""
     if not (key := base.clustering):
         return np.zeros(rows.count, bool)
     return ~is_given(batch, key[0].name)[rows.first]
 
 
 def _lie_in_delete(records: Records, rows: ChangeRows, base: TableSchema) -> Mask:
-    """Return which changes belong to a record that also deletes a partition or ranges."""
+    """Return a mask of the changes whose record also deletes a partition or ranges."""
     deletes = rows.having((*RANGE_BOUNDS, *partition_deletes(base)))
     found = np.zeros(len(records.starts), bool)
     found[records.numbers[deletes]] = True
@@ -200,7 +199,7 @@ def _lie_in_delete(records: Records, rows: ChangeRows, base: TableSchema) -> Mas
 
 
 def _is_touched(batch: pa.RecordBatch, column: Column) -> pa.Array:
-    """Return which log rows show the column: a value, null, or removed elements."""
+    """Return a mask of the log rows that show the column: a value, null, or removed elements."""
     touched = is_given(batch, column.name)
     touched |= booleans(batch.column(DELETED_PREFIX + column.name))
     if is_multi_cell(column.type):

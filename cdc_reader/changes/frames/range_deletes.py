@@ -70,7 +70,7 @@ def range_type(base: TableSchema, types: ValueTypes) -> pa.DataType:
 
 
 def bounds(batch: pa.RecordBatch, starts: Indices, ends: Indices, kind: pa.DataType) -> pa.Array:
-    """Return the ranges between start and end rows, of type `kind`; null without a start."""
+    """Return the ranges from start to end rows, of type `kind`; null where there is no start."""
     key = list(kind.field("start").type)
     parts = [
         _bound(batch, starts, key),

@@ -32,7 +32,7 @@ def base_values(logged: pa.Array, column: Column) -> pa.Array:
 
 
 def is_empty(logged: pa.Array, column: Column) -> pa.Array:
-    """Return which cells of a non-frozen collection or UDT have no elements."""
+    """Return a mask of the cells of a non-frozen collection or UDT that have no elements."""
     if isinstance(column.type, UserType):
         return _all_null(logged)
     return pc.equal(_lengths(logged), 0)
@@ -123,7 +123,7 @@ def _some(rows: pa.RecordBatch, *, is_static: bool) -> Iterator[tuple[pa.RecordB
 def _first_of_partition(
     batch: pa.RecordBatch, before: pa.RecordBatch | None, base: TableSchema
 ) -> Mask:
-    """Return which rows begin a partition; `before` is the row before the batch, if any."""
+    """Return a mask of each partition's first row; `before` is the row before the batch, if any."""
     joined = batch if before is None else pa.concat_batches([before, batch])
     key = _names(base.partition_key)
     other = ~np.all([repeats(key_cells(joined, name)) for name in key], axis=0)

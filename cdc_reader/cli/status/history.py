@@ -71,7 +71,7 @@ class Counts:
     """Late rows that arrived before this time have been searched for."""
 
     def add(self, spans: Iterable[Counted]) -> None:
-        """Append spans; join old ones if there are too many."""
+        """Append spans; join old spans if there are too many."""
         self.spans.extend(span for span in spans if span.end > span.start)
         if len(self.spans) > _MOST:
             half = len(self.spans) // 2
@@ -81,7 +81,7 @@ class Counts:
 
     @property
     def end(self) -> Micros | None:
-        """The write time up to which rows are counted; None if none are."""
+        """The write time up to which rows have been counted; None if none have."""
         return self.spans[-1].end if self.spans else None
 
     @property

@@ -19,7 +19,7 @@ from cdc_reader.cli.status.readers import SECOND, duration_text
 _WIDTH, _HEIGHT = 1000, 200
 COLOURS, _DASHES = 8, 3
 _DURATIONS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200)
-"""Seconds at which an axis of durations may end; longer ones end at whole days."""
+"""Seconds at which an axis of durations may end; longer axes end at whole days."""
 _DAY = 86_400
 
 

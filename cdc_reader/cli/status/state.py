@@ -36,7 +36,7 @@ class Status:
     generations: Sequence[Row]
     readers: Sequence[Reader]
     never_ran: Sequence[CheckpointName] = ()
-    """The shards without a position, of applications that have divided the table."""
+    """The shards that have no position yet, of applications that divide the table into shards."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as JSON values."""
