@@ -1,4 +1,4 @@
-"""HTML for notebooks: what `_repr_html_` returns. Jupyter chooses the style."""
+"""Builds the HTML that `_repr_html_` returns to notebooks. Jupyter chooses the style."""
 
 from __future__ import annotations
 

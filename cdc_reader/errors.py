@@ -162,7 +162,7 @@ class TransientError(SourceError):
 
 
 class OverloadedError(TransientError):
-    """A node rejects requests for now, because it has too many."""
+    """A node temporarily rejects requests, because it has too many."""
 
 
 class RequestTimeoutError(TransientError):

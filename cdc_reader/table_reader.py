@@ -182,8 +182,8 @@ class TableReader:
         ``quarantine`` it is returned with nulls in place of the values that cannot be converted;
         column `_bad_record` has these values as text.
 
-        The log is read while the result is iterated, and only a few pages are in memory. Stop early
-        by dropping the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it
+        The log is read while the result is iterated, and only a few pages are in memory. To stop
+        early, drop the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it
         in Python raises errors of `cdc_reader.errors`; a tool that reads it through Arrow's C
         interface raises its own error, which contains the message.
 

@@ -194,7 +194,7 @@ class TableSnapshot:
 def split_rows(
     deliveries: Iterable[SnapshotDelivery], types: ValueTypes
 ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Yield rows converted to `types`, each batch with a flag, True if static; see `TableRows`."""
+    """Yield rows converted to `types`, each batch with a flag that is True for static rows."""
     split = SplitRows(types)
     for delivery in deliveries:
         if isinstance(delivery, RangeComplete):

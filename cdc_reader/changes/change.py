@@ -96,7 +96,7 @@ class Change(Entry):
 
     @property
     def schema(self) -> LogSchema:
-        """The schema of the table and its log with which the change was read."""
+        """The schema of the table and its log that was used to read the change."""
         return self._page.log.layout.schema
 
     @property
@@ -163,7 +163,7 @@ class Change(Entry):
 
     @property
     def is_static(self) -> bool:
-        """Whether the change is to the static columns of a partition."""
+        """Whether the change affects the static columns of a partition."""
         row = self._page.first_rows[self._number]
         return bool(self._page.log.are_static[row]) and not self.operation.is_delete
 

@@ -117,7 +117,7 @@ class CollectionDeltas:
     def put(self, mapping: Deltas, row: int) -> None:
         """Put the row's delta, unless the row leaves the column unchanged."""
         if (delta := self._delta(row)) is not None:
-            dict.__setitem__(mapping, self.cells.column.name, delta)  # read-only for others
+            dict.__setitem__(mapping, self.cells.column.name, delta)  # a FrozenDict is read-only
 
     def _delta(self, row: int) -> Delta | None:
         cells = self.cells
@@ -132,7 +132,7 @@ class CollectionDeltas:
 
 
 class Layout:
-    """The mapping from the columns of a log to those of its base table."""
+    """The mapping from the columns of a log to the columns of its base table."""
 
     def __init__(self, schema: LogSchema) -> None:
         self.schema = schema

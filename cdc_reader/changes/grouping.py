@@ -46,8 +46,8 @@ class Grouping:
     def finish(self) -> list[Change]:
         """Return the changes of the record held; then the grouping can be used again.
 
-        They are not `complete`, because the read ended before their record did. Before ScyllaDB
-        4.3, logs do not mark the end of a record; their changes count as complete.
+        These changes are not `complete`, because the read ended before their record did. Before
+        ScyllaDB 4.3, logs do not mark the end of a record; their changes count as complete.
         """
         return list(self.rest())
 

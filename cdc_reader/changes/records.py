@@ -258,7 +258,7 @@ class ChangeRows:
 
     @cached_property
     def upserts(self) -> Mask:
-        """Which rows are inserts or updates."""
+        """A mask of the rows that are inserts or updates."""
         return self.having(UPSERTS)
 
     @cached_property

@@ -99,7 +99,7 @@ class _Stream:
 
 @frozen
 class _Completion:
-    """What is true when a span has been acknowledged; `window` is the window to report."""
+    """What to save and report once a span has been acknowledged: a checkpoint and a window."""
 
     checkpoint: Checkpoint
     window: Window | None = None

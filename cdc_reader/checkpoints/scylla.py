@@ -158,7 +158,7 @@ class ScyllaCheckpoints:
     def _writes(
         self, name: CheckpointName, stored: Stored, checkpoint: Checkpoint, at: int | None
     ) -> list[list[Write]]:
-        """Split the writes; each part leaves a correct checkpoint, the last sets the position."""
+        """Split the writes. Each part leaves a correct checkpoint; the last sets the position."""
         position, old = checkpoint.position, _position(stored, checkpoint)
         said = checkpoint.marks if old == position else _marks(stored, checkpoint)
         first, *parts = _parts(self._table.mark(name, position, *item, at) for item in said.items())
@@ -183,7 +183,7 @@ def _lifetime(duration: timedelta) -> int:
 
 
 def _position(stored: Stored, checkpoint: Checkpoint) -> int:
-    """Return the stored position; the checkpoint's if there is none."""
+    """Return the stored position, or the checkpoint's position if none is stored."""
     return stored.checkpoint.position if stored.checkpoint else checkpoint.position
 
 

@@ -185,7 +185,7 @@ class _Options:
     def _password(self, username: str | None, file: Path | None) -> str | None:
         """Return the password: from a file, the environment or a terminal.
 
-        As an argument, it would be visible to the machine's other users.
+        A password given as an argument would be visible to the machine's other users.
         """
         if file is not None:
             return _first_line(file)

@@ -189,7 +189,7 @@ def _shard(text: str) -> Shard:
 def from_snapshot(follow: FollowOptions, said: str) -> FollowOptions:
     """Return the options to follow from now, because a snapshot is read first.
 
-    Rejects a given start; `said` names the option that excludes it.
+    Rejects an explicit start; `said` names the option that excludes it.
     """
     given = click.get_current_context().get_parameter_source("start")
     if given is not ParameterSource.DEFAULT:

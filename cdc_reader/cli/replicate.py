@@ -243,7 +243,7 @@ def _check_target(schema: TableSchema, target: Side) -> UUID | None:
 
 
 def _of_target(kept: Kept, target: Side) -> CheckpointName:
-    """Name the checkpoint that holds nothing but the id of the copy, shared by all shards."""
+    """Return the name of a checkpoint for all shards that holds only the id of the copy."""
     return CheckpointName(kept.application, target.table, "0/copy")
 
 

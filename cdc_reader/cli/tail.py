@@ -139,7 +139,7 @@ def command(
 def _checked(
     connection: ConnectionConfig, names: Sequence[TableName], follow: FollowOptions
 ) -> FollowOptions:
-    """Return the options by the cluster's clock; raise the error of an unusable table."""
+    """Return the options, by the cluster's clock; raise an error if a table is unusable."""
     with closing(Connection(connection, ReadConfig())) as queries:
         for name in names:
             SchemaSource(queries).log_schema(name)

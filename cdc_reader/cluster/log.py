@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @frozen
 class _Shape:
-    """The CQL condition by which a kind of task selects its partitions, and its values."""
+    """The CQL condition by which a kind of task selects partitions, and the condition's values."""
 
     partitions: str
     values: Callable[[Any], tuple[object, ...]]
@@ -210,7 +210,7 @@ class CdcTable:
         return self._found_by(SchemaSource(self._queries).state)
 
     def _found_by(self, read: Callable[[TableName], T]) -> T:
-        """Return what `read` finds; raise an error for a dropped table if it existed before."""
+        """Return what `read` finds; if the table existed before, say that it was dropped."""
         try:
             found = read(self._name)
         except TableNotFoundError:

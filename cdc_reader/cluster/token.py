@@ -32,7 +32,7 @@ def murmur3(key: bytes) -> int:
 
 
 def serialised_key(cells: list[bytes]) -> bytes:
-    """Serialise one cell as it is, or several, each as two-byte length, cell and zero byte."""
+    """Serialize one cell as it is, or several, each as two-byte length, cell and zero byte."""
     if len(cells) == 1:
         return cells[0]
     return b"".join(len(cell).to_bytes(2, "big") + cell + b"\0" for cell in cells)

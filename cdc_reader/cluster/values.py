@@ -104,7 +104,7 @@ _TO_DRIVER: Transform[Convert] = Transform(
 
 
 def serialise(cql_type: CqlType, value: object) -> bytes:
-    """Serialise the value to CQL's bytes; raise ValueError, naming the type, if it does not fit."""
+    """Serialize the value to CQL's bytes; raise ValueError, naming the type, if it does not fit."""
     try:
         raw: bytes = driver_type(cql_type).to_binary(value, PROTOCOL_VERSION)
     except Exception as error:  # the driver's types raise errors of any class

@@ -98,7 +98,7 @@ class Query:
 
 
 Request = Callable[[bytes | None], Callable[[], Page]]
-"""Requests the page at a paging state, or the first one for None, without waiting.
+"""Requests the page at a paging state, or the first page for None, without waiting.
 
 The returned function waits for the page, and raises errors of `cdc_reader.errors`."""
 
@@ -123,7 +123,7 @@ class Queries(ABC):
         """Call `action` until it raises no TransientError, and return its result."""
 
     def pages(self, query: Query) -> Iterator[Page]:
-        """Yield all pages; request the first page now, and each further page one ahead.
+        """Yield all pages, reading one page ahead. The call itself requests the first page.
 
         A page that fails with a transient error is requested again from its own paging state.
         """
@@ -138,7 +138,7 @@ class Queries(ABC):
         yield page
 
     def batches(self, query: Query, *, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield the decoded pages; request the first now.
+        """Yield the decoded pages. The call itself requests the first page.
 
         If `tolerant`, cells that cannot be decoded are noted: see `cdc_reader.decoding.faults`.
         """

@@ -139,7 +139,7 @@ class CdcConsumer:
     def stop(self) -> None:
         """Make `run` return once the running handlers have returned; any thread may call this.
 
-        Changes that wait for a handler are left to the next run. Reading ends immediately, even
+        Changes that wait for a handler are left for the next run. Reading ends immediately, even
         during a retry or a request. A store call or a handler that is being retried gets one
         more attempt. `run` raises CheckpointError if the store cannot save what was handled.
         """

@@ -1,4 +1,4 @@
-"""Stopping on SIGTERM and SIGINT."""
+"""Stops a consumer on SIGTERM and SIGINT."""
 
 from __future__ import annotations
 

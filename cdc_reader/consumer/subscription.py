@@ -50,7 +50,7 @@ def _snapshot(value: str) -> SnapshotMode:
 
 @frozen(kw_only=True)
 class Subscription:
-    """What to follow; see `CdcConsumer`. Raises ConfigurationError for invalid values."""
+    """What a consumer follows; see `CdcConsumer`. Raises ConfigurationError for invalid values."""
 
     connection: ConnectionConfig = field(converter=as_connection)
     tables: tuple[TableName, ...] = field(converter=table_names)

@@ -227,7 +227,7 @@ class TableProgress:
         self._wake()
 
     def save(self) -> None:
-        """Save what was acknowledged since the last save, if anything."""
+        """Save the progress since the last save, if there is any."""
         with self._saving:
             with self._lock:
                 checkpoint = (self._ranges or self._work).take()

@@ -75,9 +75,9 @@ class FrozenDict(dict[K, V]):
 
 
 class NegativeZero(float):
-    """-0.0 beside 0.0 in a set, or among the keys of a map: it does not equal 0.0.
+    """-0.0 in a set or among the keys of a map, where it may occur beside 0.0.
 
-    It equals -0.0, and has the same hash.
+    It does not equal 0.0. It equals -0.0, and has the same hash.
     """
 
     __slots__ = ()

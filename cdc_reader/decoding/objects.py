@@ -181,4 +181,4 @@ class Entries(Iterator[E]):
         self._has_ended = True
 
 
-_set = dict.__setitem__  # mappings are read-only for others
+_set = dict.__setitem__  # because a FrozenDict is read-only

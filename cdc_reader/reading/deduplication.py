@@ -99,7 +99,7 @@ class Deduplicator:
         return len(self._unseen(_names(batch))) > 0
 
     def new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield runs of rows not seen before, each with a flag, True if behind; mark them as seen.
+        """Yield runs of unseen rows, each with a flag that is True if behind; mark them as seen.
 
         A row is behind if a row of its stream with a higher key was delivered before.
         """

@@ -106,10 +106,11 @@ def _end_of_records(batch: pa.RecordBatch) -> int:
 class CurrentLog:
     """Reads tasks with the schema of the last `refresh`.
 
-    A column added since is read from the next refresh on. Refresh after reading the clock: the
-    schema then has every column of the rows that had settled by that time. If a query is rejected
-    because a column was dropped, or a user-defined type has new fields, the schema is read again
-    and reading resumes after the last whole record. Errors without a schema change are raised.
+    A column that was added since then is read from the next refresh on. Refresh after reading the
+    clock: the schema then has every column of the rows that had settled by that time. If a query is
+    rejected because a column was dropped, or a user-defined type has new fields, the schema is read
+    again and reading resumes after the last whole record. Errors without a schema change are
+    raised.
 
     A row that has not settled may have been written after the refresh, with a newer column. A
     caller that reads such rows must therefore refresh while it holds their batch. If the schema

@@ -10,9 +10,9 @@ A generation that appears when P is past its start is read from its start up to 
 rows has been delivered, and the streams of the previous generation hold no rows of its time. A
 late announcement therefore neither loses nor repeats rows.
 
-If late rows are not ignored, a window is also read in streams of neighboring generations, up to
-the late horizon away from the time in which they are in force, in search of strays (see
-`cdc_reader.reading.strays`).
+If late rows are not ignored, each window is also searched for strays (see
+`cdc_reader.reading.strays`): in streams of neighboring generations, up to the late horizon away
+from the time in which they are in force.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ class Follower:
         return self._is_eager and self._deduplicator.has_new(leave_out(batch, self._marks))
 
     def _new(self, batch: pa.RecordBatch, *, behind: bool) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield rows that neither the start's marks name nor, if eager, an earlier poll delivered.
+        """Yield rows that the start's marks do not name and, if eager, no earlier poll delivered.
 
         Each batch comes with a flag: True if later rows of its stream were delivered before.
         """
@@ -346,7 +346,7 @@ class Follower:
             yield rows, False
 
     def _move_to(self, position: Micros, began: Micros) -> WindowComplete:
-        """Complete the window up to `position`, read from `began` on, and move there."""
+        """Complete the window up to `position`, whose read started at `began`, and move there."""
         window, self._position = Window(self._position, position), position
         if self._late is not None:
             self._late.window_read(position, began)

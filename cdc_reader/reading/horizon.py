@@ -156,7 +156,7 @@ class SettledHorizon:
     ) -> None:
         """Report which rows of `window` may have expired before they were read.
 
-        `late`: the window is of a generation that was announced after later windows were read.
+        `late` is True for a generation that was announced after later windows were read.
 
         If a loss is followed by a new snapshot of the table, rows that expire soon count as well.
         """

@@ -37,13 +37,13 @@ from cdc_reader.streams.window import Window
 
 _SECOND = 1_000_000
 _BLUR = 2 * _SECOND
-"""The error of an arrival in µs: a TTL is in whole seconds, and nodes' clocks may differ by one."""
+"""The error of an arrival in µs: a TTL is in whole seconds, and nodes' clocks may differ by 1 s."""
 ARRIVAL_ERROR = 2 * _BLUR
 """µs by which a computed arrival may be too late, besides the response time."""
 LONGEST_RESPONSE = 10 * _SECOND
 """µs that a response may take."""
 DOUBT = ARRIVAL_ERROR + LONGEST_RESPONSE
-"""µs by which a computed arrival may be too late."""
+"""µs by which a computed arrival may be too late, including the response time."""
 _SKEW = 2
 """Seconds by which a remaining TTL may exceed the TTL, because nodes' clocks differ."""
 

@@ -33,8 +33,8 @@ class Planner:
     """Plans windows; caches the streams of generations, which never change once visible.
 
     Plan a window [P, Q) only after a `refresh` made at Q or later: only then does the timeline
-    contain every generation that begins before Q. `reach`, in µs, is how far before and after the
-    time in which a generation is in force its streams are searched for strays.
+    contain every generation that begins before Q. A generation's streams are searched for strays up
+    to `reach` µs before and after the time in which it is in force.
     """
 
     def __init__(

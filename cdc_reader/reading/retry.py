@@ -58,12 +58,12 @@ class Stop(threading.Event):
                 action()
 
     def waking(self, event: threading.Event) -> AbstractContextManager[None]:
-        """Within this context, set `event` when this stop is set, or at once if it is already."""
+        """Within this context, set `event` when this stop is set, or now if it already is."""
         return self.calling(event.set)
 
     @contextmanager
     def calling(self, action: Callable[[], object]) -> Iterator[None]:
-        """Within this context, call `action` when this stop is set, or at once if it is already."""
+        """Within this context, call `action` when this stop is set, or now if it already is."""
         with self._registering:
             self._actions.add(action)
             if self.is_set():
@@ -150,7 +150,7 @@ class Ending(Protocol[T_co]):
 def each_until(stop: Stop, parts: Iterable[Ending[T]]) -> Iterator[T]:
     """Yield the items of all parts; once `stop` is set, raise StoppedError instead of the next one.
 
-    The stop ends the part, so it costs nothing for each item.
+    The stop ends the current part, so no item needs a check.
     """
     return chain.from_iterable(_until(stop, parts))
 
@@ -213,7 +213,8 @@ def in_background(action: Callable[[], T], name: str) -> Future[T]:
 def interruptibly(action: Callable[[], T], name: str) -> T:
     """Return the result of `action`, run in a thread called `name` if a stop may interrupt it.
 
-    Raises StoppedError after a stop and its grace period; `action` then runs on, abandoned.
+    Raises StoppedError after a stop and its grace period; `action` then keeps running, and its
+    result is dropped.
     """
     if _current.get().stop is _NEVER.stop:
         return action()

@@ -127,7 +127,8 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
 def _generation_at(generations: GenerationSource, position: Micros) -> Micros | None:
     """Return the start of the generation in force at `position`, or else of the first after it.
 
-    A generation without streams takes no writes and is skipped. None if all are without streams.
+    A generation without streams takes no writes and is skipped. Returns None if no generation has
+    streams.
     """
     starts = Timeline(tuple(generations.timestamps())).starts
     before = [start for start in starts if start <= position]

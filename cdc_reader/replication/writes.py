@@ -104,14 +104,14 @@ def _edge(tail: Values, bound: Bound) -> Edge | None:
 
 
 def _after(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """Yield the slices of rows that begin with the tail's first value, from the tail on."""
+    """Yield the slices of rows that begin with the tail's first value, starting at the tail."""
     for length in range(len(tail) - 1, 0, -1):
         is_last = length == len(tail) - 1
         yield Slice(fixed + tail[:length], start=Edge(tail[length], inclusive and is_last))
 
 
 def _before(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """Yield the slices of rows that begin with the tail's first value, up to the tail."""
+    """Yield the slices of rows that begin with the tail's first value, ending at the tail."""
     for length in range(1, len(tail)):
         is_last = length == len(tail) - 1
         yield Slice(fixed + tail[:length], end=Edge(tail[length], inclusive and is_last))

@@ -75,8 +75,7 @@ class SnapshotFormat(Format, Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns.
 
-        `rows` are as `TableRows` splits them: batches, each with a flag, True if it has static
-        rows.
+        `rows` come from `TableRows`: batches, each with a flag that is True for static rows.
         """
         ...
 

@@ -102,7 +102,7 @@ class SplitRows:
     def feed(
         self, delivery: SnapshotRows, base: TableSchema
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield batches, each with a flag, True if it is static; see `TableRows`.
+        """Yield batches, each with a flag that is True for static rows; see `TableRows`.
 
         `base` has all columns of the delivery's table, or some of them.
         """

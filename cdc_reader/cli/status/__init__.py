@@ -1,7 +1,8 @@
 """`scylla-cdc status`: shows what logs hold, and how far applications have read them.
 
-May import all packages except `testing`. Begin with `run`, the command; `state` reads what is
-shown, `watch` repeats it, `history` keeps it, `screen` and `report` show it over time.
+May import all packages except `testing`. Begin with `run`, the command; `state` reads one status,
+`watch` reads it repeatedly, `history` keeps the results, and `screen` and `report` show them over
+time.
 """
 
 from cdc_reader.cli.status.run import command

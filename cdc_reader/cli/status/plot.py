@@ -25,7 +25,7 @@ _DAY = 86_400
 
 @frozen
 class Unit:
-    """The unit of an axis: how to show a value, and where an axis that must reach a value ends."""
+    """The unit of an axis: how to show a value, and where to end an axis that must reach it."""
 
     text: Callable[[float], str]
     top: Callable[[float], float]

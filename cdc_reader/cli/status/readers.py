@@ -36,7 +36,7 @@ class Reader:
 
     @property
     def position(self) -> Micros | None:
-        """The write time before which all rows are acknowledged; None to begin with the oldest."""
+        """The time before which all rows are acknowledged; None to begin at the oldest row."""
         position = self.checkpoint.position
         return None if position <= BEGINNING else position
 
@@ -52,7 +52,7 @@ class Reader:
 
     @property
     def loss(self) -> str | None:
-        """What is lost because the log was dropped and created again; None if nothing is."""
+        """What was lost because the log was dropped and created again; None if nothing was."""
         lost = self.ttls.log_lost
         if self._unread is None or self._unread >= lost:
             return None

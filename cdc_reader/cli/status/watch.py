@@ -86,7 +86,7 @@ class Watch:
     is_wanted: Callable[[], bool] = lambda: True
 
     def run(self) -> None:
-        """Watch. Raises the error of the first sample; later errors are shown."""
+        """Watch until the end. Raises the error of the first sample; later errors are shown."""
         with stopped_by(self.stop):
             try:
                 self.view.show(self.sampler.sample())
