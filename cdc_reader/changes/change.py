@@ -141,7 +141,7 @@ class Change(Entry):
 
     @property
     def seqs(self) -> tuple[int, ...]:
-        """The `cdc$batch_seq_no` of the log rows, ascending, with gaps for other changes."""
+        """The `cdc$batch_seq_no` of the log rows, ascending, with gaps left by other changes."""
         numbers = self._page.log[BATCH_SEQ_NO]
         return tuple([numbers[row] for row in self._rows])
 

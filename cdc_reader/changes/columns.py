@@ -222,11 +222,11 @@ class LogPage(dict[str, Values]):
         return [kernel.Field(name, self._present(name)) for name in names]
 
     def delta_fields(self, *, static: bool) -> list[Field | CollectionDeltas]:
-        """Return the fields of the deltas of static rows, or of the other rows."""
+        """Return the fields that make the deltas of static rows, or of other rows."""
         return [each.of_deltas() for each in self._columns(static=static) if each.is_given]
 
     def image_fields(self, *, static: bool, whole: bool) -> list[Field]:
-        """Return the fields of the images of static rows, or of the other rows.
+        """Return the fields that make the images of static rows, or of other rows.
 
         If images are not `whole`, they have only what the row shows: a value, or an explicit null.
         """

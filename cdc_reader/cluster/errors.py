@@ -104,7 +104,7 @@ def most_keys(text: str) -> int | None:
 
 
 def request_error(error: Exception, doing: str) -> CdcError:
-    """Return the error of a request on an open connection; `doing` names its purpose."""
+    """Return the error for a failed request on an open connection; `doing` names its purpose."""
     if isinstance(error, CdcError):
         return error
     if isinstance(error, Unauthorized):
@@ -124,7 +124,7 @@ def _meaning(error: Exception) -> _Meaning:
 
 
 def connect_error(error: Exception, where: str) -> CdcError:
-    """Return the error of opening a connection to the contact points `where`."""
+    """Return the error for a failure to connect to the contact points `where`."""
     if isinstance(error, CdcError):
         return error
     causes = _causes(error)

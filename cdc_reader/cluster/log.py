@@ -1,4 +1,4 @@
-"""The log of one table: reads each task with one query; provides schema and generations.
+"""Reads the log of one table, a task at a time, and provides its schema and generations.
 
 A query selects partitions by an IN list of stream ids or by a token range. A token range needs
 ALLOW FILTERING, although nothing is filtered: each partition is sliced by its clustering key.

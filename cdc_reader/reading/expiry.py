@@ -317,10 +317,10 @@ def warn_of_loss(lost: Window, table: TableName) -> None:
 
 @define
 class LossReporter:
-    """Checks a read for losses; reports each as `report_loss` does, but no write time twice.
+    """Checks a read for losses; reports each write time at most once, with `report_loss`.
 
-    `on_loss` is called after a warning. Windows must be read in order of time, except for those of
-    generations that were announced late.
+    `on_loss` is called after a warning. Windows must be read in order of time, except for windows
+    of generations that were announced late.
     """
 
     _mode: DataLossMode
@@ -343,7 +343,7 @@ class LossReporter:
         self._named = self._begun = max(self._named, span.end)
 
     def report_unread(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
-        """Report the loss of rows that are still to be read: those written in `lost`.
+        """Report the loss of the unread rows written in `lost`.
 
         A loss that continues is reported again only when it has grown by a minute; `check_read`
         reports the rest.
