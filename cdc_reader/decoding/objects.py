@@ -163,18 +163,30 @@ class entry:  # noqa: N801 - used like `property`
 
 
 class Entries(Iterator[E]):
-    """The `count` objects of a page, numbered from 0, each made when it is requested."""
+    """The `count` objects of a page, numbered from 0, each made when it is requested.
 
-    def __init__(self, kind: type[E], page: object, count: int) -> None:
+    Any thread may request an object by its number, which makes it anew.
+    """
+
+    def __init__(self, kind: type[E], page: Any, count: int) -> None:
+        self.page = page
         self._kind = kind
-        self._page = page
+        self._count = count
         self._numbers = iter(range(count))
         self._has_ended = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int) -> E:
+        if not 0 <= number < self._count:
+            raise IndexError(f"found number {number}, expected one below {self._count}")
+        return self._kind(self.page, number)
 
     def __next__(self) -> E:
         if self._has_ended:
             raise StopIteration
-        return self._kind(self._page, next(self._numbers))
+        return self._kind(self.page, next(self._numbers))
 
     def end(self) -> None:
         """Yield no more objects. Any thread may call this."""

@@ -247,25 +247,41 @@ cdef class Entries:
 
     cdef type kind
     cdef Source source
-    cdef Py_ssize_t number, count
+    cdef Py_ssize_t number, count, stop
 
     def __init__(self, type kind not None, page, Py_ssize_t count):
         self.kind = made_as(Entry, kind)
         self.source = Source(page)
-        self.count = count
+        self.count = self.stop = count
+
+    @property
+    def page(self):
+        if self.source is None:
+            raise AttributeError(f"{type(self)} was not initialized")
+        return self.source.page
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, Py_ssize_t number):
+        if not 0 <= number < self.count:
+            raise IndexError(f"found number {number}, expected one below {self.count}")
+        return self.made(number)
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        cdef Entry made
-        if self.number >= self.count:
+        if self.number >= self.stop:
             raise StopIteration
-        made = new(self.kind, ())
-        made.source = self.source
-        made._number = self.number
         self.number += 1
-        return made
+        return self.made(self.number - 1)
 
     def end(self):
-        self.count = 0
+        self.stop = 0
+
+    cdef inline Entry made(self, Py_ssize_t number):
+        cdef Entry made = new(self.kind, ())
+        made.source = self.source
+        made._number = number
+        return made

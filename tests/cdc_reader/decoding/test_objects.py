@@ -194,6 +194,21 @@ def test_entries_can_be_ended(made: ModuleType) -> None:
     assert first.square == 0
 
 
+def test_entries_are_made_by_number_too(made: ModuleType) -> None:
+    """Each request makes another object, at any time; numbers of no object are refused."""
+    squares, kind = Squares(), entry_class(made)
+    found = made.Entries(kind, page := Page(squares), 3)
+    assert found.page is page
+    assert [each.square for each in found] == [[0], [1], [4]]
+    found.end()
+    assert len(found) == 3
+    assert [found[number].square for number in (2, 0, 2)] == [[4], [0], [4]]
+    assert found[1] is not found[1]
+    for number in (-1, 3):
+        with pytest.raises(IndexError, match=f"found number {number}, expected one below 3"):
+            _ = found[number]
+
+
 def test_entries_are_freed_with_what_they_keep(made: ModuleType) -> None:
     """Entries are freed with their last reference, or collected if they are in a cycle."""
     kind = entry_class(made)
