@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Literal
 
 import pyarrow as pa
@@ -170,7 +171,7 @@ class TableSnapshot:
         """
         changes = SnapshotChanges()
         for delivery in self._begin(FixedSchema(self._table, self._schema), cells=True):
-            yield from changes.each(delivery)
+            yield from chain.from_iterable(changes.each(delivery))
 
     def deliveries(self) -> Iterator[SnapshotDelivery]:
         """Yield `SnapshotRows`, and a `RangeComplete` after the last rows of each range.

@@ -7,14 +7,15 @@ from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from cdc_reader import decoding as kernel
-from cdc_reader.changes.arrays import NONE, Indices, Mask
+from cdc_reader.changes.arrays import NONE, Indices, Mask, codes, comparable, first_of_each
 from cdc_reader.changes.columns import Deltas, Image, LogPage
 from cdc_reader.changes.delta import Delta, merge
 from cdc_reader.changes.operation import MEANINGS, ChangeOperation
 from cdc_reader.changes.records import IMAGES, RANGE_BOUNDS, ChangeRows
-from cdc_reader.cql.schema import Operation
+from cdc_reader.cql.schema import TIME, Operation
 from cdc_reader.cql.values import FrozenDict
 
 T_co = TypeVar("T_co", covariant=True)
@@ -37,27 +38,29 @@ class ChangePage:
 
     def __init__(self, log: LogPage, changes: ChangeRows) -> None:
         self.log = log
-        self._changes = changes
+        self.change_rows = changes
 
     @cached_property
     def first_rows(self) -> Sequence[int]:
         """The first log row of each change."""
-        return range(self.log.count) if self._changes.are_single else _list(self._changes.first)
+        return (
+            range(self.log.count) if self.change_rows.are_single else _list(self.change_rows.first)
+        )
 
     @cached_property
     def are_last(self) -> list[bool]:
         """Whether each change is the last of its record."""
-        return _list(self._changes.are_last)
+        return _list(self.change_rows.are_last)
 
     @cached_property
     def are_complete(self) -> list[bool]:
         """Whether the record of each change was read to its end."""
-        return _list(self._changes.are_complete)
+        return _list(self.change_rows.are_complete)
 
     @cached_property
     def operations(self) -> list[ChangeOperation]:
         """The operation of each change."""
-        codes = _list(self._changes.operations[self._changes.main])
+        codes = _list(self.change_rows.operations[self.change_rows.main])
         named = {code: MEANINGS[Operation(code)] for code in set(codes)}
         return [named[code] for code in codes]
 
@@ -70,49 +73,75 @@ class ChangePage:
     @cached_property
     def keys(self) -> Items[FrozenDict[str, Any]]:
         """The key of each change, by column; see `Change.key`."""
-        are_rows = ~(self.log.are_static | self._changes.having(RANGE_BOUNDS))
+        are_rows = ~(self.log.are_static | self.change_rows.having(RANGE_BOUNDS))
         fields = [self.log.key_fields(clustering=has_clustering) for has_clustering in _BOTH]
         return self._of_first_rows(kernel.Mappings(are_rows.tobytes(), fields))
 
     @cached_property
     def deltas(self) -> Items[Deltas]:
         """The deltas of each change, by column, merged from its rows."""
-        if self._changes.are_single:
+        if self.change_rows.are_single:
             return self.deltas_of_rows
-        main = np.where(self._changes.are_split, NONE, self._changes.main)
+        main = np.where(self.change_rows.are_split, NONE, self.change_rows.main)
         merged = partial(_merged, self.deltas_of_rows, *self._places)
         return self.deltas_of_rows.picked(_list(main), merged)
 
     @cached_property
     def deltas_of_rows(self) -> kernel.Mappings:
         """The deltas of each log row, by column; empty for images."""
-        kinds = np.where(self._changes.having(IMAGES), _IMAGE, self.log.are_static)
+        kinds = np.where(self.change_rows.having(IMAGES), _IMAGE, self.log.are_static)
         fields = [self.log.delta_fields(static=static) for static in _BOTH]
         return kernel.Mappings(kinds.astype(np.uint8).tobytes(), [*fields, []])
 
     @cached_property
     def befores(self) -> Items[Image | None]:
         """The preimage of each change; None if it has none."""
-        return self._images(self._changes.preimage, whole=False)
+        return self._images(self.change_rows.preimage, whole=False)
 
     @cached_property
     def afters(self) -> Items[Image | None]:
         """The postimage of each change; None if it has none."""
-        return self._images(self._changes.postimage, whole=True)
+        return self._images(self.change_rows.postimage, whole=True)
+
+    @property
+    def timestamps(self) -> Indices:
+        """The write timestamp of each change, in µs since 1970."""
+        micros: Indices = kernel.micros_of(self.log.batch.column(TIME)).to_numpy()
+        return micros[self.change_rows.first]
+
+    @cached_property
+    def partition_hashes(self) -> Indices:
+        """A hash of the table and of each change's partition key, the same in all pages.
+
+        Keys are hashed as text: a key that holds NaN is not equal to itself.
+        """
+        found = np.full(self.log.count, hash(self.log.layout.schema.base.name))
+        for name in self.log.layout.partition_key:
+            found = found * _FACTOR + self._hashes(name)
+        return found[self.change_rows.first]
+
+    def _hashes(self, name: str) -> Indices:
+        """Return a hash of the cell of each row, computed once for each distinct cell."""
+        cells, values = self.log.batch.column(name), self.log[name]
+        groups = (
+            np.arange(len(cells)) if pa.types.is_nested(cells.type) else codes(comparable(cells))
+        )
+        rows = first_of_each(groups, np.ones(len(groups), bool), int(groups.max()) + 1)
+        return np.array([hash(repr(values[row])) for row in _list(rows)], np.int64)[groups]
 
     def rows(self, number: int) -> list[int]:
         """Return the log rows of a change, in order."""
-        return [number] if self._changes.are_single else _rows(*self._places, number)
+        return [number] if self.change_rows.are_single else _rows(*self._places, number)
 
     @cached_property
     def _places(self) -> tuple[list[int], list[int]]:
         """Return the log rows, grouped by change, and the index where each group begins."""
-        return _list(self._changes.order), _list(self._changes.bounds)
+        return _list(self.change_rows.order), _list(self.change_rows.bounds)
 
     def _of_first_rows(self, mappings: kernel.Mappings) -> kernel.Mappings:
         """Return the mapping of the first row of each change."""
-        are_single = self._changes.are_single
-        return mappings if are_single else mappings.picked(_list(self._changes.first))
+        are_single = self.change_rows.are_single
+        return mappings if are_single else mappings.picked(_list(self.change_rows.first))
 
     def _images(self, rows: Indices, *, whole: bool) -> Items[Image | None]:
         if (rows == NONE).all():
@@ -140,3 +169,6 @@ def _list(array: Indices | Mask) -> list[Any]:
 
 
 _BOTH = (False, True)
+
+_FACTOR = 1_000_003
+"""An odd number by which hashes are multiplied when they are combined."""

@@ -211,6 +211,14 @@ class ChangeRows:
         operations = np.full(count, int(Operation.SNAPSHOT), np.int64)
         return cls(operations, np.arange(count), whole, whole)
 
+    def part(self, numbers: range) -> tuple[Indices, ChangeRows]:
+        """Return the rows of consecutive changes, and these changes, numbered from 0."""
+        rows = np.flatnonzero((self.changes >= numbers.start) & (self.changes < numbers.stop))
+        changes = self.changes[rows] - numbers.start
+        among = slice(numbers.start, numbers.stop)
+        are_last, are_complete = self.are_last[among], self.are_complete[among]
+        return rows, ChangeRows(self.operations[rows], changes, are_last, are_complete)
+
     @property
     def count(self) -> int:
         """The number of changes."""

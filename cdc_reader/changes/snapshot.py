@@ -37,19 +37,15 @@ class SnapshotChanges:
     def __init__(self) -> None:
         self._rows: dict[int, TableRows] = {}
 
-    def feed(self, delivery: SnapshotDelivery) -> list[Change]:
-        """Return the changes of a delivery; a partition's static row comes before its rows."""
-        return list(self.each(delivery))
-
-    def each(self, delivery: SnapshotDelivery) -> Iterator[Change]:
-        """Like `feed`, but convert lazily."""
+    def each(self, delivery: SnapshotDelivery) -> Iterator[Entries[Change]]:
+        """Yield the changes of a delivery; a partition's static row comes before its rows."""
         if isinstance(delivery, RangeComplete):
             self._rows.pop(delivery.reading, None)
             return
         schema = delivery.schema
         rows = self._rows.setdefault(delivery.reading, TableRows(schema.base))
         for batch, _ in rows.feed(delivery.batch):
-            yield from snapshot_changes(schema, batch, delivery.position)
+            yield snapshot_changes(schema, batch, delivery.position)
 
 
 def snapshot_changes(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> Entries[Change]:

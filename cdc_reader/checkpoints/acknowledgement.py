@@ -1,100 +1,192 @@
 """Tracks which changes of one table are delivered and acknowledged, and derives checkpoints.
 
-Pure: no I/O, no threads, no clock. Changes are registered in the order of delivery and acknowledged
-in any order. Two structures decide what may be saved:
+Pure: no I/O, no threads, no clock. Changes are registered by page, in the order of delivery, and
+acknowledged in any order. Two structures decide what may be saved:
 
 - *Spans* of the delivery order, each closed by the completion of a window. The position moves to
   the end of a window when nothing is outstanding in its span or in earlier spans.
-- *Records* of each stream, in order. The stream's `acked_through` advances past its first records
-  as they are acknowledged. Rows acknowledged after an unacknowledged one are listed one by
-  one. A log that is read before it has settled has no `acked_through`: a row may still appear
-  between two others.
+- *Stretches* of each stream, in order: the stream's changes in one page. The stream's
+  `acked_through` advances past its first stretches as they are acknowledged. Its place within a
+  stretch is found when a checkpoint is taken. Rows acknowledged after an unacknowledged one are
+  listed one by one. A log that is read before it has settled has no `acked_through`: a row may
+  still appear between two others.
 
-Each change is added once and removed once, at constant cost. Memory holds the outstanding
-changes, and a mark for each stream with rows after the position.
+The cost is that of a page and its streams, not of each change. Memory holds the row keys of pages
+with a stretch that is outstanding or follows an outstanding one, and a mark for each stream with
+rows after the position.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from uuid import UUID
 
+import numpy as np
+import pyarrow as pa
 from attrs import define, evolve, field, frozen
 
 from cdc_reader._time import BEGINNING, Micros
-from cdc_reader.cql import timeuuid
+from cdc_reader.changes.arrays import NONE, Indices
+from cdc_reader.changes.records import ChangeRows
+from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
+from cdc_reader.decoding import micros_of
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
 
-@define(eq=False)
-class _Record:
-    """The delivered part of one record: the number of its changes and the last row's key.
+class InFlightRows:
+    """The row keys of a page's changes, and which of the changes are acknowledged.
 
-    It holds no change, so an acknowledged change and its page can be freed.
+    Changes are numbered from 0. The keys are copies, so that a handled page can be freed.
     """
 
-    last: RowKey
-    is_whole: bool = False
-    changes: int = 0
-    acknowledged: list[tuple[int, ...]] = field(factory=list)
-    """The numbers of the acknowledged rows, change by change."""
+    def __init__(self, batch: pa.RecordBatch, changes: ChangeRows) -> None:
+        self.count = changes.count
+        self.are_acknowledged = np.zeros(self.count, bool)
+        self.records: Indices = np.cumsum(changes.are_last) - changes.are_last
+        """The number of each change's record."""
+        first = pa.array(changes.first[np.flatnonzero(np.diff(self.records, prepend=NONE))])
+        streams = batch.column(STREAM_ID).take(first).dictionary_encode()
+        of_records: Indices = streams.indices.to_numpy()
+        self._streams: Indices = of_records[self.records]
+        self._changes: Indices = changes.changes
+        self._times: pa.Array = batch.column(TIME).take(first)
+        self._seqs: Indices = batch.column(BATCH_SEQ_NO).to_numpy().copy()
+        self._last_seqs: Indices = np.full(len(first), NONE)
+        np.maximum.at(self._last_seqs, self.records[self._changes], self._seqs)
+        self.span: _Span
+        self.stretches: list[_Stretch] = self._divided(streams.dictionary.to_pylist(), of_records)
+        """The changes of each stream."""
+
+    def acknowledge(self, changes: Indices) -> list[_Stretch]:
+        """Record that changes are handled; return their stretches."""
+        self.are_acknowledged[changes] = True
+        counts = np.bincount(self._streams[changes])
+        found = [self.stretches[number] for number in _list(np.flatnonzero(counts))]
+        for stretch in found:
+            stretch.outstanding -= int(counts[stretch.number])
+        return found
+
+    def keys(self, changes: Indices) -> Iterator[RowKey]:
+        """Yield the keys of the rows of these changes."""
+        are_wanted = np.zeros(self.count, bool)
+        are_wanted[changes] = True
+        rows = np.flatnonzero(are_wanted[self._changes])
+        records = self.records[self._changes[rows]]
+        for record, seq in zip(_list(records), _list(self._seqs[rows]), strict=True):
+            yield RowKey(self._time(record), seq)
+
+    def last_key(self, record: int) -> RowKey:
+        """Return the key of a record's last row."""
+        return RowKey(self._time(record), int(self._last_seqs[record]))
+
+    def _divided(self, streams: list[bytes], of_records: Indices) -> list[_Stretch]:
+        """Return the stretch of each stream; records have the numbers of their streams."""
+        newest = np.full(len(streams), BEGINNING)
+        np.maximum.at(newest, of_records, micros_of(self._times).to_numpy())
+        order, counts = np.argsort(self._streams, kind="stable"), np.bincount(self._streams)
+        changes = np.split(order, np.cumsum(counts)[:-1])
+        facts = zip(map(StreamId, streams), _list(newest), changes, strict=False)
+        return [_Stretch(self, number, *each) for number, each in enumerate(facts)]
+
+    def _time(self, record: int) -> bytes:
+        return UUID(self._times[record].as_py()).bytes
+
+
+def _list(numbers: Indices) -> list[int]:
+    found: list[int] = numbers.tolist()
+    return found
+
+
+@define(eq=False)
+class _Stretch:
+    """The changes of a page in one stream, of which some are outstanding."""
+
+    rows: InFlightRows = field(repr=False)
+    number: int
+    stream: StreamId
+    newest: Micros
+    changes: Indices
+    outstanding: int = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.outstanding = len(self.changes)
 
     @property
-    def is_done(self) -> bool:
-        return self.is_whole and len(self.acknowledged) == self.changes
+    def last(self) -> RowKey:
+        """The key of the last row."""
+        return self.rows.last_key(self.rows.records[self.changes[-1]])
+
+    def before_outstanding(self) -> tuple[RowKey | None, int]:
+        """Return the last row of the first records, which are acknowledged, and how many changes
+        they have.
+        """
+        records = self.rows.records[self.changes]
+        first = np.argmin(self.rows.are_acknowledged[self.changes])
+        count = int(np.searchsorted(records, records[first]))
+        return self.rows.last_key(records[count - 1]) if count else None, count
+
+    def acknowledged(self, first: int = 0) -> Iterator[RowKey]:
+        """Yield the keys of the acknowledged rows, without those of the first changes."""
+        changes = self.changes[first:]
+        return self.rows.keys(changes[self.rows.are_acknowledged[changes]])
 
 
 @define(eq=False)
 class _Stream:
-    """A stream's acknowledged rows, and its records that are not complete; `newest` in µs."""
+    """A stream's acknowledged rows, and its stretches that are not; `newest` in µs."""
 
     newest: Micros
     acked_through: RowKey | None = None
     rows: set[RowKey] = field(factory=set)
-    records: deque[_Record] = field(factory=deque)
-    begun: dict[_Record, None] = field(factory=dict)
-    """The records that are partly acknowledged."""
+    stretches: deque[_Stretch] = field(factory=deque)
 
-    def enter(self, last: RowKey, *, is_last: bool) -> _Record:
-        """Return the record that a change belongs to: the last one, or a new one."""
-        if not self.records or self.records[-1].is_whole or self.records[-1].last.time != last.time:
-            self._end_record()
-            self.records.append(_Record(last))
-        record = self.records[-1]
-        record.changes += 1
-        if last.seq > record.last.seq:
-            record.last = last
-        record.is_whole = is_last
-        return record
+    def enter(self, stretch: _Stretch) -> None:
+        """Take the changes that are delivered next."""
+        self.newest = max(self.newest, stretch.newest)
+        self.stretches.append(stretch)
 
-    def acknowledge(self, record: _Record, seqs: tuple[int, ...]) -> int:
-        """Advance `acked_through` past complete records; return the number of their changes."""
-        record.acknowledged.append(seqs)
-        self.begun[record] = None
+    def advance(self) -> int:
+        """Advance `acked_through` past complete stretches; return the number of their changes."""
         moved = 0
-        while self.records and self.records[0].is_done:
-            done = self.records.popleft()
-            del self.begun[done]
-            self.acked_through = max(self.acked_through or done.last, done.last)
-            moved += done.changes
+        while self.stretches and not self.stretches[0].outstanding:
+            done = self.stretches.popleft()
+            self._pass(done.last)
+            moved += len(done.changes)
         return moved
 
-    def mark(self, position: Micros) -> Mark:
+    def list_rows(self, stretch: _Stretch) -> int:
+        """List the rows of a stretch if it is complete; return the number of its changes."""
+        if stretch.outstanding:
+            return 0
+        self.stretches.remove(stretch)
+        self.rows.update(stretch.acknowledged())
+        return len(stretch.changes)
+
+    def mark(self, position: Micros, *, settled: bool) -> Mark:
         """Return the mark for the acknowledged rows written at `position` or later."""
+        begun = 0
+        if settled and self.stretches:
+            before, begun = self.stretches[0].before_outstanding()
+            self._pass(before)
         last = self.acked_through
         if last and last.micros < position:
             last = None
         self.rows = {key for key in self.rows if key.micros >= position and not _is_in(key, last)}
-        begun = ((record.last.time, seqs) for record in self.begun for seqs in record.acknowledged)
-        single = {key for each in begun for key in _keys(*each) if not _is_in(key, last)}
+        single = {
+            key
+            for number, stretch in enumerate(self.stretches)
+            for key in stretch.acknowledged(0 if number else begun)
+            if not _is_in(key, last)
+        }
         return Mark(last, frozenset(self.rows | single))
 
-    def _end_record(self) -> None:
-        """Close the last record, because another begins, even if no change was marked as last."""
-        if self.records:
-            self.records[-1].is_whole = True
+    def _pass(self, last: RowKey | None) -> None:
+        """Advance `acked_through` to this row, unless it is there already."""
+        if last is not None:
+            self.acked_through = max(self.acked_through or last, last)
 
 
 @frozen
@@ -118,38 +210,6 @@ class _Span:
 
     outstanding: int = 0
     completion: _Completion | None = None
-
-
-@define(eq=False)
-class InFlightRows:
-    """The rows of one change, from its delivery to its acknowledgement.
-
-    The rows are in `stream`; `time` is their `cdc$time`, as 16 bytes, and `seqs` their sequence
-    numbers. `is_last` is True if no other change of the record follows.
-    """
-
-    stream: StreamId
-    time: bytes = field(repr=lambda raw: raw.hex())
-    seqs: tuple[int, ...]
-    is_last: bool
-    _of_stream: _Stream = field(init=False, repr=False)
-    _span: _Span = field(init=False, repr=False)
-    _record: _Record | None = field(init=False, repr=False)
-
-    def enter(self, stream: _Stream, span: _Span, *, settled: bool) -> None:
-        """Count this change as outstanding in `span` and, if `settled`, in its record."""
-        self._of_stream, self._span = stream, span
-        span.outstanding += 1
-        last = RowKey(self.time, self.seqs[-1])
-        self._record = stream.enter(last, is_last=self.is_last) if settled else None
-
-    def leave(self) -> int:
-        """Count the change as acknowledged; return the number of changes that can be forgotten."""
-        self._span.outstanding -= 1
-        if self._record is not None:
-            return self._of_stream.acknowledge(self._record, self.seqs)
-        self._of_stream.rows.update(_keys(self.time, self.seqs))
-        return 1
 
 
 class Acknowledgements:
@@ -179,15 +239,14 @@ class Acknowledgements:
         """The number of changes held individually; callers limit it to limit memory use."""
         return self._held
 
-    def deliver(self, change: InFlightRows) -> None:
-        """Register a change that is about to be delivered."""
-        micros = timeuuid.micros(change.time)
-        if (stream := self._streams.get(change.stream)) is None:
-            stream = self._streams[change.stream] = _Stream(micros)
-        stream.newest = max(stream.newest, micros)
-        self._streams.move_to_end(change.stream)
-        self._held += 1
-        change.enter(stream, self._spans[-1], settled=self._settled)
+    def deliver(self, rows: InFlightRows) -> None:
+        """Register the changes of a page that is about to be delivered."""
+        rows.span = self._spans[-1]
+        rows.span.outstanding += rows.count
+        self._held += rows.count
+        for stretch in rows.stretches:
+            self._streams.setdefault(stretch.stream, _Stream(stretch.newest)).enter(stretch)
+            self._streams.move_to_end(stretch.stream)
 
     def complete(self, checkpoint: Checkpoint, window: Window | None) -> Window | None:
         """Record that `checkpoint` is valid once all changes delivered so far are acknowledged.
@@ -204,13 +263,16 @@ class Acknowledgements:
             self._spans.append(_Span())
         return self._advance()
 
-    def acknowledge(self, change: InFlightRows) -> Window | None:
-        """Record that a delivered change is handled; call it once for each, in any order.
+    def acknowledge(self, rows: InFlightRows, changes: Indices) -> Window | None:
+        """Record that changes of a delivered page are handled: each once, in any order.
 
         Returns the window that is now fully acknowledged, several merged into one, or None.
         """
-        self._changed.add(change.stream)
-        self._held -= change.leave()
+        rows.span.outstanding -= len(changes)
+        for stretch in rows.acknowledge(changes):
+            self._changed.add(stretch.stream)
+            stream = self._streams[stretch.stream]
+            self._held -= stream.advance() if self._settled else stream.list_rows(stretch)
         return self._advance()
 
     def take(self) -> Checkpoint | None:
@@ -218,7 +280,10 @@ class Acknowledgements:
         if not (self._changed or self._has_moved):
             return None
         reached, changed = self._reached.checkpoint, self._changed & self._streams.keys()
-        marks = {name: self._streams[name].mark(reached.position) for name in changed}
+        marks = {
+            name: self._streams[name].mark(reached.position, settled=self._settled)
+            for name in changed
+        }
         self._changed, self._has_moved = set(), False
         said = {name: mark for name, mark in marks.items() if mark != _NOTHING}
         return evolve(reached, marks=said)
@@ -238,16 +303,12 @@ class Acknowledgements:
         """Drop the streams whose rows all lie before the position; the oldest come first."""
         while self._streams:
             name, stream = next(iter(self._streams.items()))
-            if stream.records or stream.newest >= self.position:
+            if stream.stretches or stream.newest >= self.position:
                 return
             del self._streams[name]
 
 
 _NOTHING = Mark()
-
-
-def _keys(time: bytes, seqs: Iterable[int]) -> Iterator[RowKey]:
-    return (RowKey(time, seq) for seq in seqs)
 
 
 def _is_in(key: RowKey, last: RowKey | None) -> bool:

@@ -49,12 +49,12 @@ class RangeAcknowledgements:
         self._complete[read.reading] = read
         return self._advance(read.reading)
 
-    def acknowledge(self, reading: int) -> bool:
-        """Record that a delivered row is handled; call it once for each, in any order.
+    def acknowledge(self, reading: int, rows: int = 1) -> bool:
+        """Record that delivered rows are handled: each once, in any order.
 
         Returns True if a range is now done.
         """
-        self._outstanding[reading] -= 1
+        self._outstanding[reading] -= rows
         return self._advance(reading)
 
     def take(self) -> Checkpoint | None:

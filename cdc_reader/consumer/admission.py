@@ -6,19 +6,8 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from attrs import define
-
 from cdc_reader._time import BEGINNING, FOREVER, Micros
-from cdc_reader.changes.change import Change
 from cdc_reader.cql.names import TableName
-
-
-@define(eq=False)
-class Reservation:
-    """Room for the changes of a page; the page's bytes count until its last change is released."""
-
-    size: int
-    left: int
 
 
 class InFlightLimit:
@@ -36,26 +25,23 @@ class InFlightLimit:
         self.is_awaited = False
         """Whether a reader is waiting for room."""
 
-    def enter(self, changes: int, size: int) -> Reservation | None:
-        """Wait for room and reserve it; return None, and reserve nothing, if closed."""
+    def enter(self, changes: int, size: int) -> bool:
+        """Wait for room and reserve it; return False, and reserve nothing, if closed."""
         with self._room:
             while not (self._is_closed or self._has_room()):
                 self.is_awaited = True
                 self._room.wait()
             self.is_awaited = False
-            if self._is_closed:
-                return None
-            self._changes += changes
-            self._size += size
-            return Reservation(size, changes)
+            if not self._is_closed:
+                self._changes += changes
+                self._size += size
+            return not self._is_closed
 
-    def leave(self, page: Reservation, changes: int) -> None:
-        """Release one change of the page, and free room for `changes`."""
+    def leave(self, changes: int, size: int) -> None:
+        """Free the room of `changes` changes and `size` bytes."""
         with self._room:
             self._changes -= changes
-            page.left -= 1
-            if not page.left:
-                self._size -= page.size
+            self._size -= size
             if self._has_room():
                 self._room.notify_all()
 
@@ -85,13 +71,15 @@ class Turns:
         self._is_closed = False
         self._moved = threading.Condition()
 
-    def runs(self, table: TableName, changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-        """Yield the changes in runs, each when its turn comes; `close` drops the rest."""
-        times = [change.timestamp for change in changes]
+    def parts(self, table: TableName, times: Sequence[Micros]) -> Iterator[range]:
+        """Yield the numbers of changes with these times, in parts, each when its turn comes.
+
+        `close` drops the rest.
+        """
         at = 0
         while at < len(times) and (limit := self._await(table, times[at])) is not None:
             end = bisect_right(times, limit, at)
-            yield changes[at:end]
+            yield range(at, end)
             at = end
 
     def reach(self, table: TableName, micros: Micros) -> None:

@@ -22,7 +22,7 @@ from cdc_reader.consumer.events import OnEvent
 from cdc_reader.consumer.handling import DeadLetter, NotAwaitable, check_coroutine_function
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.subscription import Subscription
-from cdc_reader.consumer.table_progress import InFlightChange, OnWindow
+from cdc_reader.consumer.table_progress import OnWindow, Share
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError, DataLossError
 from cdc_reader.metrics import Recorder
@@ -106,16 +106,17 @@ class AsyncChanges:
 
     async def _run(self) -> AsyncGenerator[Change, None]:
         inbox = _Inbox(asyncio.get_running_loop())
-        runtime = ConsumerRuntime(self._subscription, inbox.put, Stop())
+        runtime = ConsumerRuntime(self._subscription, 1, inbox.put, Stop())
         try:
             await asyncio.to_thread(runtime.start)
             ended = asyncio.ensure_future(asyncio.to_thread(runtime.wait))
             ended.add_done_callback(lambda _: inbox.close())
-            while (in_flight := await inbox.get()) is not None:
-                if not await self._permits(runtime, in_flight):
-                    break
-                yield in_flight.change
-                await self._acknowledge(runtime, in_flight)
+            while (share := await inbox.get()) is not None:
+                for change in share:
+                    if not await self._permits(runtime, share):
+                        break
+                    yield change
+                    await self._acknowledge(runtime, share)
         except BaseException as error:
             runtime.stop()
             try:
@@ -140,17 +141,17 @@ class AsyncChanges:
             runtime.stop()
             raise
 
-    async def _permits(self, runtime: ConsumerRuntime, in_flight: InFlightChange) -> bool:
+    async def _permits(self, runtime: ConsumerRuntime, share: Share) -> bool:
         """Call `ConsumerRuntime.permits`, in a thread if it has to wait."""
-        return in_flight.progress.lease.is_sure or await asyncio.to_thread(
-            runtime.permits, in_flight
-        )
+        if share.progress.lease.is_sure:
+            return not runtime.has_ended
+        return await asyncio.to_thread(runtime.permits, share)
 
-    async def _acknowledge(self, runtime: ConsumerRuntime, in_flight: InFlightChange) -> None:
+    async def _acknowledge(self, runtime: ConsumerRuntime, share: Share) -> None:
         if self._subscription.config.checkpoint_interval:
-            runtime.acknowledge(in_flight)
+            runtime.acknowledge(share)
         else:  # saving immediately may block
-            await asyncio.to_thread(runtime.acknowledge, in_flight)
+            await asyncio.to_thread(runtime.acknowledge, share)
 
 
 class AsyncCdcConsumer:
@@ -260,13 +261,13 @@ class _Inbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._items: deque[InFlightChange] = deque()
+        self._items: deque[Share] = deque()
         self._more = asyncio.Event()
         self._is_closed = False
 
-    def put(self, items: list[InFlightChange]) -> None:
-        """Add items, from any thread; wakes the loop only if it may be waiting."""
-        self._items.extend(items)
+    def put(self, _worker: int, item: Share) -> None:
+        """Add an item, from any thread; wakes the loop only if it may be waiting."""
+        self._items.append(item)
         if not self._more.is_set():
             self._loop.call_soon_threadsafe(self._more.set)
 
@@ -275,7 +276,7 @@ class _Inbox:
         self._is_closed = True
         self._more.set()
 
-    async def get(self) -> InFlightChange | None:
+    async def get(self) -> Share | None:
         """Return the next item."""
         while not self._is_closed:
             if self._items:

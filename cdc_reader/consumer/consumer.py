@@ -16,7 +16,7 @@ from cdc_reader.consumer.handling import DeadLetter, Handler, Handling, Workers,
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.consumer.subscription import Subscription
-from cdc_reader.consumer.table_progress import InFlightChange, OnWindow
+from cdc_reader.consumer.table_progress import OnWindow, Share
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import DataLossError, LeaseLostError
 from cdc_reader.metrics import Recorder
@@ -184,9 +184,9 @@ class _Run:
         self, subscription: Subscription, handler: Handler, dead_letter: DeadLetter | None
     ) -> None:
         config, stopping = subscription.config, Stop()
-        self._runtime = ConsumerRuntime(subscription, self._hand_out, stopping)
         self._handling = Handling(handler, dead_letter, config, subscription.metrics)
         self._workers = Workers(config.workers, self._work, stopping)
+        self._runtime = ConsumerRuntime(subscription, config.workers, self._workers.put, stopping)
 
     def run(self) -> None:
         """Follow to the end; raise the first failure after the running handlers have ended."""
@@ -203,17 +203,12 @@ class _Run:
         """Make `run` return once the running handlers have returned."""
         self._runtime.stop()
 
-    def _hand_out(self, changes: list[InFlightChange]) -> None:
-        self._workers.put(changes, _key)
-
-    def _work(self, in_flight: InFlightChange) -> None:
+    def _work(self, share: Share) -> None:
+        """Handle changes until one fails or the run has to end; `close` saves what is handled."""
         try:
-            if self._runtime.permits(in_flight) and self._handling.handle(in_flight.change):
-                self._runtime.acknowledge(in_flight)
+            for change in share:
+                if not (self._runtime.permits(share) and self._handling.handle(change)):
+                    return
+                self._runtime.acknowledge(share)
         except BaseException as error:  # noqa: BLE001 - `run` raises it
             self._runtime.fail(error)
-
-
-def _key(in_flight: InFlightChange) -> tuple[TableName, str]:
-    """Return the key as text: a key that holds NaN is not equal to itself."""
-    return in_flight.progress.table, repr(in_flight.change.partition_key)

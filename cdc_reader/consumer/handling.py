@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import queue
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -35,15 +35,15 @@ _LONGEST_PAUSE = 60.0
 class Workers(Generic[T]):
     """`count` threads that call `work`, which must not raise, until `stopping` is set.
 
-    They are daemons, so the interpreter can exit while a handler hangs. The queues are unbounded:
-    the caller must limit the number of items. `stopping` also ends retries and waits of this
-    package inside `work`, after `GRACE`.
+    They are daemons, so the interpreter can exit while a handler hangs. Each has a queue, which is
+    unbounded: the caller must limit the number of items. `stopping` also ends retries and waits of
+    this package inside `work`, after `GRACE`.
     """
 
     def __init__(self, count: int, work: Callable[[T], None], stopping: Stop) -> None:
         self._work = work
         self._stopping = stopping
-        self._queues: list[queue.SimpleQueue[Sequence[T]]] = [
+        self._queues: list[queue.SimpleQueue[T | None]] = [
             queue.SimpleQueue() for _ in range(count)
         ]
         self._threads = [
@@ -57,33 +57,22 @@ class Workers(Generic[T]):
         for thread in self._threads:
             thread.start()
 
-    def put(self, items: Iterable[T], key: Callable[[T], Hashable]) -> None:
-        """Queue items; each is processed after earlier items of its key."""
-        shares: list[list[T]] = [[] for _ in self._queues]
-        if len(shares) == 1:
-            shares[0].extend(items)
-        else:
-            for item in items:
-                shares[hash(key(item)) % len(shares)].append(item)
-        for items_of_one, share in zip(self._queues, shares, strict=True):
-            if share:
-                items_of_one.put(share)
+    def put(self, number: int, item: T) -> None:
+        """Queue an item for a thread, which processes it after earlier ones."""
+        self._queues[number].put(item)
 
     def join(self) -> None:
         """Wait until each thread has finished its current item; queued items are dropped."""
         for items in self._queues:
-            items.put(())
+            items.put(None)
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
 
-    def _run(self, items: queue.SimpleQueue[Sequence[T]]) -> None:
+    def _run(self, items: queue.SimpleQueue[T | None]) -> None:
         with stopped_by(self._stopping, GRACE):
-            while share := items.get():
-                for item in share:
-                    if self._stopping.is_set():
-                        return
-                    self._work(item)
+            while (item := items.get()) is not None and not self._stopping.is_set():
+                self._work(item)
 
 
 class Handling:

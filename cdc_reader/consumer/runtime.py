@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -25,10 +25,11 @@ from cdc_reader.consumer.handling import check_done
 from cdc_reader.consumer.leases import Leases, RetryingCheckpoints
 from cdc_reader.consumer.snapshot_start import snapshot_start
 from cdc_reader.consumer.subscription import Subscription
-from cdc_reader.consumer.table_progress import InFlightChange, TableProgress
+from cdc_reader.consumer.table_progress import InFlightPage, Share, TableProgress
 from cdc_reader.cql.names import TableName
+from cdc_reader.decoding import Entries
 from cdc_reader.errors import CheckpointError, HandlerError, StoppedError
-from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS, SNAPSHOT_ROWS
+from cdc_reader.metrics import LATE_ROWS, RETRIES, ROWS, SNAPSHOT_ROWS
 from cdc_reader.reader import CdcReader
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import warn_of_loss
@@ -46,8 +47,9 @@ _TICK = 1.0
 
 
 class ConsumerRuntime:
-    """Passes the changes of a subscription to `hand_out`, from `start` until `close`.
+    """Passes the changes of a subscription to workers, from `start` until `close`.
 
+    `hand_out` is called with the number of a worker, below `workers`, and its share of a page.
     `stopping` is set as soon as the run has to end. `acknowledge`, `fail`, `end` and `stop` may be
     called from any thread.
     """
@@ -55,17 +57,19 @@ class ConsumerRuntime:
     def __init__(
         self,
         subscription: Subscription,
-        hand_out: Callable[[list[InFlightChange]], None],
+        workers: int,
+        hand_out: Callable[[int, Share], None],
         stopping: Stop,
     ) -> None:
         self._stopping, self._hurry = stopping, Stop()
         self._subscription = subscription
+        self._workers = workers
         self._hand_out = hand_out
         self._recorder = subscription.metrics
         config, read = subscription.config, subscription.read
         self._limit = InFlightLimit(config.max_changes, config.max_bytes)
-        is_ordered = read.delivery == DeliveryMode.ORDERED
-        self._turns = Turns(subscription.tables) if is_ordered else None
+        is_merged = read.delivery == DeliveryMode.ORDERED and len(subscription.tables) > 1
+        self._turns = Turns(subscription.tables) if is_merged else None
         self._store = RetryingCheckpoints(
             subscription.checkpoints, read.retry_deadline, self._recorder, self._hurry
         )
@@ -101,20 +105,26 @@ class ConsumerRuntime:
             self._changed.wait()
             self._changed.clear()
 
-    def permits(self, in_flight: InFlightChange) -> bool:
-        """Return True if the change may be handled, or False if the run has to end.
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more may be handled."""
+        return self._stopping.is_set()
+
+    def permits(self, share: Share) -> bool:
+        """Return True if the share's next change may be handled; False if the run has to end.
 
         Waits while another consumer may hold the lease.
         """
-        return self._leases.wait_for(in_flight.progress.lease)
+        return self._leases.wait_for(share.progress.lease) and not self.has_ended
 
-    def acknowledge(self, in_flight: InFlightChange) -> None:
-        """Record that a change is handled."""
-        self._recorder.add(CHANGES, in_flight.progress.table)
-        freed = in_flight.progress.acknowledge(in_flight)
-        self._limit.leave(in_flight.page, freed)
+    def acknowledge(self, share: Share) -> None:
+        """Record that the share's next change is handled."""
+        share.handled += 1
         if self._saves_each:
-            self._save_one(in_flight.progress)
+            share.progress.acknowledge(share)
+            self._save_one(share.progress)
+        elif share.handled == len(share):
+            share.progress.acknowledge(share)
 
     def fail(self, error: BaseException) -> None:
         """End the run, and make `close` raise this error; the first of several errors wins."""
@@ -193,6 +203,7 @@ class ConsumerRuntime:
             lease,
             start,
             reading,
+            limit=self._limit,
             settled=subscription.read.delivery != DeliveryMode.EAGER,
             now=self._reader.clock.estimate,
             recorder=self._recorder,
@@ -282,10 +293,11 @@ class ConsumerRuntime:
         changes = SnapshotChanges()
         with suppress(StoppedError):
             for delivery in reader.deliveries():
-                rows = changes.feed(delivery)
                 if isinstance(delivery, SnapshotRows):
                     self._recorder.add(SNAPSHOT_ROWS, delivery.table, delivery.batch.num_rows)
-                    self._let_in_rows(progress, rows, delivery)
+                for rows in filter(len, changes.each(delivery)):
+                    page = InFlightPage(rows, range(len(rows)), delivery.reading)
+                    self._let_in(progress, page)
                 if self._stopping.is_set():
                     return False
                 if isinstance(delivery, RangeComplete):
@@ -293,20 +305,13 @@ class ConsumerRuntime:
             return progress.complete_snapshot(reader.complete, self._stopping)
         return False
 
-    def _let_in_rows(
-        self, progress: TableProgress, rows: Sequence[Change], delivery: SnapshotRows
-    ) -> None:
-        """Deliver rows when there is room for them."""
-        page = self._limit.enter(len(rows), delivery.batch.nbytes) if rows else None
-        if page is not None:
-            self._hand_out(progress.deliver_rows(rows, page, delivery.reading))
-
     def _take(self, progress: TableProgress, deliveries: Iterator[Delivery]) -> None:
         grouping = TableChanges()
         for delivery in deliveries:
             if isinstance(delivery, RowsRead):
                 self._count(delivery)
-            self._deliver(progress, grouping.feed(delivery), delivery)
+            for changes in filter(len, grouping.each(delivery)):
+                self._deliver(progress, changes, is_late=delivery.late)
             if self._stopping.is_set():
                 return
             if isinstance(delivery, WindowComplete):
@@ -321,20 +326,19 @@ class ConsumerRuntime:
         if self._turns is not None:
             self._turns.reach(table, micros)
 
-    def _deliver(self, progress: TableProgress, changes: list[Change], delivery: Delivery) -> None:
+    def _deliver(self, progress: TableProgress, changes: Entries[Change], *, is_late: bool) -> None:
         """Deliver the changes in their turn, or immediately if they are late."""
-        size = delivery.batch.nbytes if isinstance(delivery, RowsRead) else 0
-        if self._turns is None or delivery.late:
-            self._let_in(progress, changes, size)
+        if self._turns is None or is_late:
+            self._let_in(progress, InFlightPage(changes, range(len(changes))))
             return
-        for run in self._turns.runs(progress.table, changes):
-            self._let_in(progress, run, size * len(run) // len(changes))
+        for part in self._turns.parts(progress.table, changes.page.timestamps.tolist()):
+            self._let_in(progress, InFlightPage(changes, part))
 
-    def _let_in(self, progress: TableProgress, changes: Sequence[Change], size: int) -> None:
-        """Deliver the changes when there is room for them."""
-        if not changes or (page := self._limit.enter(len(changes), size)) is None:
-            return
-        self._hand_out(progress.deliver(changes, page))
+    def _let_in(self, progress: TableProgress, page: InFlightPage) -> None:
+        """Hand out a page when there is room for it."""
+        if self._limit.enter(page.left, page.size):
+            for worker, share in progress.deliver(page, self._workers).items():
+                self._hand_out(worker, share)
 
     def _count(self, read: RowsRead) -> None:
         self._recorder.add(ROWS, read.table, read.batch.num_rows)
@@ -349,6 +353,7 @@ class ConsumerRuntime:
             reached = self._to_save.wait(_TICK)
             self._to_save.clear()
             for progress in self._progress:
+                progress.acknowledge_all()
                 progress.show()
             if reached or time.monotonic() >= due:
                 self._save()
@@ -357,6 +362,7 @@ class ConsumerRuntime:
 
     def _save(self) -> None:
         for progress in self._progress:
+            progress.acknowledge_all()
             if self._store.is_broken:
                 return  # a retry would fail too
             try:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
-from attrs import define
+import numpy as np
+import pyarrow as pa
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros
+from cdc_reader.changes.arrays import Indices
 from cdc_reader.changes.change import Change
+from cdc_reader.changes.page import ChangePage
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
-from cdc_reader.consumer.admission import Reservation
+from cdc_reader.consumer.admission import InFlightLimit
 from cdc_reader.consumer.events import ConsumerEvent, SnapshotComplete
 from cdc_reader.consumer.handling import check_done
 from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
+from cdc_reader.decoding import Entries
 from cdc_reader.errors import HandlerError
 from cdc_reader.metrics import (
+    CHANGES,
     CHECKPOINTS,
     GENERATION,
     HEADROOM,
@@ -39,14 +45,11 @@ from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotReader, SnapshotShare
-from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
 log = get_logger(__name__)
 
 _SECOND = 1_000_000
-
-_NO_STREAM = StreamId(bytes(16))
 
 OnWindow = Callable[[TableName, Window], None]
 """Called for each window in order, even an empty one, once its changes are acknowledged."""
@@ -64,37 +67,78 @@ class Reading(Protocol):
     def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint: ...
 
 
-@define(eq=False)
-class InFlightChange(InFlightRows):
-    """A change that is handed out, until it is acknowledged.
+class InFlightPage:
+    """A page of changes, or a part of one, until all of its changes are acknowledged.
 
-    `progress` is its table's progress, and `page` holds its reservation.
+    `reading` is `SnapshotRows.reading` if these are rows of a snapshot.
     """
 
-    change: Change
-    progress: TableProgress
-    page: Reservation
-    reading: int = 0
-    """`SnapshotRows.reading` of a snapshot's row; 0 for changes of the log."""
+    def __init__(self, changes: Entries[Change], part: range, reading: int | None = None) -> None:
+        page: ChangePage = changes.page
+        self.changes = changes
+        self.part = part
+        self.rows = _rows(page, part) if reading is None else reading
+        """The rows in the log, or the reading."""
+        self.size: int = page.log.batch.nbytes * len(part) // len(changes)
+        """The room that it takes until its last change is acknowledged, in bytes."""
+        self.left = len(part)
+        """The number of changes that are not acknowledged."""
 
-    @classmethod
-    def of(cls, change: Change, progress: TableProgress, page: Reservation) -> Self:
-        """Register a change as in flight."""
-        of_record = change.stream, change.time.bytes, change.seqs, change.is_last
-        return cls(*of_record, change, progress, page)
+    def divided(self, workers: int) -> dict[int, Indices]:
+        """Return the numbers of each worker's changes, from 0; a partition key stays with one."""
+        numbers = np.arange(len(self.part))
+        if workers == 1:
+            return {0: numbers}
+        page: ChangePage = self.changes.page
+        owners = page.partition_hashes[self.part.start : self.part.stop] % workers
+        return {worker: numbers[owners == worker] for worker in np.unique(owners).tolist()}
 
-    @classmethod
-    def of_snapshot(
-        cls, change: Change, progress: TableProgress, page: Reservation, reading: int
-    ) -> Self:
-        """Register a snapshot's row as in flight; it has no position in the log."""
-        return cls(_NO_STREAM, b"", (), True, change, progress, page, reading)
+
+def _rows(page: ChangePage, part: range) -> InFlightRows:
+    batch, changes = page.log.batch, page.change_rows
+    if len(part) < changes.count:
+        rows, changes = changes.part(part)
+        batch = batch.select([STREAM_ID, TIME, BATCH_SEQ_NO]).take(pa.array(rows))
+    return InFlightRows(batch, changes)
+
+
+class Share:
+    """The changes of a page that one worker handles, in order.
+
+    Only the worker sets `handled`, without a lock; `TableProgress` looks when it has to know.
+    """
+
+    def __init__(self, progress: TableProgress, page: InFlightPage, numbers: Indices) -> None:
+        self.progress = progress
+        self.page = page
+        self.handled = 0
+        """How many of the changes are handled."""
+        self._numbers = numbers
+        self._taken = 0
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[Change]:
+        """Yield the changes; each is made when it is requested."""
+        numbers = self._numbers + self.page.part.start
+        return map(self.page.changes.__getitem__, numbers.tolist())
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether `take` has returned all of the changes."""
+        return self._taken == len(self._numbers)
+
+    def take(self) -> Indices:
+        """Return the numbers of the changes that were handled since the last call."""
+        first, self._taken = self._taken, self.handled
+        return self._numbers[first : self._taken]
 
 
 class TableProgress:
     """Tracks a table's delivered and acknowledged changes, and saves checkpoints from `start` on.
 
-    Thread safe.
+    Thread safe. Changes take room of `limit` until they need not be remembered.
 
     `now` returns the cluster's time without a query. `wake` is called when a window is complete,
     and when everything has been read and acknowledged; `on_event` when a snapshot is complete.
@@ -106,6 +150,7 @@ class TableProgress:
         start: Checkpoint,
         reading: Reading,
         *,
+        limit: InFlightLimit,
         settled: bool,
         now: Callable[[], Micros],
         recorder: Recorder,
@@ -115,6 +160,7 @@ class TableProgress:
     ) -> None:
         self.lease = lease
         self._reading = reading
+        self._limit = limit
         self._now = now
         self._recorder = recorder
         self._on_window = on_window
@@ -125,6 +171,8 @@ class TableProgress:
         self._acknowledged = threading.Event()
         self._windows: deque[Window] = deque()
         self._outstanding = 0
+        self._shares: set[Share] = set()
+        """The shares with changes that are not acknowledged."""
         self._is_read = False
         self._lock, self._reporting, self._saving = (threading.Lock() for _ in range(3))
 
@@ -138,27 +186,20 @@ class TableProgress:
         """True once everything has been read and acknowledged."""
         return self._is_read and not self._outstanding
 
-    def deliver(self, changes: Sequence[Change], page: Reservation) -> list[InFlightChange]:
-        """Register the changes of a page, in order, and return them for delivery."""
-        delivered = [InFlightChange.of(change, self, page) for change in changes]
+    def deliver(self, page: InFlightPage, workers: int) -> dict[int, Share]:
+        """Register the next changes, in order, and return each worker's share for delivery."""
+        shares = {
+            worker: Share(self, page, numbers) for worker, numbers in page.divided(workers).items()
+        }
         with self._lock:
-            self._outstanding += len(delivered)
-            for in_flight in delivered:
-                self._work.deliver(in_flight)
+            self._outstanding += page.left
+            self._shares.update(shares.values())
+            if isinstance(page.rows, InFlightRows):
+                self._work.deliver(page.rows)
+            elif self._ranges is not None:
+                self._ranges.deliver(page.rows, page.left)
         self.show()
-        return delivered
-
-    def deliver_rows(
-        self, rows: Sequence[Change], page: Reservation, reading: int
-    ) -> list[InFlightChange]:
-        """Register a page of a snapshot's rows, and return them for delivery."""
-        delivered = [InFlightChange.of_snapshot(row, self, page, reading) for row in rows]
-        with self._lock:
-            self._outstanding += len(delivered)
-            if self._ranges is not None:
-                self._ranges.deliver(reading, len(delivered))
-        self.show()
-        return delivered
+        return shares
 
     def complete_range(self, read: RangeComplete) -> None:
         """Record that a range of a snapshot has been read to its end."""
@@ -203,23 +244,18 @@ class TableProgress:
             self._enqueue(self._work.complete(read.checkpoint, None if read.late else read.window))
         self._report_windows()
 
-    def acknowledge(self, in_flight: InFlightChange) -> int:
-        """Record that a change is handled; return the number of changes that can be forgotten."""
-        is_done = False
+    def acknowledge(self, share: Share) -> None:
+        """Record which changes of a share are handled, and report completed windows."""
         with self._lock:
-            if self._ranges is not None:
-                is_done, freed = self._ranges.acknowledge(in_flight.reading), 1
-            else:
-                held = self._work.held
-                self._enqueue(self._work.acknowledge(in_flight))
-                freed = held - self._work.held
-            self._outstanding -= 1
-        if not self._outstanding:
-            self._acknowledged.set()
+            count = self._acknowledge(share)
+        self._tell(count)
         self._report_windows()
-        if is_done or self.is_finished:
-            self._wake()
-        return freed
+
+    def acknowledge_all(self) -> None:
+        """Record which changes are handled so far; their workers report completed windows."""
+        with self._lock:
+            count = sum(map(self._acknowledge, [*self._shares]))
+        self._tell(count)
 
     def finish(self) -> None:
         """Record that the read has ended."""
@@ -261,6 +297,37 @@ class TableProgress:
         """Return the write time, in µs, before which all rows have been read; None if unknown."""
         position = self._work.position
         return position if position > BEGINNING else self._reading.first
+
+    def _acknowledge(self, share: Share) -> int:
+        """Record which changes of a share are handled; return their number."""
+        page, numbers = share.page, share.take()
+        if not (count := len(numbers)):
+            return 0
+        self._outstanding -= count
+        page.left -= count
+        self._limit.leave(self._forget(page.rows, numbers), 0 if page.left else page.size)
+        if share.is_taken:
+            self._shares.remove(share)
+        return count
+
+    def _forget(self, rows: InFlightRows | int, numbers: Indices) -> int:
+        """Record that changes are handled; return how many need not be remembered any longer."""
+        if isinstance(rows, InFlightRows):
+            held = self._work.held
+            self._enqueue(self._work.acknowledge(rows, numbers))
+            return held - self._work.held
+        if self._ranges is not None and self._ranges.acknowledge(rows, len(numbers)):
+            self._wake()
+        return len(numbers)
+
+    def _tell(self, count: int) -> None:
+        """Report that changes were acknowledged, and whether all are."""
+        if count:
+            self._recorder.add(CHANGES, self.table, count)
+        if not self._outstanding:
+            self._acknowledged.set()
+        if self.is_finished:
+            self._wake()
 
     def _enqueue(self, window: Window | None) -> None:
         if window is not None:

@@ -185,6 +185,39 @@ def test_lazy_grouping_gives_the_same_changes(history: History) -> None:
     assert [next(found), *found] == Grouping(history.schema).feed(batch) != []
 
 
+@each_history
+def test_pages_have_the_timestamps_of_their_changes(history: History) -> None:
+    """The page computes them a column at a time."""
+    found = Grouping(history.schema).each(history.batch(0, 1_000))
+    assert found.page.timestamps.tolist() == [change.timestamp for change in found] != []
+
+
+def test_a_partition_has_the_same_hash_in_all_pages() -> None:
+    """0.0 and -0.0 are different keys, and NaN is equal to itself."""
+    kind = ColumnKind.PARTITION_KEY
+    schema = log_schema(
+        Column("a", parse("double"), kind),
+        Column("b", parse("frozen<list<timestamp>>"), kind),
+        Column("c", parse("blob"), kind),
+    )
+    cells: list[tuple[float, list[int], bytes]] = [
+        (a, b, c)
+        for a in (0.0, -0.0, math.nan, 1.5)
+        for b in ([], [1], [1, 2])
+        for c in (b"", b"c")
+    ]
+    keys = [dict(zip("abc", each, strict=True)) for each in cells]
+    hashes: dict[str, set[int]] = {}
+    for order in (keys, keys[::-1], keys[5:7] * 2):
+        rows = [{"time": n, "op": 4, "end": True, **key} for n, key in enumerate(order, 1)]
+        page = Grouping(schema).each(log_batch(schema, *rows)).page
+        for key, found in zip(order, page.partition_hashes.tolist(), strict=True):
+            hashes.setdefault(repr(key), set()).add(found)
+    assert len(hashes) == len(keys)
+    assert all(len(found) == 1 for found in hashes.values())
+    assert len(set().union(*hashes.values())) == len(keys)
+
+
 def test_what_is_made_of_a_change_goes_with_it() -> None:
     """The values of a discarded change are freed before the next change is made."""
     rows = [{"time": n, "op": 1, "ck": n, "a": n, "end": True} for n in range(1, 1_001)]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
-from itertools import groupby
+from itertools import accumulate, groupby
+from uuid import UUID
 
-from attrs import evolve
+import numpy as np
+import pyarrow as pa
+from attrs import evolve, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_reader.changes.records import ChangeRows
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.checkpoints.store import CheckpointName
@@ -29,14 +33,51 @@ def time(micros: int) -> bytes:
     return timeuuid.make(BASE + micros, b"\x80" * 8).bytes
 
 
-def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> InFlightRows:
+@frozen
+class Place:
+    """The rows of a change: their stream, their `cdc$time`, and their sequence numbers."""
+
+    stream: StreamId
+    time: bytes
+    seqs: tuple[int, ...]
+    is_last: bool
+
+    @property
+    def names(self) -> list[tuple[StreamId, RowKey]]:
+        """The stream and the key of each row."""
+        return [(self.stream, RowKey(self.time, seq)) for seq in self.seqs]
+
+
+def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> Place:
     """Return a change with the given rows."""
-    return InFlightRows(STREAMS[stream], time(micros), seqs or (0,), is_last)
+    return Place(STREAMS[stream], time(micros), seqs or (0,), is_last)
 
 
-def names(change: InFlightRows) -> list[tuple[StreamId, RowKey]]:
-    """Return the stream and the key of each row of the change."""
-    return [(change.stream, RowKey(change.time, seq)) for seq in change.seqs]
+def page(*changes: Place) -> InFlightRows:
+    """Return the rows of changes, in the order of the log: those of a record by their numbers."""
+    ends = [change.is_last for change in changes]
+    records = [end - is_last for end, is_last in zip(accumulate(ends), ends, strict=True)]
+    rows = sorted(
+        (record, seq, number)
+        for number, record in enumerate(records)
+        for seq in changes[number].seqs
+    )
+    of_rows = [changes[number] for _, _, number in rows]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "cdc$stream_id": [bytes(change.stream) for change in of_rows],
+            "cdc$time": [str(UUID(bytes=change.time)) for change in of_rows],
+            "cdc$batch_seq_no": pa.array([seq for _, seq, _ in rows], pa.int32()),
+        }
+    )
+    numbers = np.array([number for _, _, number in rows])
+    whole = np.array(ends)
+    return InFlightRows(batch, ChangeRows(np.zeros(len(rows), np.int64), numbers, whole, whole))
+
+
+def acknowledge(work: Acknowledgements, rows: InFlightRows, *changes: int) -> Window | None:
+    """Acknowledge changes of a page."""
+    return work.acknowledge(rows, np.array(changes))
 
 
 def window(number: int) -> Window:
@@ -60,7 +101,7 @@ class Log:
         """Start, or restart from the saved checkpoint."""
         self.begun = self.saved
         self.work = Acknowledgements(self.begun, settled=self.settled)
-        self.outstanding: list[InFlightRows] = []
+        self.outstanding: list[tuple[InFlightRows, int, Place]] = []
         self.ends = []
         self.delivered = [row for row in self.delivered if row in self.acknowledged]
 
@@ -78,23 +119,29 @@ class Log:
             if key.micros < saved.position or key in saved.marks.get(stream, Mark())
         }
 
-    def is_acknowledged(self, change: InFlightRows) -> bool:
-        return self.acknowledged.issuperset(names(change))
+    def is_acknowledged(self, change: Place) -> bool:
+        return self.acknowledged.issuperset(change.names)
 
-    def deliver(self, change: InFlightRows) -> None:
-        self.delivered += names(change)
-        self.work.deliver(change)
-        self.outstanding.append(change)
+    def deliver(self, *changes: Place) -> None:
+        rows = page(*changes)
+        self.delivered += (name for change in changes for name in change.names)
+        self.work.deliver(rows)
+        self.outstanding += ((rows, number, change) for number, change in enumerate(changes))
 
     def complete(self, number: int) -> None:
         self.ends.append((len(self.delivered), window(number).end))
         self.work.complete(Checkpoint(window(number).end), window(number))
 
-    def acknowledge(self, choice: int) -> None:
-        if self.outstanding:
-            change = self.outstanding.pop(choice % len(self.outstanding))
-            self.acknowledged.update(names(change))
-            self.work.acknowledge(change)
+    def acknowledge(self, order: random.Random) -> None:
+        """Acknowledge one change, or several of a page, as a worker does."""
+        if not self.outstanding:
+            return
+        rows, _, _ = order.choice(self.outstanding)
+        of_page = [each for each in self.outstanding if each[0] is rows]
+        chosen = order.sample(of_page, order.randint(1, len(of_page)))
+        self.outstanding = [each for each in self.outstanding if each not in chosen]
+        self.acknowledged.update(name for _, _, change in chosen for name in change.names)
+        acknowledge(self.work, rows, *(number for _, number, _ in chosen))
 
     def save(self) -> None:
         if (checkpoint := self.work.take()) is not None:
@@ -117,8 +164,8 @@ class Log:
         assert self.those_saved() == self.acknowledged
 
 
-def records(draw: st.DataObject, number: int) -> list[list[InFlightRows]]:
-    """Draw a window's records, stream by stream. Rows of one record's changes may interleave."""
+def records(draw: st.DataObject, number: int) -> list[list[Place]]:
+    """Draw the records of a window, by stream or by time; rows of their changes may interleave."""
     found = []
     for stream in range(len(STREAMS)):
         for micros in range(number * LENGTH, (number + 1) * LENGTH, 4):
@@ -128,27 +175,32 @@ def records(draw: st.DataObject, number: int) -> list[list[InFlightRows]]:
             found.append(
                 [place(stream, micros, *seqs, is_last=seqs is changes[-1]) for seqs in changes]
             )
-    return [record for record in found if record]
+    whole = [record for record in found if record]
+    is_merged = draw.draw(st.booleans())
+    return sorted(whole, key=lambda record: record[0].time) if is_merged else whole
 
 
 @given(st.data(), st.booleans())
 @settings(max_examples=200)
 def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bool) -> None:
-    """Checkpoints are exact for any order of acknowledgements, saves and crashes."""
+    """Checkpoints are exact for any order of pages, acknowledgements, saves and crashes."""
     log = Log(settled=settled)
     windows = [records(data, number) for number in range(3)]
     order = random.Random(data.draw(st.integers(0, 1 << 32)))
     number = 0
     while number < len(windows):
         crashed = False
+        changes: list[Place] = []
         for record in windows[number]:
             left = [change for change in record if not log.is_acknowledged(change)]
-            for change in left:
-                log.deliver(evolve(change, is_last=change is left[-1]))
-                for _ in range(order.randrange(3)):
-                    log.acknowledge(order.randrange(100))
-                if order.random() < 0.2:
-                    log.check()
+            changes += (evolve(change, is_last=change is left[-1]) for change in left)
+            if changes and (order.random() < 0.4 or record is windows[number][-1]):
+                log.deliver(*changes)
+                changes = []
+            for _ in range(order.randrange(3)):
+                log.acknowledge(order)
+            if order.random() < 0.2:
+                log.check()
         log.complete(number)
         log.check()
         if order.random() < 0.2:
@@ -156,7 +208,7 @@ def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bo
             crashed = True
         number = (log.begun.position - BASE) // LENGTH if crashed else number + 1
     while log.outstanding:
-        log.acknowledge(order.randrange(100))
+        log.acknowledge(order)
         log.check()
     assert log.saved == Checkpoint(window(2).end)
     assert log.work.held == 0
@@ -165,13 +217,12 @@ def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bo
 def test_only_changed_marks_are_saved() -> None:
     """`take` returns each changed mark once, and an idle window adds no marks."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
-    changes = [place(stream, 1) for stream in (0, 1)]
-    for change in changes:
-        work.deliver(change)
+    rows = page(place(0, 1), place(1, 1))
+    work.deliver(rows)
     assert work.take() is None
-    work.acknowledge(changes[0])
+    acknowledge(work, rows, 0)
     assert work.take() == Checkpoint(BASE, None, {STREAMS[0]: Mark(RowKey(time(1), 0))})
-    work.acknowledge(changes[1])
+    acknowledge(work, rows, 1)
     taken = work.take()
     assert taken is not None
     assert list(taken.marks) == [STREAMS[1]]
@@ -183,15 +234,14 @@ def test_only_changed_marks_are_saved() -> None:
 def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
     """A mark lists the rows of a change one by one if an unacknowledged row lies between them."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
-    first, second = place(0, 1, 0, 3, is_last=False), place(0, 1, 1, 2)
-    work.deliver(first)
-    work.deliver(second)
-    work.acknowledge(first)
+    rows = page(place(0, 1, 0, 3, is_last=False), place(0, 1, 1, 2))
+    work.deliver(rows)
+    acknowledge(work, rows, 0)
     taken = work.take()
     assert taken is not None
-    rows = frozenset([RowKey(time(1), 0), RowKey(time(1), 3)])
-    assert taken.marks == {STREAMS[0]: Mark(None, rows)}
-    work.acknowledge(second)
+    single = frozenset([RowKey(time(1), 0), RowKey(time(1), 3)])
+    assert taken.marks == {STREAMS[0]: Mark(None, single)}
+    acknowledge(work, rows, 1)
     taken = work.take()
     assert taken is not None
     assert taken.marks == {STREAMS[0]: Mark(RowKey(time(1), 3))}
@@ -200,14 +250,16 @@ def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
 def test_eager_work_names_rows_one_by_one() -> None:
     """Eager delivery marks single rows, because a row may still arrive between two of them."""
     work = Acknowledgements(Checkpoint(BASE), settled=False)
-    for micros in (1, 2):
-        change = place(0, micros)
-        work.deliver(change)
-        work.acknowledge(change)
+    pages = [page(place(0, micros), place(0, micros + 10)) for micros in (1, 2)]
+    for rows in pages:
+        work.deliver(rows)
+        acknowledge(work, rows, 0)
+    acknowledge(work, pages[1], 1)
+    assert work.held == 2
     taken = work.take()
     assert taken is not None
-    rows = frozenset([RowKey(time(1), 0), RowKey(time(2), 0)])
-    assert taken.marks == {STREAMS[0]: Mark(None, rows)}
+    single = frozenset(RowKey(time(micros), 0) for micros in (1, 2, 12))
+    assert taken.marks == {STREAMS[0]: Mark(None, single)}
 
 
 def test_late_rows_do_not_hold_up_the_position() -> None:
@@ -215,33 +267,60 @@ def test_late_rows_do_not_hold_up_the_position() -> None:
     work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
     first, second = window(0).end, window(1).end
     assert work.complete(Checkpoint(first, 5, {}, 1), window(0)) == window(0)
-    late = place(0, 4)
+    late = page(place(0, 4))
     work.deliver(late)
     assert work.complete(Checkpoint(first, 6, {}, 2), None) is None
     assert work.complete(Checkpoint(second, 7, {}, 3), window(1)) is None
     assert work.take() == Checkpoint(first, 5, {}, 1)
-    assert work.acknowledge(late) == window(1)
+    assert acknowledge(work, late, 0) == window(1)
     assert work.take() == Checkpoint(second, 7, {}, 3)
 
 
 def test_windows_completed_together_are_reported_as_one() -> None:
     """Windows completed while a change is outstanding are reported as one window."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
-    change = place(0, 1)
+    change = page(place(0, 1))
     work.deliver(change)
     for number in range(100):
         assert work.complete(Checkpoint(window(number).end), window(number)) is None
-    assert work.acknowledge(change) == Window(BASE, window(99).end)
+    assert acknowledge(work, change, 0) == Window(BASE, window(99).end)
 
 
 def test_rows_after_an_unacknowledged_one_are_held() -> None:
-    """Acknowledged changes are remembered row by row until all earlier changes are acknowledged."""
+    """A stream's changes are remembered, page by page, until all earlier ones are acknowledged."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
-    changes = [place(0, micros) for micros in range(5)]
-    for change in changes:
-        work.deliver(change)
-    for change in changes[1:]:
-        work.acknowledge(change)
-    assert work.held == 5
-    work.acknowledge(changes[0])
+    pages = [page(place(0, micros), place(1, micros), place(0, micros + 1)) for micros in (0, 5)]
+    for rows in pages:
+        work.deliver(rows)
+    acknowledge(work, pages[0], 1, 2)
+    acknowledge(work, pages[1], 0, 1, 2)
+    assert work.held == 4
+    taken = work.take()
+    assert taken is not None
+    single = frozenset(RowKey(time(micros), 0) for micros in (1, 5, 6))
+    assert taken.marks == {
+        STREAMS[0]: Mark(None, single),
+        STREAMS[1]: Mark(RowKey(time(5), 0)),
+    }
+    acknowledge(work, pages[0], 0)
     assert work.held == 0
+    taken = work.take()
+    assert taken is not None
+    assert taken.marks == {STREAMS[0]: Mark(RowKey(time(6), 0))}
+
+
+def test_the_first_records_of_a_page_are_marked_by_their_last_row() -> None:
+    """A worker has handled the first records of the page, and part of the next one."""
+    work = Acknowledgements(Checkpoint(BASE), settled=True)
+    rows = page(
+        place(0, 1, 0, 2, is_last=False),
+        place(0, 1, 1, 3),
+        place(0, 2),
+        place(0, 3, 0, is_last=False),
+        place(0, 3, 1),
+    )
+    work.deliver(rows)
+    acknowledge(work, rows, 0, 1, 2, 3)
+    taken = work.take()
+    assert taken is not None
+    assert taken.marks == {STREAMS[0]: Mark(RowKey(time(2), 0), frozenset([RowKey(time(3), 0)]))}

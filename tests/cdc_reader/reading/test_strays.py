@@ -7,13 +7,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 from attrs import evolve
 
+from cdc_reader.changes.records import ChangeRows
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql import timeuuid
-from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
@@ -201,10 +202,9 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
     work = Acknowledgements(Checkpoint(EPOCH), settled=True)
     for each in deliveries:
         if isinstance(each, RowsRead):
-            for stream, key in keys(each.batch):
-                row = InFlightRows(stream, key.time, (key.seq,), is_last=True)
-                work.deliver(row)
-                work.acknowledge(row)
+            rows = InFlightRows(each.batch, ChangeRows.of_snapshot(each.batch.num_rows))
+            work.deliver(rows)
+            work.acknowledge(rows, np.arange(rows.count))
         else:
             work.complete(each.checkpoint, None if each.late else each.window)
     taken = work.take()

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
 from attrs import evolve, frozen
 
 from cdc_reader._time import BEGINNING, Clock
+from cdc_reader.changes.records import ChangeRows
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.checkpoints.store import CheckpointName
@@ -22,7 +24,8 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import LeaseLostError, RetriesExhaustedError, TransientError
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.progress import Checkpoint, RowKey
+from cdc_reader.reading.late_rows import RowName
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.snapshot import (
     RangeComplete,
@@ -37,7 +40,6 @@ from tests.cdc_reader.simulation.holding import Holding
 from tests.cdc_reader.simulation.laws import Laws, Past
 from tests.cdc_reader.simulation.scenario import SECOND, Scenario
 from tests.cdc_reader.simulation.snapshot_laws import Beginning, Row, SnapshotLaws, SnapshotPast
-from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import ReaderClock, World
 
 T = TypeVar("T")
@@ -54,6 +56,15 @@ class Handed:
 
     reading: int
     row: Row
+
+
+@frozen
+class HandedLogRow:
+    """A row of the log that was delivered: a page's change with this number."""
+
+    rows: InFlightRows
+    number: int
+    name: RowName
 
 
 class _Connection(Queries):
@@ -199,7 +210,7 @@ class Application:
             return
         self._world.tell(f"{self._shard} {self._hold} starts from {_shown(start)}")
         self.starts += 1
-        self._handed: list[InFlightRows | Handed] = []
+        self._handed: list[HandedLogRow | Handed] = []
         self._position_reached, self._late_scan_at = start.position, start.late_scan_at
         self._acknowledgements = Acknowledgements(start, settled=not self._scenario.is_eager)
         self.laws.begin(start)
@@ -260,8 +271,10 @@ class Application:
             self._late_scan_at = delivery.checkpoint.late_scan_at
             self._position_reached = delivery.position
         else:
-            rows = list(self.laws.deliver(delivery, self._clock.now()))
-            self._handed += map(self._enter, rows)
+            names = [row.name for row in self.laws.deliver(delivery, self._clock.now())]
+            rows = InFlightRows(delivery.batch, ChangeRows.of_snapshot(len(names)))
+            self._acknowledgements.deliver(rows)
+            self._handed += (HandedLogRow(rows, *each) for each in enumerate(names))
 
     def _take_rows(self, ranges: RangeAcknowledgements) -> None:
         """Take the next rows of the snapshot. Follow the log once all rows are acknowledged."""
@@ -280,13 +293,6 @@ class Application:
                 self._keep(self._reader.complete)
                 self._ranges = None
                 self._follow(self._reader.complete)
-
-    def _enter(self, row: LogRow) -> InFlightRows:
-        stream, key = row.name
-        is_last = row.cells.get("cdc$end_of_batch") is not None
-        entered = InFlightRows(stream, key.time, (key.seq,), is_last)
-        self._acknowledgements.deliver(entered)
-        return entered
 
     def _work(self) -> None:
         """Acknowledge some rows in any order, save and pause, then maybe crash or stop."""
@@ -329,8 +335,8 @@ class Application:
                     self._ranges.acknowledge(handed.reading)
                 self.snapshot_laws.acknowledge(handed.row)
                 continue
-            self._acknowledgements.acknowledge(handed)
-            self.laws.acknowledge((handed.stream, RowKey(handed.time, *handed.seqs)))
+            self._acknowledgements.acknowledge(handed.rows, np.array([handed.number]))
+            self.laws.acknowledge(handed.name)
 
     def _save(self) -> None:
         checkpoint = (self._ranges or self._acknowledgements).take()
