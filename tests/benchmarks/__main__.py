@@ -1,8 +1,8 @@
-"""All benchmarks, as ``make bench`` runs them.
+"""Runs the benchmarks; ``make bench`` calls this program.
 
 ``python -m tests.benchmarks [--times N] [--scylla HOST:PORT] [NAME ...]`` prints a table, writes
-``build/bench.json`` and draws ``build/bench.svg``. With names, only these benchmarks run, and the
-file keeps the earlier results of the others. The exit status is 1 if a target was missed.
+``build/bench.json`` and draws ``build/bench.svg``. If names are given, only these benchmarks run,
+and the file keeps the earlier results of the others. The exit status is 1 if a target was missed.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _table(found: Iterable[Figure], loads: Mapping[str, list[float]]) -> Table:
 
 
 def _ways(found: Iterable[Figure]) -> Table:
-    """Return a table with the milliseconds and the number of queries of a window, by strategy."""
+    """Return a table of the milliseconds and queries that a window takes, by strategy."""
     cells = {figure.cell: figure for figure in found if figure.cell is not None}
     columns = list(dict.fromkeys(column for _, column in cells))
     table = Table("one window, ms (queries)", *columns)

@@ -1,4 +1,4 @@
-"""How fast the embedded ScyllaDB is: writes with images, log rows, replayed pages.
+"""Measures the embedded ScyllaDB: writes with images, log rows, and replayed pages.
 
 Run it as ``python -m tests.benchmarks.embedded [repetitions]``. The server runs in a separate
 process. The client does as little as possible, so that the server is measured: it sends frames over
@@ -172,7 +172,7 @@ def fill(client: Client) -> None:
 
 
 def serve(parent: Connection) -> None:
-    """Run the server: send its port, replay a table after it is filled, and stop on request."""
+    """Run the server: send its port, replay a table once it is filled, and stop on request."""
     with EmbeddedScylla() as scylla:
         parent.send(scylla.port)
         parent.recv()
@@ -183,7 +183,7 @@ def serve(parent: Connection) -> None:
 
 @contextmanager
 def server() -> Iterator[Client]:
-    """Yield a client of a server that has been filled."""
+    """Yield a client of a server whose tables have been filled."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,))
     process.start()

@@ -1,4 +1,4 @@
-"""The Spark source on two executors compared with one, each pinned to a processor core."""
+"""Compares the Spark source on two executors and on one, each pinned to a processor core."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Read:
 
 
 def scale_figures(times: int) -> Iterator[Figure]:
-    """Measure reads of the same pages by one executor and by two, in turns."""
+    """Measure reads of the same pages by one executor and by two, alternately."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with (
         tempfile.TemporaryDirectory() as name,
@@ -79,7 +79,7 @@ def scale_figures(times: int) -> Iterator[Figure]:
 
 
 def _pin(worker: Machine, core: int) -> None:
-    """Pin the worker, and so the executors it starts, to one core."""
+    """Pin the worker, and thereby its executors, to one core."""
     for pid in worker.pids():
         for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(ProcessLookupError):
@@ -136,5 +136,5 @@ def _parent(folder: Path) -> int:
 
 
 def _stat(folder: Path) -> list[str]:
-    """Return the fields of a process from its state on; the name before may contain blanks."""
+    """Return the fields of `/proc/PID/stat` from the state on; the name before may have spaces."""
     return (folder / "stat").read_text().rpartition(") ")[2].split()

@@ -1,4 +1,4 @@
-"""How long it takes to read the streams of 100 nodes with 256 vnodes and 64 shards each.
+"""Measures reading the streams of 100 nodes with 256 vnodes and 64 shards each.
 
 Run it as ``python -m tests.benchmarks.generations``. The server runs in a separate process;
 creating its 1,638,400 streams takes longer than reading them.
@@ -17,11 +17,11 @@ from tests.benchmarks.serving import KEYSPACE, serving
 
 VNODES, SHARDS = 25_600, 64
 SECONDS, MEGABYTES = 20.0, 400.0
-"""The limits on the time and memory to read them."""
+"""Limits on the time (s) and memory (MB) for reading the streams."""
 
 
 def main() -> None:
-    """Print the results. The exit status is 1 if they exceed the limits."""
+    """Print the results. The exit status is 1 if a result exceeds its limit."""
     with serving(vnodes=VNODES, shards=SHARDS) as served:
         connection = Connection(served.config, ReadConfig())
         generations = TableGenerations(connection, TableName(KEYSPACE, "t"))

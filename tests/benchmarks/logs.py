@@ -22,7 +22,7 @@ def log_of(table: str) -> str:
 def fill(served: Served, rows: int = PAGE_ROWS) -> None:
     """Create both tables. The first gets `rows` inserts, each with one log row.
 
-    The second gets updates with three log rows each, a third as many for a page of the same size.
+    The second gets a third as many updates, each with three log rows, so pages have the same size.
     """
     _create(served, FLAT, "{'enabled': true}")
     served.execute(_INSERT.format(table=f"{KEYSPACE}.{FLAT}"), _inserts(rows))
@@ -30,7 +30,7 @@ def fill(served: Served, rows: int = PAGE_ROWS) -> None:
 
 
 def fill_images(served: Served, table: str) -> None:
-    """Create a table whose log has images, and fill a page."""
+    """Create a table whose log has images, and write enough changes to fill a page."""
     _create(served, table, "{'enabled': true, 'preimage': 'full', 'postimage': true}")
     served.execute(_INSERT.format(table=f"{KEYSPACE}.{table}"), _inserts(PAGE_ROWS // 10))
     served.execute(_UPDATE.format(table=f"{KEYSPACE}.{table}"), _updates(PAGE_ROWS // 3))

@@ -1,4 +1,4 @@
-"""Pages to measure with: recorded from a real server, or generated like those of a small log."""
+"""Pages for benchmarks: recorded from a real server, or generated for a log with simple columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Converts the driver's rows to the Arrow columns that the kernel makes of the same page.
 
-Values are converted only if `pa.array` needs it, by a function chosen once per column, as a careful
-user of the driver would do.
+As in a careful user's program, the function that converts values is chosen once per column, and
+values that `pa.array` accepts are not converted.
 """
 
 from __future__ import annotations

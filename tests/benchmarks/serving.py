@@ -67,7 +67,8 @@ class Served:
     ) -> None:
         """Return `times` pages with only these columns to every read of a table.
 
-        Two pages alternate: like `replay_on`, but with less memory.
+        Two pages alternate, each record later than the previous one. This takes less memory than
+        `replay_on`.
         """
         selected = ", ".join(f'"{name}"' for name in columns)
         self._ask(_replay_on, table, times, page_rows, selected, 2)
@@ -97,7 +98,7 @@ def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
         target=_serve, args=(theirs, vnodes, shards), daemon=True
     )
     process.start()
-    theirs.close()  # to notice if the server ends
+    theirs.close()  # to notice when the server ends
     try:
         yield Served(ours, ours.recv())
     finally:
@@ -156,8 +157,8 @@ def _replay_on(
 
 
 def _going_on(page: bytes, found: list[bytes], times: int) -> Iterator[bytes]:
-    """Repeat the page; each record is 100 ns later than the previous one."""
-    records: list[list[int]] = []  # offsets of each record's times in the page
+    """Yield the page `times` times; each record is 100 ns later than the previous one."""
+    records: list[list[int]] = []  # byte offsets of each record's times in the page
     place = -1
     for at, rows in itertools.groupby(found):
         records.append([])

@@ -1,4 +1,4 @@
-"""Runs rivals in turns, so that other load on the machine affects all of them equally."""
+"""Runs rivals alternately, so that other load on the machine affects all of them equally."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Turn:
 
 
 def take_turns(ways: Mapping[str, Callable[[], object]], times: int) -> dict[str, Turn]:
-    """Run each way `times` times, in turns after a warm-up run, and return the medians.
+    """Warm up all ways, run them alternately `times` times, and return the medians.
 
-    A way that runs in a separate process returns its own Turn.
+    A way that runs in a separate process returns a Turn, which replaces the one measured here.
     """
     taken: dict[str, list[Turn]] = {way: [] for way in ways}
     gc.collect()
-    gc.freeze()  # the garbage collector then scans only what a run creates, not the whole program
+    gc.freeze()  # The garbage collector then scans only what a run creates, not the whole program.
     for number in range(times + 1):
         for way, run in ways.items():
             turn = _timed(run)

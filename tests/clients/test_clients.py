@@ -47,7 +47,7 @@ SHARDS = 3
 CQLSH = ("cqlsh==6.2.2", "scylla-cqlsh==6.0.40")
 SHELL_SCRIPTS = Path(__file__).parent / "cqlsh"
 DESCRIBES = (5, 2)
-"""The first version that supports DESCRIBE; Apache's cqlsh does not send it to ScyllaDB."""
+"""First version that supports DESCRIBE. Apache's cqlsh does not send it to ScyllaDB."""
 SCHEMA = Path(__file__).parent / "schema.cql"
 WRITTEN = {
     "pk": 1,
@@ -107,7 +107,7 @@ def schema(session: Session, keyspace: str) -> str:
     """Return the statements that create a client's keyspace, which uses vnodes, and its tables."""
     properties = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
     if "tablets" in session.cluster.metadata.keyspaces["system"].tables:
-        properties += " AND tablets = {'enabled': false}"  # older versions: no CDC on tablets
+        properties += " AND tablets = {'enabled': false}"  # older versions reject CDC on tablets
     text = SCHEMA.read_text()
     return text.replace("{ks}", keyspace).replace("{properties}", properties)
 

@@ -1,4 +1,4 @@
-"""Two clusters for all tests: only the machines of the first have the package.
+"""Two clusters for all tests; only the machines of the first have the package.
 
 The tests of each are a group (`xdist_group`), so that both clusters can be tested at the same time.
 """

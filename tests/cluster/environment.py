@@ -1,4 +1,4 @@
-"""The Python environment of a cluster's machines: the wheel and what it needs, without Spark."""
+"""The Python environment of a cluster's machines: the wheel and its dependencies, without Spark."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from packaging.requirements import Requirement
 from tests.packaging.conftest import Environment, make_environment
 
 BESIDE = ("pandas", "click", "rich", "deltalake")
-"""What Spark needs for Python data sources, what the command `doctor` needs, and what tests write
-Delta tables with.
-"""
+"""Packages for Spark's Python data sources, for the command `doctor`, and for Delta tables."""
 
 
 def executor_environment(folder: Path, wheel: Path) -> Environment:

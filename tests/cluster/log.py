@@ -49,9 +49,7 @@ class NumberedLog:
 
     @property
     def whole(self) -> list[int]:
-        """What a read should find: the counts of all and of distinct numbers, the least and the
-        greatest.
-        """
+        """The expected result of a read, as `found` in `programs/reading.py` returns it."""
         return [self.written, self.written, 0, self.written - 1]
 
     def fill(self, rows: int) -> None:

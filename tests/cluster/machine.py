@@ -46,7 +46,7 @@ _OWN_FILES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class Isolation(Enum):
-    """What machines do not share; the value has options of `unshare` beyond those for files."""
+    """How machines are isolated. The value has options of `unshare` beyond those for files."""
 
     NETWORK = ("--net",)
     DISK = ("--user", "--map-root-user")

@@ -1,4 +1,4 @@
-"""A network that connects machines: a bridge with a cable to each machine, or else the loopback."""
+"""A network of machines: a bridge with a cable to each machine, or else the loopback interface."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attrs import define, field
 from tests.cluster.machine import UNTIL_CLOSED, Isolation, Machine, hold, release
 
 _NODES = 4
-"""The number of addresses for the test's system, where ScyllaDB nodes listen."""
+"""Number of addresses for the host that runs the test, on which ScyllaDB nodes listen."""
 _COUNT = itertools.count()
 _SWITCH = f"""
 set -e
@@ -26,9 +26,9 @@ ip link set switch up
 
 @define(eq=False)
 class Network:
-    """The addresses 1 to 254 of a network; the first few are for the test.
+    """The addresses 1 to 254 of a network; the first few are for the host that runs the test.
 
-    The bridge is in a separate namespace, so that nothing of it outlives the test. Addresses are in
+    The bridge is in a separate namespace, so that it does not outlive the test. Addresses are in
     198.18.0.0/15, which is reserved for network tests (RFC 2544).
     """
 
@@ -59,7 +59,7 @@ class Network:
 
     @property
     def _link(self) -> str:
-        """The name of the test's end of its cable."""
+        """The name of the host's end of the cable between the host and the bridge."""
         return f"cdc{os.getpid()}-{self._number}"
 
     def address(self, number: int) -> str:

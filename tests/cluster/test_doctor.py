@@ -118,7 +118,7 @@ def remedies(told: str) -> list[str]:
 
 
 def test_python_of_an_environment_that_is_not_activated(driver: Driver) -> None:
-    """Spark plans with another Python, which does not have the package."""
+    """If the environment is not activated, Spark plans with a Python that lacks the package."""
     local = ("--master", "local[1]")
     told = driver.examine(*local)
     assert "Spark plans with" in told
@@ -147,7 +147,7 @@ def test_package_on_the_driver_only(driver: Driver, wheel: Path, environment: Pa
 
 
 def test_table_that_is_not_reached(driver: Driver) -> None:
-    """If the options say where the table is, each machine reads its schema."""
+    """If the options name a table, each machine reads its schema, and failures are reported."""
     own = f"{driver.environment}/bin/python"
     with numbered_log(driver.cluster.driver.address, 1) as log:
         where = ("--option", f"hosts={log.scylla.contact_point}", "--option", "path=ks.missing")
@@ -171,7 +171,7 @@ def test_archive(driver: Driver, archive: dict[str, str]) -> None:
     told = driver.examine(*master, conf=conf, **overridden)
     assert re.search(r"on [\d.]+ executor \d+, \S+ does not run \(.*No such file", told)
     unset = "unset PYSPARK_DRIVER_PYTHON, which overrides PYSPARK_PYTHON=./environment/bin/python"
-    assert unset in remedies(told)[0]  # the rest equals the healthy case above
+    assert unset in remedies(told)[0]  # the other settings equal the healthy case above
 
     driver.enter("rm environment")
     settings = [f"{name}={value}" for name, value in {**conf, "spark.master": master[1]}.items()]

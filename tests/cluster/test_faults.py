@@ -1,7 +1,7 @@
 """A streaming query on several machines survives the loss of each part of the cluster.
 
-One query follows a log throughout. Rows are written while a part fails; afterwards, the sink has
-each row exactly once.
+One query follows a log throughout. Rows are written while a part of the cluster fails; afterwards,
+the sink has each row exactly once.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def test_executor_is_killed(followed: Followed) -> None:
 
 
 def test_worker_is_killed(followed: Followed) -> None:
-    """The worker's executor ends too. The other machine continues until the worker is back."""
+    """The worker's executor ends too. The other machine continues until the worker restarts."""
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         assert machine.kill(WORKER)

@@ -1,6 +1,6 @@
 """Builds the kernel for fuzzing: ``python -m tests.fuzzing.build_kernel FOLDER``.
 
-The build has clang's address and undefined-behaviour sanitizers, and the counters that guide the
+The build has clang's address and undefined-behavior sanitizers, and the counters that guide the
 fuzzer.
 """
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
-    """A wheel has two typed packages and the licence, and nothing else at the top level."""
+    """A wheel has two typed packages and the license, and nothing else at the top level."""
     names = zipfile.ZipFile(wheel).namelist()
     name, version, _ = wheel.name.split("-", 2)
     information = f"{name}-{version}.dist-info"

@@ -20,7 +20,7 @@ ComparableCell = bytes | str | list[str] | None
 
 @frozen
 class Result:
-    """The raw result of a query: (name, CQL type) per column, serialised cells per row."""
+    """The raw result of a query: (name, CQL type) per column, serialized cells per row."""
 
     columns: tuple[tuple[str, str], ...]
     rows: Sequence[Cells]

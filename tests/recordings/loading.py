@@ -77,7 +77,7 @@ def _execute(session: Any, cql: str, cells: Cells) -> None:
 
 
 def _bound(statement: Any, cells: Cells) -> Any:
-    """Bind serialised cells, bypassing the driver's serialisation.
+    """Bind serialized cells, bypassing the driver's serialization.
 
     Null cells are bound as unset, except in the first column.
     """
@@ -93,6 +93,6 @@ def _bigint(value: int) -> bytes:
 
 
 def _blobs(values: Sequence[bytes]) -> bytes:
-    """Serialise a CQL set of blobs in the given order."""
+    """Serialize a CQL set of blobs in the given order."""
     sized = (len(value).to_bytes(4, "big") + value for value in values)
     return len(values).to_bytes(4, "big") + b"".join(sized)

@@ -1,4 +1,4 @@
-"""How fast pages become changes, compared with the driver's compiled parser and named tuples.
+"""Converting pages to changes, compared with the driver's compiled parser and named tuples.
 
 Changes compute their attributes on demand. `changes` reads only the keys, as every consumer does;
 `changes_used` reads operation, key and all deltas. Both keep all changes of a page in memory, as

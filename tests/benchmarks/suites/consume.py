@@ -1,7 +1,7 @@
-"""What a consumer does for each change beside reading it: hand it over, acknowledge it, save marks.
+"""A consumer's work per change besides reading: delivery, acknowledgment, and saved marks.
 
-The handler does nothing, and there is one worker. The CPU time of all threads counts, and so does
-connecting, because each consumer has a connection of its own.
+The handler does nothing, and there is one worker. The figures include the CPU time of all threads,
+and the time to connect, because each consumer opens its own connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast pages become Arrow columns, with this package's kernels and with the driver.
+"""Decoding pages to Arrow columns, with this package's kernels and with the driver.
 
 The rival is the driver's compiled row parser followed by `pa.array`, on the same pages.
 """

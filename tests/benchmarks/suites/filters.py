@@ -1,7 +1,7 @@
 """Options that limit a batch read, compared with the same condition on the DataFrame.
 
-Spark applies a condition to the rows it gets, so all rows are read; the options limit which rows
-are read.
+Spark applies a condition after the source has read all rows. The options limit the rows that the
+source reads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tests.benchmarks.serving import KEYSPACE, Row, Served, serving
 from tests.benchmarks.turns import take_turns
 
 ROWS, LATER, KEYS = 50_000, 5_000, 100
-"""Rows of the log; how many of them follow the start of the filtered read; number of keys."""
+"""Number of rows in the log, number of rows after the start of the filtered read, number of keys.
+"""
 TABLE = "filtered"
 
 
@@ -94,7 +95,7 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _fill(served: Served) -> int:
-    """Write the rows; return the time between the first and the later ones, in µs."""
+    """Write the rows in two parts; return a time between the two, in µs."""
     columns = "pk int, ck int, name text, amount bigint, ratio double, note text"
     served.execute(
         f"CREATE TABLE {KEYSPACE}.{TABLE} ({columns}, PRIMARY KEY (pk, ck)) "

@@ -1,4 +1,4 @@
-"""Eager delivery: the time from a write to the handler call, and what idle polls cost."""
+"""Eager delivery: the time from a write to the handler call, and the cost of idle polls."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _idle_queries(served: Served, read: ReadConfig) -> float:
 
 
 def _latencies(served: Served) -> list[float]:
-    """Return the seconds from each write to its handler call, apart from those that warm up."""
+    """Return the seconds from each write to its handler call, without the writes that warm up."""
     heard: dict[int, float] = {}
     complete = threading.Event()
     last = WARM_UP + WRITES - 1

@@ -1,7 +1,7 @@
 """Reading a table's rows: a snapshot's batches and changes, compared with the driver's paging.
 
 The server replays pages in a separate process, so that the client is the bottleneck. Each token
-range gets the same pages, so the number of rows depends on how many ranges a snapshot cuts.
+range returns the same pages, so the number of rows depends on the number of ranges.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.turns import take_turns
 
 PAGES, RANGES = 5, 40
-"""Pages per range, and ranges that the driver reads, about as many as the snapshot cuts."""
+"""Pages per range, and number of ranges that the driver reads, about as many as in the snapshot."""
 LARGE = 20
 """Pages per range when memory is measured; the ranges keep their size."""
 FEW, MANY = 50_000, 5_000_000

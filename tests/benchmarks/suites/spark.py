@@ -28,10 +28,11 @@ from tests.benchmarks.turns import take_turns
 PAGE_ROWS = 8_000
 """The number of rows that take nearly 1 MiB, the largest page a server returns for one stream."""
 PAGES = 1_250
-"""Enough pages that the start of a read is negligible, for this source and its rivals."""
+"""Number of pages, so large that the start of a read is negligible for all sources."""
 ROWS = PAGES * PAGE_ROWS
 IMAGE_ROWS = 4_999
-"""Rows of a page of the log with images that ends at the end of a change, so it can be repeated."""
+"""Rows per page of the log with images. The page ends with a whole change, so it can be repeated.
+"""
 PARTITIONS, MICRO_BATCHES = 2, 8
 """Partitions per micro-batch, and micro-batches measured per query after two that warm up."""
 
@@ -75,7 +76,7 @@ def figures(times: int) -> Iterator[Figure]:
     """Measure reads of ten million rows, nearly empty micro-batches, and several executors."""
     with tempfile.TemporaryDirectory() as name, serving() as one, serving(vnodes=16) as many:
         folder = Path(name)
-        # Optimised as in production. This takes a while, but ends before the measurement begins.
+        # Optimized as in production. Optimizing takes a while, but ends before the measurement.
         optimised = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
         spark = local_session("benchmarks", folder / "spark.log", **optimised)
         spark.dataSource.register(Ready)

@@ -1,4 +1,4 @@
-"""The cost of one window by each strategy, on the embedded or a real server."""
+"""The cost of reading one window with each strategy, on the embedded or a real server."""
 
 from __future__ import annotations
 

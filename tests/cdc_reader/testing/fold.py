@@ -30,7 +30,7 @@ from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
 from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue, Row
 
 LogRow = Mapping[str, bytes | None]
-"""Serialised cells of a log row, by column; null is None."""
+"""Serialized cells of a log row, by column; null is None."""
 
 _STARTS = {
     Operation.RANGE_START_INCLUSIVE: BEFORE,
@@ -43,7 +43,7 @@ _ENDS = {Operation.RANGE_END_INCLUSIVE: AFTER, Operation.RANGE_END_EXCLUSIVE: BE
 class Fold:
     """A table rebuilt from its log. TTLs are ignored, so cells do not expire.
 
-    `partitions` holds the result, by serialised partition key.
+    `partitions` holds the result, by serialized partition key.
     """
 
     base: Table

@@ -113,7 +113,7 @@ def test_a_failed_page_is_requested_again(server: EmbeddedScylla) -> None:
 
 
 def test_retries_end_by_the_time_slept(server: EmbeddedScylla) -> None:
-    """The retry deadline counts simulated pauses, so the test takes no real time."""
+    """The retry deadline counts simulated pauses, so the test does not wait."""
     pauses: list[float] = []
 
     def fail(asked: RecordedQuery) -> None:

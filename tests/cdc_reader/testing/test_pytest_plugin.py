@@ -140,7 +140,7 @@ def test_a_misspelt_option_is_refused_at_once(pytester: pytest.Pytester) -> None
 
 
 def test_a_misspelt_need_is_an_error(pytester: pytest.Pytester) -> None:
-    """An unknown capability is an error, so the test cannot be skipped forever."""
+    """An unknown capability is an error; otherwise, the test would always be skipped."""
     pytester.makepyfile(
         """
         import pytest

@@ -1,6 +1,6 @@
 """A streaming query on the cluster, which the test watches: SETTINGS_JSON FOLDER OPTIONS_JSON.
 
-It does on a cluster what `following_query.py` does on one machine.
+The counterpart on one machine is `following_query.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """An application that reads a log in the ways that the test requests: SETTINGS_JSON.
 
 Each line of its input is JSON: the name of a way to read, the options of the source, and a
-directory for output. For each, it prints one line: what it found in the column `number`, or an
-error.
+directory for output. For each line, it prints one line: the result, or an error.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def parquet(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """Write a query's rows to Parquet files; return what these have."""
+    """Write a query's rows to Parquet files; return what `found` returns for these files."""
     run(changes(spark, options).format("parquet").option("path", f"{folder}/rows"), folder)
     return kept(spark, options, folder)
 
 
 def kept(spark: SparkSession, _options: Options, folder: str) -> list[int]:
-    """Return what the Parquet files have, even if another query wrote them."""
+    """Return what `found` returns for the Parquet files, even if another query wrote them."""
     return found(spark.read.parquet(f"{folder}/rows"))
 
 
 def for_each_batch(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """Write each micro-batch to Parquet files under its number; return what these have."""
+    """Write each micro-batch to Parquet files under its number; return what `found` returns."""
 
     def keep(frame: DataFrame, number: int) -> None:
         frame.write.mode("overwrite").parquet(f"{folder}/rows/batch={number}")
@@ -62,7 +61,7 @@ def for_each_batch(spark: SparkSession, options: Options, folder: str) -> list[i
 
 
 def delta(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """Append a query's rows to a Delta table, a commit per micro-batch; return what it has."""
+    """Append rows to a Delta table, one commit per micro-batch; return what `found` returns."""
     rows = f"{folder}/rows"
 
     def append(frame: DataFrame, number: int) -> None:
@@ -93,7 +92,7 @@ def run(writer: DataStreamWriter, folder: str) -> None:
 
 
 def found(frame: DataFrame) -> list[int]:
-    """Return the counts of all and of distinct numbers, the least and the greatest."""
+    """Return the count, the distinct count, the minimum and the maximum of column `number`."""
     number = sf.col("number")
     [row] = frame.agg(
         sf.count(number), sf.count_distinct(number), sf.min(number), sf.max(number)

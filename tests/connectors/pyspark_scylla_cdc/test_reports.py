@@ -49,7 +49,7 @@ def inbox() -> Iterator[Inbox]:
 
 @given(reports)
 def test_a_report_is_read_as_it_was_written(report: Report) -> None:
-    """A report survives serialisation, whatever the table's name."""
+    """A report survives serialization, whatever the table's name."""
     assert Report.from_bytes(report.to_bytes()) == report
 
 

@@ -16,7 +16,7 @@ STREAM = bytes(range(16))
 
 
 class OneStream:
-    """A stream chooser that logs all writes in one stream."""
+    """A stream chooser that logs all writes to one stream."""
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> tuple[bytes, ...]:
         del key, write_us, now_us

@@ -1,4 +1,4 @@
-"""Tests that any bytes get a response or close the connection, and do not affect other clients.
+"""Tests that any bytes get a response or close their connection, without affecting other clients.
 
 `SCYLLA_CDC_FUZZ` sets the number of frames (2,000 if unset), `SCYLLA_CDC_FUZZ_SEED` the seed.
 """
@@ -262,7 +262,7 @@ def count_frames(data: bytearray) -> int:
 def test_no_bytes_crash_the_server_or_hang_another_connection(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Connections are closed, another client always gets responses, and no bug is logged."""
+    """Random bytes at most close their own connection, and no bug is logged."""
     source = random.Random(SEED)
     fuzzer, answered = Fuzzer(source), 0
     with connect(server) as witness, caplog.at_level(logging.ERROR, "cdc_reader"):

@@ -1,4 +1,4 @@
-"""Tests what clients rely on to recognise ScyllaDB: options, tables, traces, descriptions."""
+"""Tests the features by which clients recognize ScyllaDB: options, tables, traces, descriptions."""
 
 import io
 import socket

@@ -1,4 +1,4 @@
-"""Tests laws of the log with random statements: it reproduces the table, and images show rows.
+"""Tests with random statements that the log reproduces its table and that its images are correct.
 
 Every example writes to a separate partition, through a real driver, with increasing timestamps.
 """
@@ -90,7 +90,7 @@ static_assignments = st.one_of(atoms.map("st = {}".format), sets.map("ss = ss + 
 
 @st.composite
 def row_updates(draw: st.DrawFn) -> str:
-    """Draw an UPDATE of one to three columns in a row."""
+    """Draw an UPDATE of one to three columns of a row."""
     columns = draw(st.sets(st.sampled_from(sorted(assignments)), min_size=1, max_size=3))
     changes = ", ".join(draw(assignments[column]) for column in sorted(columns))
     return f"UPDATE <t> SET {changes} WHERE pk = <pk> AND ck = {draw(st.integers(0, 3))}"

@@ -1,4 +1,4 @@
-"""Tests unusual requests over real sockets: the server responds as ScyllaDB, or rejects them."""
+"""Tests unusual requests over real sockets: the server responds like ScyllaDB or rejects them."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -88,7 +88,7 @@ def test_paging_survives_splits_and_merges_of_tablets(
 
 
 def test_thousands_of_values_are_used(server: EmbeddedScylla) -> None:
-    """A statement can have thousands of bound values, even if all are the same key."""
+    """A statement can have thousands of bound values, even if all of them are the same key."""
     markers = ", ".join("?" * 10_000)
     rows = server.execute(f"SELECT ck FROM ks.t WHERE pk IN ({markers})", [b"\0\0\0\1"] * 10_000)
     assert len(rows) == 10
@@ -235,7 +235,7 @@ def test_decimal_keys_are_equal_by_value(numbers: Session) -> None:
 def test_durations_have_limits(numbers: Session, duration: str) -> None:
     """Durations beyond 32-bit months or days, or 64-bit nanoseconds, are rejected.
 
-    So are durations with repeated units, or with smaller units before larger ones.
+    Durations with repeated units, or with smaller units before larger ones, are rejected too.
     """
     with pytest.raises(InvalidRequest, match="Invalid duration"):
         numbers.execute(f"UPDATE ks.n SET u = {duration} WHERE pk = 1 AND ck = 1")
@@ -353,7 +353,7 @@ def test_what_a_real_server_refuses(session: Session, cql: str, message: str) ->
     ],
 )
 def test_what_a_real_5_2_refuses(cql: str, message: str) -> None:
-    """Version 5.2 has other messages, and does not know newer syntax."""
+    """Version 5.2 has other error messages, and rejects the syntax of newer versions."""
     with EmbeddedScylla(version="5.2") as old:
         session = open_session(old.host, old.port)
         try:
@@ -376,7 +376,7 @@ def test_what_a_real_5_2_refuses(cql: str, message: str) -> None:
     ],
 )
 def test_what_is_no_syntax(session: Session, cql: str) -> None:
-    """Forms that the grammar of ScyllaDB does not have are syntax errors."""
+    """Statements that ScyllaDB's grammar does not allow are syntax errors."""
     session.execute(ELEMENTS)
     with pytest.raises(SyntaxException):
         session.execute(cql)
@@ -392,7 +392,7 @@ def test_system_keyspaces_stay(session: Session, cql: str) -> None:
 
 
 def test_the_first_of_equal_keys_counts(session: Session) -> None:
-    """Of equal keys of a map literal, or fields of a UDT literal, the first is written."""
+    """If a map literal repeats a key, or a UDT literal a field, the first value is written."""
     session.execute("CREATE TYPE ks.ty (a int, b int)")
     session.execute(
         "CREATE TABLE ks.f (pk int PRIMARY KEY, m map<int, int>, f frozen<map<int, int>>, u ty) "
@@ -427,7 +427,7 @@ def test_elements_of_collections_are_selected(session: Session) -> None:
     ],
 )
 def test_conditions_on_elements_of_sets(session: Session, condition: str, holds: bool) -> None:
-    """An element of a set is itself if the set contains it; otherwise it is null."""
+    """In a condition, an element of a set is null if the set does not contain it."""
     session.execute(ELEMENTS)
     session.execute("INSERT INTO ks.e (pk, s) VALUES (1, {1, 2})")
     result = session.execute(f"UPDATE ks.e SET v = 1 WHERE pk = 1 IF {condition}")
@@ -487,7 +487,7 @@ def test_some_consistencies_are_for_writes(session: Session, level: str) -> None
 
 
 def test_listings_have_all_keyspaces_until_one_is_used(session: Session) -> None:
-    """DESCRIBE lists system keyspaces too; after USE, the tables of that keyspace alone."""
+    """DESCRIBE TABLES lists all keyspaces' tables; after USE, only the current keyspace's."""
     session.execute("CREATE TABLE ks.a (pk int PRIMARY KEY)")
     keyspaces = [row.name for row in session.execute("DESC KEYSPACES")]
     assert keyspaces == sorted(keyspaces)
@@ -503,7 +503,7 @@ def test_listings_have_all_keyspaces_until_one_is_used(session: Session) -> None
 
 
 def test_truncating_may_have_a_timeout(session: Session) -> None:
-    """TRUNCATE accepts USING TIMEOUT, also with a bind variable."""
+    """TRUNCATE accepts USING TIMEOUT, which may be a bind variable."""
     session.execute("TRUNCATE ks.t USING TIMEOUT 5s")
     assert not session.execute("SELECT ck FROM ks.t").all()
     prepared = session.prepare("TRUNCATE TABLE ks.t USING TIMEOUT ?")

@@ -1,4 +1,4 @@
-"""Tests the replay of pages: each reader gets them from the first page on."""
+"""Tests the replay of pages, which each reader gets from the first page on."""
 
 from collections.abc import Iterator
 
@@ -51,7 +51,7 @@ def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, sessio
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize("skips", [False, True])
 def test_metadata_is_left_out_where_that_is_asked_for(server: EmbeddedScylla, skips: bool) -> None:
-    """Clients can skip the metadata of replayed pages, like that of other pages."""
+    """Clients can request replayed pages without metadata, like other pages."""
     read = server.page(SELECT, skip_metadata=skips)
     server.replay("ks", "t", server.pages(SELECT), times=2)
     first = parse_metadata(server.page(SELECT, skip_metadata=skips))
@@ -83,7 +83,7 @@ def test_a_paging_state_of_another_kind_is_refused(
 
 
 def test_only_pages_of_rows_with_their_columns_are_replayed(server: EmbeddedScylla) -> None:
-    """A body that is not rows with metadata is rejected with the reason."""
+    """A page body that lacks rows or their metadata is rejected with the reason."""
     for body, found in (
         (b"", "4 bytes"),
         (b"\0\0\0\1" + bytes(8), r"kind 2 \(rows\), found 1"),

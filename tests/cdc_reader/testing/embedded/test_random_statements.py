@@ -1,4 +1,4 @@
-"""Tests that random statements of the grammar are executed or rejected, and none takes long.
+"""Tests that random statements of the grammar are executed or rejected in a short time.
 
 `SCYLLA_CDC_STATEMENTS` sets their number (2,000 if unset), `SCYLLA_CDC_FUZZ_SEED` the seed. With
 `pytest -rP`, the slowest statement is reported with its CPU time. Garbage collection is disabled

@@ -56,7 +56,7 @@ def test_commands_about_files_are_accepted(scylla: EmbeddedScylla, path: str) ->
 
 
 def test_a_keyspace_or_table_that_is_not_there_is_refused(scylla: EmbeddedScylla) -> None:
-    """Unknown keyspaces and tables are rejected by name, as by ScyllaDB."""
+    """Requests for an unknown keyspace, table or path are rejected with ScyllaDB's errors."""
     unknown = refusal(scylla, "POST", "storage_service/keyspace_flush/nope")
     assert unknown == (400, "Can't find a keyspace nope")
     status, message = refusal(scylla, "POST", "storage_service/keyspace_compaction/ks?cf=nope")

@@ -193,7 +193,7 @@ def test_system_clients_lists_clients_of_the_queried_node() -> None:
 
 
 def test_cdc_that_was_turned_off_is_remembered(session: Session) -> None:
-    """After CDC was disabled, the schema still has its extension."""
+    """After CDC is disabled, the schema of the table keeps the CDC extension."""
     session.execute(f"CREATE KEYSPACE ext {KEYSPACE}")
     select = "SELECT extensions FROM system_schema.tables WHERE keyspace_name = 'ext'"
     session.execute("CREATE TABLE ext.t (pk int PRIMARY KEY)")
@@ -254,7 +254,7 @@ def test_tls_protects_the_connection() -> None:
     [("localhost", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.5", "127.0.0.5")],
 )
 def test_a_node_knows_the_address_it_is_reached_by(host: str, address: str) -> None:
-    """A node that listens on a host name or on all addresses reports an address."""
+    """A node that listens on a host name or on all addresses reports a numeric address."""
     with EmbeddedScylla(host) as server:
         assert server.contact_point == f"{host}:{server.port}"
         cluster = Cluster([host], port=server.port, protocol_version=4)
@@ -331,7 +331,7 @@ def test_a_node_that_leaves_is_gone_for_clients() -> None:
 
 
 def test_repair_makes_a_generation_after_a_node_has_left() -> None:
-    """Streams are repaired only if the ring has changed, as after a node has left."""
+    """Streams are repaired only if the ring has changed, for example because a node has left."""
     with EmbeddedScylla(nodes=2) as server:
         assert server.check_and_repair_streams() is None
         server.leave(server.cluster.nodes[1])
@@ -380,7 +380,7 @@ def test_statements_run_without_a_connection() -> None:
 
 
 def test_pages_are_read_without_a_connection() -> None:
-    """`pages` returns the bodies of RESULTs that a client would get."""
+    """`pages` returns the bodies of the RESULTs that a client would get."""
     server = EmbeddedScylla()
     server.execute(f"CREATE KEYSPACE ks {KEYSPACE}")
     server.execute("CREATE TABLE ks.t (pk int, ck int, PRIMARY KEY (pk, ck))")

@@ -1,4 +1,4 @@
-"""A server that stops closes the connections that it is accepting."""
+"""Tests that a server that stops closes the connections that it is accepting."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from cdc_reader.testing import EmbeddedScylla
 
 _ENOUGH = 50
-"""Connections after which the server stops, in the middle of more."""
+"""Number of connections after which the server stops, while clients open more."""
 
 
 @contextmanager
 def connecting(contact_point: str) -> Iterator[None]:
-    """Connect over and over, from before the block begins until it ends."""
+    """Open connections continuously, from before the block begins until it ends."""
     host, port = contact_point.split(":")
     stop, enough, opened = threading.Event(), threading.Event(), []
 
@@ -45,7 +45,7 @@ def connecting(contact_point: str) -> Iterator[None]:
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_server_that_stops() -> None:
-    """No socket is left open, which Python would report when it is collected."""
+    """A stopped server leaves no socket open; Python would report an open one."""
     for _ in range(5):
         with EmbeddedScylla() as server, connecting(server.contact_point):
             server.stop()

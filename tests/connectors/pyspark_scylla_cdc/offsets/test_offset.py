@@ -119,7 +119,7 @@ histories = st.lists(st.tuples(st.integers(), st.integers(0))).map(
     )
 )
 def test_there_and_back(offset: Offset) -> None:
-    """An offset survives serialisation."""
+    """An offset survives serialization."""
     assert Offset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
 
 

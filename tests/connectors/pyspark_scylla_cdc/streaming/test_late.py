@@ -595,7 +595,7 @@ TIMES = st.lists(st.tuples(MOMENTS, MOMENTS), min_size=1, max_size=5)
 
 @given(MOMENTS, TIMES, NAMES, NAMES)
 def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
-    """The late rows of an offset survive serialisation, as the same text."""
+    """The late rows of an offset survive serialization, as the same text."""
     ends, reads = zip(*times, strict=True)
     told = Late(Reads(start, ends, reads, known), rows)
     text = json.dumps(told.to_json())

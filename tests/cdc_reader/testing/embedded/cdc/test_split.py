@@ -38,7 +38,7 @@ TABLE = Table(
 
 
 def value(number: int) -> bytes:
-    """Serialise an int."""
+    """Serialize an int."""
     return number.to_bytes(4, "big")
 
 

@@ -1,4 +1,4 @@
-"""Tests that constants are serialised to the right bytes, or rejected with ScyllaDB's messages."""
+"""Tests that constants are serialized to the right bytes, or rejected with ScyllaDB's messages."""
 
 import struct
 from datetime import UTC, date, datetime, timedelta
@@ -19,7 +19,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def literal(kind: str, text: str, of_type: str) -> bytes:
-    """Serialise a constant."""
+    """Serialize a constant."""
     constant = Constant(ConstantKind(kind), text)
     assert accepts(constant, Native(of_type))
     return encode(constant, Native(of_type))
@@ -54,7 +54,7 @@ def literal(kind: str, text: str, of_type: str) -> bytes:
     ],
 )
 def test_constants_by_type(kind: str, text: str, of_type: str, value: str) -> None:
-    """A constant of each type is serialised to the expected bytes."""
+    """A constant of each type is serialized to the expected bytes."""
     assert literal(kind, text, of_type).hex() == value
 
 
@@ -89,7 +89,7 @@ def test_constants_by_type(kind: str, text: str, of_type: str, value: str) -> No
 def test_a_constant_that_is_no_value_is_refused(
     kind: str, text: str, of_type: str, message: str
 ) -> None:
-    """Texts of the right kind with invalid contents are rejected."""
+    """Text of the right kind with invalid contents is rejected."""
     with pytest.raises(MarshalError) as caught:
         literal(kind, text, of_type)
     assert str(caught.value) == f"marshaling error: {message}"
@@ -100,24 +100,24 @@ def test_a_constant_that_is_no_value_is_refused(
     [("STRING", "int"), ("INTEGER", "text"), ("HEX", "text"), ("UUID", "blob"), ("FLOAT", "int")],
 )
 def test_a_constant_of_another_kind_is_refused(kind: str, of_type: str) -> None:
-    """For example, a string is not accepted as a number, nor a blob as text."""
+    """A constant of another kind is rejected, such as a string for a number or a blob for text."""
     assert not accepts(Constant(ConstantKind(kind), "1"), Native(of_type))
 
 
 def driver(name: str, value: Any) -> bytes:
-    """Serialise a value with the driver."""
+    """Serialize a value with the driver."""
     return bytes(getattr(cqltypes, name).serialize(value, 4))
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6))
 def test_decimals_are_the_driver_s(number: Decimal) -> None:
-    """Any decimal is serialised to the same bytes as by the driver."""
+    """Any decimal is serialized to the same bytes as by the driver."""
     assert literal("FLOAT", format(number, "f"), "decimal") == driver("DecimalType", number)
 
 
 @given(st.integers(-(10**40), 10**40))
 def test_varints_are_the_driver_s(number: int) -> None:
-    """Any varint is serialised to the same bytes as by the driver."""
+    """Any varint is serialized to the same bytes as by the driver."""
     assert literal("INTEGER", str(number), "varint") == driver("IntegerType", number)
 
 
@@ -130,7 +130,7 @@ def test_doubles_keep_every_bit_of_their_text(number: float) -> None:
 
 @given(st.dates())
 def test_dates_are_days(day: date) -> None:
-    """A date is stored as a number of days, in which 1970-01-01 is 2^31."""
+    """A date is stored as a number of days, where 2^31 is 1970-01-01."""
     days = (day - EPOCH.date()).days + (1 << 31)
     assert int.from_bytes(literal("STRING", day.isoformat(), "date"), "big") == days
 

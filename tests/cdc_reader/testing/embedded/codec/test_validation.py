@@ -19,7 +19,7 @@ def check(of_type: str) -> Callable[[bytes], bytes]:
 
 
 def numbers(*values: int) -> bytes:
-    """Serialise a list or set of ints in the given order."""
+    """Serialize a list or set of ints in the given order."""
     return list_value([value.to_bytes(4, "big", signed=True) for value in values])
 
 
@@ -34,7 +34,7 @@ def numbers(*values: int) -> bytes:
     ],
 )
 def test_a_wrong_size_is_refused(of_type: str, size: int, name: str) -> None:
-    """The error message has the class of the type and the size of the value."""
+    """A value of the wrong size is rejected; the error names the type's class and the size."""
     with pytest.raises(MarshalError) as caught:
         check(of_type)(bytes(size))
     assert str(caught.value) == (

@@ -154,7 +154,7 @@ def test_altering_a_logs_columns(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "2025.1.9", "2025.2"], indirect=True)
 def test_altering_a_logs_columns_before(shell: Any) -> None:
-    """In earlier versions, users can alter the columns of a log."""
+    """Before 2025.1.10, and in 2025.2, users can alter the columns of a log."""
     shell.run(COLUMN_STATEMENTS[0])
     assert "b" in log(shell).by_name
 
@@ -210,7 +210,7 @@ def test_adding_a_dropped_column_too_soon(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "2025.1.9", "2025.2", "2025.3"], indirect=True)
 def test_adding_a_dropped_column_before(shell: Any) -> None:
-    """In earlier versions, a dropped column can be added again at once."""
+    """Before 2025.1.10, in 2025.2 and in 2025.3.0, a dropped column can be added again at once."""
     shell.run("ALTER TABLE t DROP a")
     shell.run("ALTER TABLE t ADD a int")
     assert "a" in log(shell).by_name
@@ -278,7 +278,7 @@ def test_dropping_the_base(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["6.0", "2025.1", "2025.3"], indirect=True)
 def test_cdc_on_tablets_before(shell: Any) -> None:
-    """Earlier versions reject CDC in keyspaces that use tablets."""
+    """Before 2025.4, CDC is rejected in keyspaces that use tablets."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 4}}")
     message = (
         "Cannot create CDC log for a table tk.t, because keyspace uses tablets. See issue #16317."
@@ -347,7 +347,7 @@ def test_truncating(shell: Any) -> None:
     ("version", "accepted"), [("4.6", True), ("5.0", False)], indirect=["version"]
 )
 def test_altering_cdc_without_enabled(shell: Any, accepted: bool) -> None:
-    """Since 5.0 `enabled` is required; in earlier versions it is false by default."""
+    """Since 5.0, ALTER must set `enabled`; earlier versions take false as its default."""
     cql = "ALTER TABLE t WITH cdc = {'preimage': true}"
     if accepted:
         shell.run(cql)

@@ -108,7 +108,7 @@ def test_an_error_occurs_as_often_as_requested(
 def test_a_permission_is_missing(
     server: EmbeddedScylla, session: Session, statement: str, needed: str
 ) -> None:
-    """The error names the missing permission; for a log, the one on its base table."""
+    """The error names the missing permission; for a log, this is the one on its base table."""
     server.faults.add(Fault("unauthorized", "ks"))
     with pytest.raises(Unauthorized, match=f"User anonymous has no {needed}.* or any of its par"):
         session.execute(statement)
@@ -184,7 +184,7 @@ def test_later_responses_overtake_a_delayed_one(server: EmbeddedScylla, session:
 
 
 def test_a_lost_statement_is_prepared_again(server: EmbeddedScylla, session: Session) -> None:
-    """The driver prepares a statement again when the node does not recognise its id."""
+    """The driver prepares a statement again when the node does not recognize its id."""
     select = session.prepare("SELECT pk FROM ks.t WHERE pk = ?")
     fault = Fault("unprepared", "ks.t")
     server.faults.add(fault)
@@ -225,7 +225,7 @@ def test_a_node_that_is_down_may_leave(server: EmbeddedScylla) -> None:
 
 
 def test_clocks_of_nodes_differ(server: EmbeddedScylla, session: Session) -> None:
-    """Nodes timestamp writes by their clocks, so writes through a node that is ahead win."""
+    """Nodes timestamp writes by their own clocks, so a write through a node that is ahead wins."""
     _, second = server.cluster.nodes
     assert second.address is not None
     server.skew_clock(second, 60_000_000)

@@ -30,7 +30,7 @@ def test_a_fault_affects_statements_that_match(match: str, matches: bool) -> Non
 
 
 def test_drivers_own_queries_are_spared_unless_named() -> None:
-    """Drivers' queries on system tables do not match unless named, so that clients can connect."""
+    """Drivers' queries of system tables match only if named, so that clients can connect."""
     own = Statement("SELECT * FROM system.local WHERE key='local'", 1)
     assert not own.matches(Fault("server-error"))
     assert own.matches(Fault("server-error", "system.local"))

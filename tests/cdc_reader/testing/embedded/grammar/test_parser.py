@@ -72,7 +72,7 @@ def test_every_recorded_statement_is_understood() -> None:
     ],
 )
 def test_constants_are_classified_by_their_form(text: str, kind: ConstantKind, value: str) -> None:
-    """Each constant is parsed to its kind and normalised text.
+    """Each constant is parsed to its kind and normalized text.
 
     The text has no quotes; booleans and UUIDs are in lower case.
     """
@@ -183,7 +183,7 @@ def test_a_syntax_error_points_at_its_place(text: str, message: str) -> None:
     ],
 )
 def test_unsupported_statements_are_named(text: str, what: str) -> None:
-    """CQL statements that the server does not support are recognised by name."""
+    """CQL statements that the server does not support are recognized by name."""
     assert parse(text) == ast.Unsupported(what)
 
 

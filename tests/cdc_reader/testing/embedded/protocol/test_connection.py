@@ -122,20 +122,20 @@ def test_an_execution_with_unset_values_is_understood() -> None:
 
 
 def test_the_metadata_of_a_result_may_be_declined() -> None:
-    """A client can skip the metadata, because it knows the columns of a prepared statement."""
+    """A client that knows a prepared statement's columns can request rows without metadata."""
     body = b"\0\x02id" + b"\0\x01" + b"\x02"
     expected = Execute(b"id", [], QueryOptions(), skip_metadata=True)
     assert request(frame(Opcode.EXECUTE, body)) == expected
 
 
 def test_a_negative_length_is_null_in_version_3() -> None:
-    """Before version 4, any negative length is null; "not set" does not exist."""
+    """Before version 4, any negative length means null; "not set" does not exist."""
     body = b"\0\x02id" + b"\0\x01" + b"\x01" + b"\0\x01" + b"\xff\xff\xff\xfe"
     assert request(frame(Opcode.EXECUTE, body, version=3)) == Execute(b"id", [None], QueryOptions())
 
 
 def test_named_values_are_understood() -> None:
-    """With the flag for named values, values are decoded to a dict."""
+    """If the flag for named values is set, values are decoded to a dict."""
     body = b"\0\0\0\x01q" + b"\0\x01" + b"\x41" + b"\0\x01" + b"\0\x01k" + b"\0\0\0\x01v"
     assert request(frame(Opcode.QUERY, body)) == Query("q", {"k": b"v"}, QueryOptions())
 
@@ -226,7 +226,7 @@ def test_no_body_crashes_the_decoder(opcode: int, body: bytes, flags: int, versi
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300)))
 def test_frames_may_arrive_in_any_pieces(texts: list[bytes], cuts: list[int]) -> None:
-    """The calls do not depend on how the bytes are split among reads."""
+    """The decoded requests do not depend on how the bytes are split among reads."""
     data = b"".join(
         frame(Opcode.PREPARE, len(t).to_bytes(4, "big") + t, stream)
         for stream, t in enumerate(texts)

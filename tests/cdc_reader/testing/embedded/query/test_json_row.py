@@ -119,7 +119,7 @@ def test_static_columns_are_not_written(table: Any) -> None:
 
 
 def test_using_and_if_not_exists(table: Any) -> None:
-    """USING and IF NOT EXISTS follow the text, as they follow the values of other INSERTs."""
+    """USING and IF NOT EXISTS may follow the text, as they follow the values of other INSERTs."""
     insert(table, " USING TTL 100 AND TIMESTAMP 5", b=1)
     assert table.ints("SELECT ttl(b), writetime(b) FROM t") == [(100, 5)]
     insert(table, " IF NOT EXISTS", b=2)
@@ -127,7 +127,7 @@ def test_using_and_if_not_exists(table: Any) -> None:
 
 
 def test_a_batch_of_named_and_positional_texts(table: Any) -> None:
-    """Each statement of a batch has a separate text, bound by name or position."""
+    """Each statement of a batch has a separate JSON text, bound by name or by position."""
     first, second = (json.dumps({"pk": 1, "ck": ck}).encode() for ck in "ab")
     table.run(
         "BEGIN BATCH INSERT INTO t JSON :one; INSERT INTO t JSON ? DEFAULT UNSET; APPLY BATCH",
@@ -196,7 +196,7 @@ def test_a_text_that_does_not_fit_the_table_is_refused(table: Any, text: str, me
 def test_a_value_that_is_none_of_its_type_is_a_server_error(
     table: Any, text: str, message: str
 ) -> None:
-    """The error has code 0, as in ScyllaDB, which does not catch it."""
+    """A value that its type cannot hold causes error 0, as in ScyllaDB, which does not catch it."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"marshaling error: {message}")
 
@@ -233,7 +233,7 @@ def test_json_of_the_wrong_shape_is_a_server_error(table: Any, text: str, messag
 
 
 def test_neither_null_nor_unset_is_a_row(table: Any) -> None:
-    """The bound text must not be null or unset."""
+    """The bound text must be neither null nor unset."""
     assert table.refusal("INSERT INTO t JSON ?", None)[0] == INVALID
     assert table.refusal("INSERT INTO t JSON ?", UNSET)[0] == INVALID
 

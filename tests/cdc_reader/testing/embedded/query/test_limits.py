@@ -19,7 +19,7 @@ def table(shell: Any) -> Any:
 
 
 def vint_duration(nanoseconds: int) -> bytes:
-    """Serialise a duration of a few nanoseconds, which is three zigzag vints."""
+    """Serialize a duration of a few nanoseconds, which is three zigzag vints."""
     return bytes((0, 0, nanoseconds * 2))
 
 
@@ -41,7 +41,7 @@ def test_keys_have_at_most_65535_bytes(table: Any) -> None:
     ],
 )
 def test_timestamps_are_at_most_three_days_ahead(table: Any, cql: str) -> None:
-    """A later timestamp is rejected, because it is probably in nanoseconds."""
+    """A timestamp more than three days ahead is rejected, because it is probably in nanoseconds."""
     table.run(cql.format(table.now_us + 3 * DAY_US))
     code, message = table.refusal(cql.format(table.now_us + 4 * DAY_US))
     assert (code, message[:58]) == (
@@ -118,7 +118,7 @@ def test_timeouts_may_be_bound(table: Any, cql: str) -> None:
 
 
 def test_each_increment_of_a_batch_counts(table: Any) -> None:
-    """Every increment counts, even several of one counter, or after the clock was set back."""
+    """Every increment counts, even if several affect one counter or the clock is set back."""
     table.run(
         "BEGIN COUNTER BATCH UPDATE c SET n = n + 5 WHERE pk IN (1, 2); "
         "UPDATE c SET n = n - 7 WHERE pk = 1; UPDATE c SET n = n + 1 WHERE pk = 1; APPLY BATCH"
@@ -130,7 +130,7 @@ def test_each_increment_of_a_batch_counts(table: Any) -> None:
 
 
 def test_a_tie_is_won_by_what_lives_longer(table: Any) -> None:
-    """A tie is won by a cell with a TTL over one without, and by the later expiry."""
+    """With equal timestamps, a cell with a TTL beats one without, and a later expiry an earlier."""
     insert = "INSERT INTO t (pk, ck, v) VALUES ('p', 'c', '{}') USING TIMESTAMP 1{}"
     for value, ttl in (("z", ""), ("a", " AND TTL 50"), ("b", " AND TTL 40")):
         table.run(insert.format(value, ttl))
@@ -159,7 +159,7 @@ def test_a_comment_ends_with_its_line(table: Any) -> None:
 
 @pytest.mark.parametrize("name", ["cdc$time", "cdc$deleted_a"])
 def test_a_base_table_has_no_column_of_the_log_s(table: Any, name: str) -> None:
-    """A base table cannot have a column with the name of a log column; a real 5.2 crashes on it."""
+    """A base table cannot have a column named like a log column, on which a real 5.2 crashes."""
     with_cdc = "WITH cdc = {'enabled': true}"
     refused = f'CREATE TABLE b (pk int PRIMARY KEY, a int, "{name}" int) {with_cdc}'
     assert table.refusal(refused)[0] == INVALID

@@ -57,7 +57,7 @@ def test_assignments_in_turn(table: Any, column: str, changes: list[str], value:
 
 
 def test_a_list_cell_is_set_by_its_id(table: Any) -> None:
-    """A list element is set by its id, in any order of statements; null removes it."""
+    """A list element is set by its id, whatever the order of statements; null removes it."""
     ids = [f"0000000{at}-0000-1000-8080-808080808080" for at in range(4)]
     for at in (2, 0, 3, 1):
         table.run(f"UPDATE t SET l[SCYLLA_TIMEUUID_LIST_INDEX({ids[at]})] = {at} {WHERE}")
@@ -301,7 +301,7 @@ def applied(result: Any) -> list[bool]:
 
 
 def test_transactions_apply_when_their_conditions_hold(table: Any) -> None:
-    """A transaction applies if IF [NOT] EXISTS, or the comparisons of values and elements, hold."""
+    """A transaction applies if IF EXISTS, IF NOT EXISTS, or all comparisons in IF hold."""
     insert = "INSERT INTO t (pk, ck, a, m) VALUES (1, 1, 1, {1: 'x'}) IF NOT EXISTS"
     assert applied(table.run(insert)) == [True]
     assert applied(table.run(insert)) == [False]
@@ -362,7 +362,7 @@ def test_a_prepared_statement_is_forgotten_with_its_columns(table: Any, change: 
 
 
 def test_a_prepared_statement_outlives_changes_elsewhere(table: Any) -> None:
-    """A prepared statement is kept if other tables or its table's properties change."""
+    """A prepared statement is kept if another table changes, or the properties of its own table."""
     prepared = table.engine.prepare("SELECT * FROM t WHERE pk = ?", table.options)
     table.run("CREATE TABLE other (pk int PRIMARY KEY)")
     table.run("ALTER TABLE t WITH comment = 'new'")
@@ -381,7 +381,7 @@ def test_a_prepared_statement_outlives_changes_elsewhere(table: Any) -> None:
 )
 @pytest.mark.parametrize("order", ["ASC", "DESC"])
 def test_clustering_keys_of_parts(shell: Any, kind: str, values: list[str], order: str) -> None:
-    """Clustering keys may be collections, tuples and UDTs, which are ordered by their elements."""
+    """Clustering keys may be collections, tuples or UDTs, which are ordered by their elements."""
     shell.run("CREATE TYPE u (x int, y text)")
     shell.run(
         f"CREATE TABLE t (pk int, ck {kind}, v int, PRIMARY KEY (pk, ck)) "

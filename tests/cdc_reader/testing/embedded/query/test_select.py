@@ -72,7 +72,7 @@ def test_rows_of_a_partition(filled: Any, where: str, rows: list[tuple[int, int]
 
 
 def test_partitions_come_in_token_order(filled: Any) -> None:
-    """A full scan returns partitions in token order, a query with IN in the order of their type."""
+    """A full scan returns partitions in token order; a query with IN sorts them by key value."""
     tokens = filled.ints("SELECT DISTINCT token(pk) FROM t")
     assert tokens == sorted(tokens)
     assert len(tokens) == 6
@@ -102,7 +102,7 @@ def test_token_ranges_cut_the_ring(filled: Any) -> None:
 
 
 def test_aggregates_are_one_row(filled: Any) -> None:
-    """Aggregates always return one row, in which plain columns have the first row's value."""
+    """Aggregates always return one row, in which plain columns have the values of the first row."""
     assert filled.ints(
         "SELECT count(*), count(s), max(v), min(c1), sum(c2) FROM t WHERE pk = 3"
     ) == [(5, 0, 303, 1, 7)]
@@ -157,7 +157,7 @@ def test_restrictions_that_are_refused(filled: Any, where: str, message: str) ->
 
 @pytest.mark.parametrize("where", ["pk IN ({})", "pk = 1 AND c1 IN ({})"])
 def test_lists_that_are_too_long_are_refused(filled: Any, where: str) -> None:
-    """IN lists have a maximum; as in ScyllaDB, the error always mentions clustering keys."""
+    """IN lists have a maximum length; as in ScyllaDB, the error always mentions clustering keys."""
     keys = ", ".join(map(str, range(101)))
     assert filled.refusal(f"SELECT * FROM t WHERE {where.format(keys)}") == (
         ServerError.code,

@@ -29,7 +29,7 @@ NOW = 1_000
 
 
 def value(number: int) -> bytes:
-    """Serialise an int."""
+    """Serialize an int."""
     return number.to_bytes(4, "big")
 
 

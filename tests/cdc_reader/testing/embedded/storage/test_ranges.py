@@ -12,7 +12,7 @@ SORT_KEYS = (sort_key(Native("int")), sort_key(Native("int")))
 
 
 def value(number: int) -> bytes:
-    """Serialise an int."""
+    """Serialize an int."""
     return number.to_bytes(4, "big", signed=True)
 
 
@@ -53,7 +53,7 @@ def test_the_order_of_adding_does_not_matter(order: list[int], added: list[Range
 
 
 def test_touching_ranges_of_one_time_are_one() -> None:
-    """[1, 2] and (2, 3] with the same timestamp are merged."""
+    """The ranges [1, 2] and (2, 3] with the same timestamp are merged."""
     one, two, three = ((value(n),) for n in (1, 2, 3))
     first = RangeTombstone(Bound(one, BEFORE), Bound(two, AFTER), 7)
     second = RangeTombstone(Bound(two, AFTER), Bound(three, AFTER), 7)

@@ -1,4 +1,4 @@
-"""Tests how generations are published to clients, in the tables of 4.3 and of later versions."""
+"""Tests how generations are published to clients, in the tables of 4.3 and of newer versions."""
 
 import random
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def described(server: EmbeddedScylla, generation: Generation) -> list[int]:
 
 
 def test_a_generation_is_published_at_once() -> None:
-    """A new generation's ranges and timestamp are visible at once; the newest is first."""
+    """A new generation's ranges and timestamp are visible at once, and the newest comes first."""
     server = scylla()
     joined = server.join(vnodes=2, shards=1)
     assert described(server, joined) == list(joined.range_ends)
@@ -59,7 +59,7 @@ def test_a_generation_is_published_at_once() -> None:
 
 @pytest.mark.parametrize(("held", "seen"), [(0, 0), (3, 3), (None, 6)])
 def test_a_publication_is_held_half_way(held: int | None, seen: int) -> None:
-    """While a publication is held, some or all description rows are visible, but no timestamp."""
+    """While publication is held, none, some or all of the rows are visible, but no timestamp."""
     server = scylla()
     server.hold_publication(held)
     joined = server.join(vnodes=2, shards=1)
@@ -137,7 +137,7 @@ def test_a_held_publication_of_4_3_shows_nothing() -> None:
 
 
 def test_the_upgrade_from_4_3() -> None:
-    """The upgrade copies old generations to the new tables; later ones exist only there."""
+    """The upgrade copies old generations to the new tables; new ones are only in those tables."""
     server = scylla("4.3")
     server.join(vnodes=2, shards=1)
     old = dict(legacy(server))

@@ -43,7 +43,7 @@ def test_a_joining_node_makes_a_generation_that_starts_later() -> None:
 
 
 def test_no_later_generation_begins_before_it_is_made() -> None:
-    """A generation starts with the next millisecond: the current one may already have rows."""
+    """A generation starts with the next millisecond, as the current one may already have rows."""
     hasty = cluster([], ring_delay_ms=0)
     made = NOW + 5_001
     assert hasty.join(made, hasty.new_node(1, 1)).timestamp * 1000 == NOW + 6_000
@@ -51,7 +51,7 @@ def test_no_later_generation_begins_before_it_is_made() -> None:
 
 
 def test_a_leaving_node_makes_none_until_the_streams_are_repaired() -> None:
-    """Neither a leaving node nor an unnecessary repair creates a generation."""
+    """Neither a leaving node nor an unnecessary repair of the streams creates a generation."""
     published: list[Generation] = []
     made = cluster(published)
     assert made.check_and_repair(NOW) is None

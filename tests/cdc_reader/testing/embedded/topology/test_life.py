@@ -201,7 +201,7 @@ def tablet_sets(life: Life) -> dict[int, dict[int, list[StreamId]]]:
 
 
 def check_sets(sets: dict[int, dict[int, list[StreamId]]]) -> None:
-    """Check the times, tokens and order of the sets, and the differences between them."""
+    """Check the times, tokens and order of the stream sets, and the differences between them."""
     times = list(sets)
     assert times[0] == START // 1000 - 5000
     assert all(earlier < later for earlier, later in pairwise(times))
@@ -220,7 +220,7 @@ def check_sets(sets: dict[int, dict[int, list[StreamId]]]) -> None:
 
 
 def check_internal_tables(life: Life, sets: dict[int, dict[int, list[StreamId]]]) -> None:
-    """Check that the internal tables have the oldest set and the same differences, by log id."""
+    """Check that the internal tables have the oldest stream set and the same differences."""
     log_id = life.server.catalog.table("tk", "t_scylla_cdc_log").id
     first, *later = sets
     state = life.rows(

@@ -91,7 +91,7 @@ def test_a_node_may_join_before_the_start() -> None:
 
 
 def test_a_node_cannot_join_where_there_is_no_address() -> None:
-    """If there is no address for a joining node, the ring does not change."""
+    """If no address is available for a joining node, the ring does not change."""
     with EmbeddedScylla("0.0.0.0") as server:
         with pytest.raises(ConfigurationError, match="several nodes need a loopback IPv4"):
             server.join()
@@ -194,7 +194,7 @@ class Relays(AddressTranslator):  # type: ignore[misc]
 
 
 def test_a_node_behind_a_relay_is_told_by_the_relay_s_address() -> None:
-    """System tables and events have the relay's address, not the one the node listens on."""
+    """System tables and events have the relay's address, not the one on which the node listens."""
     with EmbeddedScylla() as server:
         server.join(address="192.0.2.7", listen_address="127.0.0.9")
         with connected(server, "127.0.0.9", Relays()) as session:

@@ -89,6 +89,6 @@ def test_absurd_timestamps_are_refused_too() -> None:
 
 
 def test_generations_come_in_order_of_time() -> None:
-    """A generation that starts before the newest one is rejected."""
+    """Generations must be added in order of time: one before the newest is rejected."""
     with pytest.raises(ValueError, match="expected a timestamp after"):
         streams("2026.2", CURRENT).add(OLD)

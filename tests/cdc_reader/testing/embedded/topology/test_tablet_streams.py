@@ -79,7 +79,7 @@ def test_a_keyspace_says_how_many_tablets(tablets: Tablets, initial: int, size: 
 
 
 def test_splits_and_merges_are_published_before_they_start(tablets: Tablets) -> None:
-    """New sets start after a delay, like generations, and after the sets before them."""
+    """New stream sets start after a delay, like generations, and after all earlier sets."""
     tablets.create()
     assert tablets.server.split_tablets("tk", "t").timestamp == NOW // 1000 + 65_000
     assert tablets.server.merge_tablets("tk", "t").timestamp == NOW // 1000 + 65_001

@@ -94,7 +94,7 @@ def test_differences_add_up() -> None:
 
 
 def test_old_streams_are_forgotten() -> None:
-    """`since` keeps the set that is current at the given time, and all later ones."""
+    """`since` keeps the stream set that is current at the given time, and all later sets."""
     made = history((-100, 2), (-50, 4), (60, 8))
     assert made.since(NOW).sets == made.sets[1:]
     assert made.since(NOW - 50 * SECOND).sets == made.sets[1:]
