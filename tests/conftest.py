@@ -7,8 +7,8 @@ from importlib.metadata import version
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No test fails because an example takes long: the machine may be busy, and in a fresh checkout the
-# first text drawn waits until tables of Unicode are built.
+# Examples have no deadline: the machine may be busy, and in a fresh checkout the first example
+# that draws text builds tables of Unicode.
 settings.register_profile(
     "tests",
     settings(),  # keep the settings of the CI profile

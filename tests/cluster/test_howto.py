@@ -1,4 +1,4 @@
-"""The how-to, followed word for word on machines that have only Spark and Python."""
+"""The how-to, followed exactly on machines that have only Spark and Python."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Broken(Exception):
 
 
 def start_sleeping(machine: Machine) -> subprocess.Popen[str]:
-    """Start a program, and return when it runs."""
+    """Start a program that sleeps, and return when it is running."""
     sleeping = machine.start(
         "sh", "-c", "echo ready; exec sleep 1001", env=PATH, stdout=subprocess.PIPE
     )

@@ -94,7 +94,7 @@ def test_killed_and_restarted(
                 cluster.faults.add(Fault("drop", LOG, times=2, after=chance.randrange(9)))
                 run_and_kill(query, role, chance)
         query.await_position(SystemClock().now())
-    cluster.faults.clear()  # faults that have not struck
+    cluster.faults.clear()  # faults that have not occurred yet
 
     rows = spark.read.parquet(str(query.folder / "rows")).select(*KEY)
     delivered = Counter(

@@ -73,7 +73,7 @@ def test_each_row_comes_once(
 ) -> None:
     """Driver and workers are killed while rows are written.
 
-    The rows of the snapshot are delivered once, and the copy equals the table.
+    Each row of the snapshot is delivered once, and the copy equals the table.
     """
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
     print(f"KILL_SEED={seed}")
@@ -87,7 +87,7 @@ def test_each_row_comes_once(
             while offsets_of(query.folder)[-1]["snapshot"] != "done":
                 query.next_batch()
         query.await_position(SystemClock().now())
-    cluster.faults.clear()  # faults that have not struck
+    cluster.faults.clear()  # faults that have not occurred yet
 
     assert len({each["position"] for each in offsets if each["snapshot"] == "pending"}) == 1
     changes = spark.read.parquet(str(query.folder / "rows"))
@@ -126,7 +126,7 @@ def rows_of(cluster: EmbeddedScylla) -> dict[Key, int | None]:
 
 @contextmanager
 def writing(cluster: EmbeddedScylla, draw: random.Random) -> Iterator[None]:
-    """Change, delete and insert rows in the background, in partitions already read or not."""
+    """Change, delete and insert rows in the background, in any partition, read or not."""
     stop = threading.Event()
 
     def write() -> None:

@@ -1,4 +1,4 @@
-"""`readStrategy=auto` in a stream: which queries are made, and which rows are read."""
+"""`readStrategy=auto` in a stream: the queries that it sends, and the rows that it reads."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) 
 def test_auto_chooses_by_measurements(
     spark: SparkSession, cluster: EmbeddedScylla, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """Reads are by ranges until most streams have rows, then by streams. Each row is read once."""
+    """Reads use ranges until most streams have rows, then use streams. Each row is read once."""
     start = clock.now()
     quiet = write(cluster, clock, SPARSE, 1)
     busy = write(cluster, clock, DENSE, KEYS)
@@ -85,7 +85,7 @@ def test_auto_chooses_by_measurements(
 def asked(
     spark: SparkSession, cluster: EmbeddedScylla, folder: Path, start: int, end: int
 ) -> tuple[int, int]:
-    """Follow the log to `end`, a second per micro-batch; count queries by streams and by ranges."""
+    """Follow the log to `end`, one second per micro-batch; return counts of queries by strategy."""
     ways = [
         Fault("delay", f"{LOG} WHERE {by}", times=None, seconds=1e-6)
         for by in ("cdc$stream_id IN", "token(cdc$stream_id)")

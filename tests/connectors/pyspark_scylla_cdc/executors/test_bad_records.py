@@ -1,4 +1,4 @@
-"""Rows that cannot be converted end the query, or exactly these rows are skipped or quarantined."""
+"""Rows that cannot be converted end the query, or these rows alone are skipped or quarantined."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FITTING = {"decimalType": "decimal(6, 2)"}
 NUMBERS = ("1", "2.50", "-9999.99", "null", "1.234", "99999.5", "1e10")
 KEYS = ("1", "2", "3", "99999", "123456", "-99999999999999999999999999999999999999999")
 TIMES = ("1000", "-86400000", "null", str((1 << 63) - 1), str(1 - (1 << 63)))
-"""The last two or three of each list do not fit; times are in ms, and Arrow counts µs."""
+"""The last two or three values of each list do not fit. Times are in ms, and Arrow counts µs."""
 UNITS = Context(prec=6, traps=[Inexact, InvalidOperation])
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BAD = object()
@@ -356,8 +356,8 @@ WRITES = (
     "INSERT INTO {t} (pk, k, d) VALUES (1, 99999, 3)",
 )
 """Three rows are good: the first INSERT, the preimage of the first UPDATE, and the row that the
-second UPDATE made. Bad are two inserts, an update, a delete, a preimage, and the last row.
-"""
+second UPDATE made. The other six are bad: two inserts, an update, a delete, a preimage, and the
+last row."""
 
 
 @pytest.mark.slow

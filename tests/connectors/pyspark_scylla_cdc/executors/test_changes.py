@@ -153,7 +153,7 @@ def test_rows_of_one_batch(table: Callable[[str], None], execute: Execute, rows:
 def test_written_and_deleted_at_once(
     table: Callable[[str], None], execute: Execute, rows: Rows
 ) -> None:
-    """If one record writes and deletes a row, the row is deleted, whatever the kind of delete."""
+    """If one record writes and deletes a row, the change is a delete, of whatever kind."""
     table(FULL)
     now = SystemClock().now()
     for later, where in enumerate(("pk = 1 AND ck = 1", "pk = 1")):
@@ -259,7 +259,7 @@ def test_missing_images_are_refused(
 def test_the_printed_statement_works(
     table: Callable[[str], None], execute: Execute, rows: Rows
 ) -> None:
-    """After the statement the table can be read; older changes raise an error."""
+    """After the printed statement, new changes can be read; older changes raise an error."""
     table("'ttl': 3600")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)")
     with pytest.raises(UnsupportedTableError) as refused:
@@ -274,7 +274,7 @@ def test_the_printed_statement_works(
 
 
 def test_chosen_columns(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Fewer columns need fewer images. The other columns are left out."""
+    """With fewer columns, fewer images are needed. The other columns are left out."""
     table("'ttl': 3600")
     execute("INSERT INTO {t} (pk, ck, v, m) VALUES (1, 2, 3, {1: 'a'})")
     (row,) = rows(format="changes", columns="v", includeDelta="true")

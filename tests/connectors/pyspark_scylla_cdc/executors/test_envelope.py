@@ -87,7 +87,7 @@ def test_with_deltas_alone(execute: Execute, rows: Rows) -> None:
 
 
 def test_static_columns(execute: Execute, rows: Rows) -> None:
-    """A static row has only static columns, and other rows only the others."""
+    """The row of a static change has only static values; other rows have only other values."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, s int static, v int, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'postimage': true}",
@@ -110,7 +110,7 @@ def test_static_columns(execute: Execute, rows: Rows) -> None:
 def test_refused(
     execute: Execute, rows: Rows, given: dict[str, str], error: type[Exception], expected: str
 ) -> None:
-    """The error says what to change."""
+    """The error states the remedy."""
     execute(TABLE + "{'enabled': true}")
     with pytest.raises(error, match=expected):
         envelopes(rows, **given)
@@ -143,7 +143,7 @@ def test_projected(execute: Execute, rows: Rows) -> None:
 
 @pytest.mark.spark
 def test_the_advanced_output_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
-    """Spark's JSON has plain values, in the types of Kafka Connect's."""
+    """With the advanced output, Spark's JSON has plain values, in the types of Kafka Connect's."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, at timestamp, m map<text, int>) "
         "WITH cdc = {'enabled': true, 'preimage': 'full', 'postimage': true}",

@@ -1,4 +1,4 @@
-"""Measurements of reads, which decide the strategy."""
+"""Measurements of reads, by which the strategy is chosen."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_reads_of_all_sizes_compare(often: int, once: int) -> None:
 
 
 def test_time_spent_by_the_consumer_does_not_count() -> None:
-    """Spark's processing time does not depend on the strategy."""
+    """The time that the consumer spends on rows does not count: it is equal for both strategies."""
     reads = Reads()
     for _ in range(20):
         reads.read(LARGE)
@@ -68,7 +68,7 @@ def test_streams_with_rows_are_counted() -> None:
 
 
 def test_an_abandoned_read_is_not_recorded() -> None:
-    """Spark may not consume all rows; such a read is not recorded."""
+    """If Spark does not consume all rows of a read, the read is not recorded."""
     reads = Reads()
     for _ in range(100):
         batches = reads._waited_for(10**6, 1)

@@ -108,7 +108,7 @@ def listener(clock: ManualClock, registry: CollectorRegistry) -> Iterator[Scylla
 def test_the_figures_of_a_micro_batch(
     listener: ScyllaCdcListener, shown: Callable[[Offset], str | Json]
 ) -> None:
-    """Lag and headroom are in seconds.
+    """The listener reports rows and durations; lag and headroom are in seconds.
 
     With Connect, Spark passes an offset as the text of a dict.
     """
@@ -139,7 +139,7 @@ def test_lag_grows_without_progress(
 def test_a_log_without_a_ttl_keeps_rows_for_good(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """The headroom is infinite."""
+    """If the log has no TTL, the headroom is infinite."""
     end = evolve(END, ttls=TtlHistory(((0, 0),)))
     listener.onQueryProgress(event(source(text(START), text(end), 4)))
     assert listener.streams[0].retention_headroom_seconds == math.inf
@@ -150,7 +150,7 @@ def test_a_log_without_a_ttl_keeps_rows_for_good(
 def test_the_share_of_a_snapshot(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
-    """The share follows from the offset's token, and the time left from the time taken so far."""
+    """The offset's token determines the share, and the time taken so far the time left."""
     pending = evolve(START, snapshot=SnapshotState.PENDING)
     first, second = (evolve(pending, token=(quarter - 2) << 62) for quarter in (1, 2))
     done = evolve(START, snapshot=SnapshotState.DONE)
@@ -188,7 +188,7 @@ def test_a_new_snapshot_names_what_was_lost(
     "other", ["0", "null", '{"position": 3}', '{"orders":{"0":23}}', "None", "x"]
 )
 def test_other_sources_are_passed_over(listener: ScyllaCdcListener, other: str) -> None:
-    """Other sources may be alone or beside the `scylla_cdc` source, with any offsets."""
+    """The listener ignores other sources, alone or beside `scylla_cdc`, whatever their offsets."""
     listener.onQueryProgress(event(source(other, other, 9)))
     assert not listener.streams
     ours = source(text(START), text(END), 4)
@@ -197,7 +197,7 @@ def test_other_sources_are_passed_over(listener: ScyllaCdcListener, other: str) 
 
 
 def test_a_query_without_a_name_goes_by_its_id(listener: ScyllaCdcListener) -> None:
-    """The id stays the same across restarts."""
+    """A query without a name is identified by its id, which stays the same across restarts."""
     listener.onQueryProgress(event(source(text(START), text(END), 4), name=None))
     assert listener.streams[0].query == str(COPY)
 
@@ -205,7 +205,7 @@ def test_a_query_without_a_name_goes_by_its_id(listener: ScyllaCdcListener) -> N
 def test_counters_sum_up_over_restarts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """A query that has ended has no lag, but its counters remain, with its failure."""
+    """A query that has ended has no lag, but it keeps its counters, including its failures."""
     first, second = uuid4(), uuid4()
     for number, run in enumerate((first, first, second)):
         ours = source(text(START), text(END), 4)
@@ -225,7 +225,7 @@ def test_counters_sum_up_over_restarts(
 def test_a_restart_that_fails_at_once_is_a_failure_too(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """A run without a micro-batch is identified by earlier runs of the query."""
+    """A run that fails before its first micro-batch is counted by the id of its query."""
     listener.onQueryProgress(event(source(text(START), text(END), 4)))
     listener.onQueryTerminated(ended())
     listener.onQueryTerminated(ended(uuid4(), "it failed"))
@@ -268,7 +268,7 @@ def tell(listener: ScyllaCdcListener, *reports: Report) -> None:
 
 
 def test_figures_of_tasks_arrive_as_reports(listener: ScyllaCdcListener) -> None:
-    """The values are sums over all tasks, plus the driver's queries for the plan."""
+    """The values are sums over all tasks, plus the queries that the driver sent for the plan."""
     tell(listener, report(1, 0), report(2, 1))
     (status,) = listener.streams
     assert (status.queries, status.retries, status.waiting_seconds) == (19, 2, 1.25)
@@ -278,7 +278,7 @@ def test_figures_of_tasks_arrive_as_reports(listener: ScyllaCdcListener) -> None
 
 
 def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
-    """Without some reports the values are too low, and the counter shows how many are missing."""
+    """Missing reports make the sums too low, and a counter shows how many are missing."""
     tell(listener, report(1, 0))
     (status,) = listener.streams
     assert (status.partitions, status.partitions_reported) == (2, 1)
@@ -287,14 +287,14 @@ def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: Collect
 
 
 def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) -> None:
-    """The queries of a repeated task count twice, as in a second read in foreachBatch."""
+    """A repeated report counts once; the queries of a repeated task count each time."""
     tell(listener, report(1, 0), report(1, 0), report(2, 1), report(3, 1))
     (status,) = listener.streams
     assert (status.queries, status.partitions_reported) == (3 + 8 * 3, 2)
 
 
 def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
-    """The ignored reports are for another micro-batch, table or position."""
+    """Reports for another micro-batch, table or position are ignored."""
     others = [
         evolve(report(1, 0), batch=2),
         report(2, 0, table="shop.items"),
@@ -324,7 +324,7 @@ def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixt
 
 
 def test_the_address_needs_a_host_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For example, executors may not reach the host of a Spark Connect client."""
+    """Without a driver in this process, as with Spark Connect, the address must have a host."""
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     with pytest.raises(Exception, match=r"host.*give the address where executors reach"):
         _ = ScyllaCdcListener().address

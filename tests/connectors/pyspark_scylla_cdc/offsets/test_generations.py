@@ -1,4 +1,4 @@
-"""The generations that an offset knows: no announcement is too late, and none counts twice."""
+"""The generations that an offset records: late announcements count, and each counts once."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ ANNOUNCED = st.dictionaries(st.integers(1, END), st.integers(0, 20), max_size=MO
 def test_each_row_is_read_once(begin: int, announced: dict[int, int], polls: list[Poll]) -> None:
     """Each write time is read once, in the streams of its generation, in any order of announcement.
 
-    `announced` has the number of the poll before which each generation is announced. A node that
-    lags may hide a generation that was visible earlier.
+    `announced` maps each generation to the number of the poll before which it is announced. A node
+    that lags may hide a generation that was visible earlier.
     """
     announced = {0: 0, **announced}
     ends = [*polls, *[Poll(0, frozenset())] * (21 - len(polls)), Poll(END, frozenset())]
@@ -65,7 +65,7 @@ def test_each_row_is_read_once(begin: int, announced: dict[int, int], polls: lis
 
 
 def test_an_offset_names_the_newest_generations() -> None:
-    """Older generations, and any announced before them, count as known but are still read."""
+    """An offset names the newest generations. Older ones count as known, but are still read."""
     visible = Timeline(range(0, 1_000, 10))
     known = KnownGenerations.after(None, 0, visible)
     assert known.starts == visible.starts[-MOST:]
@@ -79,7 +79,7 @@ def test_an_offset_names_the_newest_generations() -> None:
 
 @pytest.mark.parametrize("position", [0, 7])
 def test_a_cluster_without_generations(position: int) -> None:
-    """The first generation can be late, too."""
+    """A cluster may have no generation at first, and announce its first one late."""
     known = KnownGenerations.after(None, 3, Timeline(()))
     later = KnownGenerations.after(known, position, Timeline((5,)))
     assert later.missed(known, position) == ({5: Window(5, 7)} if position == 7 else {})

@@ -153,7 +153,7 @@ def test_there_and_back(offset: Offset) -> None:
     ],
 )
 def test_what_this_version_did_not_write_is_refused(stored: Any) -> None:
-    """Unknown contents raise an error."""
+    """An offset with unknown contents raises an error."""
     with pytest.raises(ConfigurationError, match=r"checkpointLocation is .* version 1 to 4"):
         Offset.from_json(stored)
 

@@ -38,7 +38,7 @@ Stored = dict[str, Any]
 
 @frozen
 class Tables:
-    """The tables of a server, and queries that read them, all by `clock`."""
+    """The tables of a server, and queries that read them. Both use `clock`."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -126,7 +126,7 @@ def test_an_offset_at_rest_stays_as_it_is(tables: Tables) -> None:
 
 
 def test_a_checkpoint_of_another_table_is_refused(tables: Tables) -> None:
-    """The position has no meaning for another table."""
+    """A checkpoint of another table is rejected, because its position has no meaning here."""
     tables.create("t1")
     tables.create("t2")
     offset = tables.advanced(tables.query("t1"))
@@ -138,7 +138,7 @@ def test_a_checkpoint_of_another_table_is_refused(tables: Tables) -> None:
 
 
 def test_a_table_created_again_is_refused(tables: Tables) -> None:
-    """A query that is restarted ends with an error, and so does a running query."""
+    """If a table is created again, a restarted query and a running query end with an error."""
     tables.create()
     running = tables.query()
     offset = tables.advanced(running)
@@ -157,8 +157,8 @@ def test_a_table_created_again_is_refused(tables: Tables) -> None:
 def create_log_again(tables: Tables, behind: int = 0) -> int:
     """Drop the table's log and create it again, as by turning CDC off and on before 5.1.
 
-    Returns when. Row 2 is only in the old log, and row 3 in the new one. The clock of the node that
-    creates the log is `behind` µs behind.
+    Returns the time of creation. Row 2 is only in the old log, and row 3 only in the new one. The
+    clock of the node that creates the log is `behind` µs behind.
     """
     node = tables.server.nodes[0]
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
@@ -178,7 +178,7 @@ GONE = "the log was dropped, and created again at .*; onDataLoss is 'fail': give
 
 
 def test_a_log_created_again_is_a_loss(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-    """The loss is reported to a restarted query, to a running one, and for given offsets."""
+    """A log created again is a loss for a restarted query, a running one, and for given offsets."""
     tables.create()
     running = tables.query()
     offset = tables.advanced(running)
@@ -244,7 +244,7 @@ def test_a_first_micro_batch_done_again_in_another_log(tables: Tables) -> None:
 def test_a_log_created_again_after_the_plan(
     tables: Tables, caplog: pytest.LogCaptureFixture, behind: int
 ) -> None:
-    """The tasks notice it, also if the node that creates the log has a clock that is behind."""
+    """Tasks notice a log created again, even if the clock of the creating node is behind."""
     tables.clock.advance(2 * HOUR)
     tables.create()
     modes = ("fail", "resnapshot", "continue")
@@ -284,7 +284,7 @@ def test_a_log_created_again_after_the_plan(
 def test_late_rows_of_a_log_created_again_after_the_plan(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A task notices that late rows that the plan names are gone."""
+    """A task notices that late rows named in the plan are gone."""
     tables.create()
     stream, lenient, anew = (
         tables.query(**CHANGES, lateRows="deliver", onDataLoss=mode)
@@ -320,7 +320,7 @@ def test_a_log_created_again_and_a_new_snapshot(tables: Tables) -> None:
 
 
 def test_a_ttl_too_short_for_new_snapshots_is_refused(tables: Tables) -> None:
-    """The query is refused at `load()`, and when a loss is found after the TTL was lowered."""
+    """Too short a TTL is rejected at `load()`, and in a running query when it finds a loss."""
     tables.create(ttl=3_600)
     anew = {**CHANGES, "onDataLoss": "resnapshot"}
     stream = tables.query(**anew)
@@ -338,7 +338,7 @@ def test_a_ttl_too_short_for_new_snapshots_is_refused(tables: Tables) -> None:
 
 
 def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
-    """A pending snapshot cannot be left out either. After the snapshot, the option is ignored."""
+    """A snapshot cannot be added later, nor left out while it is pending."""
     tables.create()
     message = (
         "^snapshot is 'initial', but the query of this checkpointLocation began without a snapshot"
@@ -360,7 +360,7 @@ def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
 
 
 def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
-    """Version 2 records a pending snapshot; version 1 does not."""
+    """An offset of version 2 records a pending snapshot; an offset of version 1 does not."""
     tables.create()
     tables.clock.advance(HOUR)
     pending = {"version": 2, "position": tables.clock.now() - 100 * SECOND}
@@ -388,7 +388,7 @@ def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
 def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
     """Return an offset before row 2, which expires by a TTL of an hour; row 3 is written later.
 
-    By then, the TTL is `later_ttl` seconds.
+    When row 3 is written, the TTL is `later_ttl` seconds.
     """
     tables.create(ttl=3_600)
     offset = tables.advanced(tables.query())
@@ -407,7 +407,7 @@ def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
 def test_starting_offsets_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
 ) -> None:
-    """The rules are those for checkpoints. Only an offset of version 3 records the earlier TTL."""
+    """Starting offsets follow the rules for checkpoints. Only version 3 records the earlier TTL."""
     given = expired(tables, version, later_ttl)
     tables.clock.advance(120 * SECOND)
     strict = tables.query(startingOffsets=json.dumps(given))
@@ -431,7 +431,7 @@ def test_starting_offsets_whose_rows_expired(
 def test_a_batch_from_offsets_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
 ) -> None:
-    """The rules are those for streams."""
+    """A batch that starts at expired offsets follows the rules for streams."""
     given = expired(tables, version, later_ttl)
     starting = {"startingOffsets": json.dumps(given)}
     is_known = version == 3 or later_ttl == 3_600
@@ -450,7 +450,7 @@ def test_a_batch_from_offsets_whose_rows_expired(
 def test_a_starting_timestamp_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, *, has_end: bool
 ) -> None:
-    """A batch and a stream log a warning and read the remaining rows."""
+    """If rows have expired, a batch and a stream log a warning and read the remaining rows."""
     tables.create(ttl=3_600)
     starting = {"startingTimestamp": format_timestamp(tables.clock.now())}
     if has_end:

@@ -59,7 +59,7 @@ def test_defaults() -> None:
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_no_option_may_be_empty(option: Option) -> None:
-    """The message is short, names the option, and says what to give."""
+    """An empty option is rejected with a short message that names the option and valid values."""
     for text in [""] if option.secret else ["", " "]:
         refused = refusal(**{option.name: text})
         assert re.match(rf"{option.name} is '(|{text}|\(not shown\))': give ", refused)
@@ -83,13 +83,13 @@ def test_no_option_may_be_empty(option: Option) -> None:
     ],
 )
 def test_the_message_of_an_empty_option(name: str, message: str) -> None:
-    """The message says what to give."""
+    """The message for an empty option names the valid values."""
     assert refusal(**{name: ""}).startswith(message)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_options_that_cannot_be_zero(option: Option) -> None:
-    """The options are numbers, durations and words. Files may have the name 0."""
+    """Numbers, durations and words reject `0`, unless zero is valid. Names may be `0`."""
     may_be = {"hosts", "ssl.caFile", "localDC", "columns", "startingTimestamp", "retryTimeout"}
     if option.name in {*may_be, "confidenceWindow"}:
         parse(**{option.name: "0"})
@@ -157,7 +157,7 @@ def test_options_of_this_source() -> None:
 
 
 def test_the_advanced_envelope() -> None:
-    """Its options become settings, and are rejected without it."""
+    """The options of the advanced envelope become settings; other envelopes reject them."""
     advanced = parse(
         format="envelope",
         envelopeOutput="advanced",
@@ -212,7 +212,7 @@ def test_names_are_case_insensitive() -> None:
 
 
 def test_every_option_is_read() -> None:
-    """Each option in the table changes its value."""
+    """Each option in the table has an effect on the parsed options."""
     options = parse(
         **{
             "port": "19042",
@@ -372,13 +372,13 @@ def test_latest_is_the_moment_of_the_query() -> None:
     ],
 )
 def test_refusals(given: dict[str, str], expected: str) -> None:
-    """The error has the option and its value, and says what to give."""
+    """The error has the option, its value, and the valid values."""
     assert expected in refusal(**given)
 
 
 @pytest.mark.parametrize("name", list(REQUIRED))
 def test_required_options(name: str) -> None:
-    """The error has the option and its purpose."""
+    """The error for a missing option has its name and its purpose."""
     given = {key: value for key, value in REQUIRED.items() if key != name}
     with pytest.raises(ConfigurationError, match=f"^{name} is .*give {name}, "):
         SourceOptions.parse(given)

@@ -33,9 +33,9 @@ KEY = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")
 
 @pytest.fixture(scope="module")
 def clock() -> ManualClock:
-    """The cluster's clock, a day ago. It reaches the present when the table is created.
+    """The cluster's clock. It starts a day ago, and is in the present when the table is created.
 
-    So the streams are a day older than the table, and the writes are in the future by Spark's
+    The streams are thus a day older than the table, and the writes are in the future by Spark's
     clock.
     """
     return ManualClock(SystemClock().now() - DAY)
@@ -43,7 +43,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture(scope="module")
 def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A cluster with 32 streams. One key is written for minutes, others now and then."""
+    """A cluster with 32 streams. One key is written for minutes, and others occasionally."""
     with EmbeddedScylla(clock=clock, vnodes=16, shards=2) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
@@ -77,7 +77,7 @@ def given(cluster: EmbeddedScylla) -> dict[str, str]:
 
 @pytest.fixture
 def load(spark: SparkSession, given: dict[str, str], clock: ManualClock) -> Any:
-    """Loads the whole log, whose end is in the future by Spark's clock."""
+    """Loads the whole log; its end is in the future by Spark's clock."""
 
     def load(**more: str) -> DataFrame:
         end = {"endingTimestamp": format_timestamp(clock.now())}
@@ -98,7 +98,7 @@ def in_log(cluster: EmbeddedScylla) -> Counter[tuple[bytes, uuid.UUID, int]]:
 @pytest.mark.spark
 @pytest.mark.parametrize("strategy", ["streams", "ranges"])
 def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any, strategy: str) -> None:
-    """No partition has much more than its share, and each row of the log is read once."""
+    """No partition has much more than an equal share, and each row of the log is read once."""
     frame = load(readStrategy=strategy).select(*KEY, sf.spark_partition_id().alias("partition"))
     rows = frame.collect()
     counts = Counter(row["partition"] for row in rows)
@@ -149,7 +149,7 @@ def test_a_partition_key_is_asked_for_once(
     least: str,
     partitions: int,
 ) -> None:
-    """One query covers the whole time range, unless more partitions are requested."""
+    """A partition key is read with one query, unless more partitions are requested."""
     end = {"endingTimestamp": format_timestamp(clock.now())}
     key = {"partitionKey": '{"pk": 0}', "minPartitions": least}
     options = SourceOptions.parse({**given, **end, **key})

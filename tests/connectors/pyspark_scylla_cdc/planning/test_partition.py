@@ -27,7 +27,7 @@ WINDOW = Window(0, 9)
 
 @frozen
 class Full:
-    """A source in which each of the streams has a row at each microsecond."""
+    """A source in which each stream has one row per microsecond."""
 
     streams: tuple[StreamId, ...]
 
@@ -63,7 +63,7 @@ def planned(streams: Streams, count: int, slices: int = 1) -> list[LogPartition]
 
 
 def not_loaded(generation: int) -> Streams:
-    """Fail, because no generation should be read."""
+    """Fail: no generation should be read."""
     raise AssertionError(f"generation {generation} was read")
 
 

@@ -79,7 +79,7 @@ def read(cluster: EmbeddedScylla) -> Callable[..., list[dict[str, Any]]]:
 def test_one_query_a_generation(
     cluster: EmbeddedScylla, read: Callable[..., list[dict[str, Any]]]
 ) -> None:
-    """One query per generation, however many streams it has; only the key's rows are read."""
+    """Each generation takes one query, regardless of its streams. Only rows of the key are read."""
     for pk in (0, 7, 41):
         asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
         with cluster.faults.during(asked):
@@ -108,7 +108,7 @@ def test_a_key_of_several_columns(read: Callable[..., list[dict[str, Any]]]) -> 
     ],
 )
 def test_refused(read: Callable[..., list[dict[str, Any]]], key: str, expected: str) -> None:
-    """The error names the option."""
+    """An invalid partition key raises an error that names the option."""
     with pytest.raises(ConfigurationError, match=f"^partitionKey is .*{expected}"):
         read(partitionKey=key)
 

@@ -38,7 +38,7 @@ def one_generation(streams: int, length: int) -> list[StreamSpan]:
 
 
 def length_of(share: Sequence[StreamSpan], stream: int) -> int:
-    """Return how many µs of a stream a share reads."""
+    """Return the number of µs for which a share reads a stream."""
     return sum(span.window.length for span in share if span.first <= stream < span.last)
 
 
@@ -87,7 +87,7 @@ def test_each_stream_and_moment_once(
 def test_shares_are_about_equal(
     switches: list[int], streams: int, since: int, at_most: int, count: int
 ) -> None:
-    """Rows may be expected anywhere, and there may be any generations and slices."""
+    """Shares are about equal wherever rows are expected, for any generations and slices."""
     starts = [hour * HOUR for hour in switches]
     parts = spans(timeline(starts), Window(0, DAY), lambda _: streams, Window(since * HOUR, DAY))
     count = min(count, at_most)
@@ -125,7 +125,7 @@ def test_a_stream_is_in_order_in_each_share() -> None:
 
 
 def test_slices_lie_where_rows_are_expected() -> None:
-    """If the log is younger than its streams, its own lifetime is divided."""
+    """If the log is younger than its streams, slices divide the log's own lifetime."""
     parts = spans(timeline([]), Window(0, DAY), lambda _: 1, Window(DAY - HOUR, DAY))
     shares = divide(parts, 1, 4, slices(parts, 4, 64))
     assert [span.window.end for share in shares for span in share] == [
@@ -188,7 +188,7 @@ def test_streams_are_cut_no_finer_than_necessary(streams: int, more: int) -> Non
 
 
 def test_work_is_streams_times_time() -> None:
-    """A generation that operates for long has more work than one that has just begun."""
+    """Work is proportional to time: a generation that operates for long has more than a new one."""
     shares = divide(spans(timeline([90 * HOUR]), Window(0, 100 * HOUR), lambda _: 10), 1, 2)
     work = [sum(span.work for span in share) for share in shares]
     assert max(work) - min(work) <= 100 * HOUR

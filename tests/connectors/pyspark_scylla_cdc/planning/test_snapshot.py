@@ -98,7 +98,7 @@ def test_streamed(
     tmp_path: Path,
     limit: int | None,
 ) -> None:
-    """Micro-batches within the limit have all rows; after a restart the log follows.
+    """Micro-batches within the limit read the whole table; after a restart the log follows.
 
     With `availableNow`, Spark runs all these micro-batches in one run; Spark 4.0 and 4.1 run only
     one.
@@ -198,7 +198,7 @@ def test_streamed_after_a_loss(
 
 @pytest.mark.usefixtures("table")
 def test_offsets(options: dict[str, str]) -> None:
-    """A small table fits the first micro-batch, which can be planned again."""
+    """A small table fits in the first micro-batch, which can be planned again."""
     # In the future, so that the server's first generation begins before the snapshot.
     clock = TrustedClock(SystemClock().now() + 60_000_000)
     parsed = SourceOptions.parse({**options, **SNAPSHOT})
@@ -220,7 +220,7 @@ def test_offsets(options: dict[str, str]) -> None:
 
 @pytest.mark.usefixtures("table")
 def test_envelopes(rows: Rows) -> None:
-    """Rows of the table are reads (`r`) with all columns."""
+    """Rows of the table become read envelopes (`r`) with all columns."""
     found = [row for row in rows(format="envelope", snapshot="initial") if row["op"] == "r"]
     assert len(found) == 99 + 4
     assert {(row["before"], row["source"]["snapshot"]) for row in found} == {(None, "true")}

@@ -59,7 +59,7 @@ def test_in_ring_order() -> None:
 
 
 def test_streams_are_identified_by_their_whole_ids() -> None:
-    """Several streams may have the same token."""
+    """Streams are identified by their whole ids, because several may have the same token."""
     streams = Streams.of([StreamGroup(7, tuple(StreamId.from_parts(7, n, 0) for n in (1, 2)))])
     assert [StreamId.from_parts(7, n, 0) in streams for n in range(4)] == [False, True, True, False]
     assert [StreamId.from_parts(token, 1, 0) in streams for token in (6, 8)] == [False, False]
