@@ -1,4 +1,4 @@
-"""Invalid input raises a one-line error at ``load()`` or ``start()``, which says what to give."""
+"""Invalid input raises a one-line error with the valid values at ``load()`` or ``start()``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AT_LOAD = re.compile(
     r"\[PYTHON_DATA_SOURCE_ERROR\] Failed to \w+ Python data source \w+: "
     r"cdc_reader\.errors\.\w+: (.*)\s+SQLSTATE: \w+\s*"
 )
-"""Spark's whole message: its own words and this project's error, without Python frames."""
+"""Spark's whole message: its own text and this project's error, without Python frames."""
 NO_PEM = str(Path(__file__))
 CERTIFICATES = Path(__file__).parents[2] / "data" / "tls"
 FAR = "9" * 30
@@ -175,7 +175,7 @@ def tables(scylla: Scylla, keyspace: str) -> None:
 
 @pytest.fixture(scope="module")
 def in_turn() -> Iterator[str]:
-    """The ways to use the source, in turn: each use is slow, so each case tries only one."""
+    """The ways to use the source, in turn. Each use is slow, so each case tries only one way."""
     return cycle(("batch", "stream", "view"))
 
 
@@ -263,7 +263,7 @@ def lower(options: dict[str, str]) -> dict[str, str]:
     ],
 )
 def test_contradictions(options: dict[str, str], given: dict[str, str], expected: str) -> None:
-    """Some options exclude each other, or need something that the table's log lacks."""
+    """Options that exclude each other, or need what the table's log lacks, raise an error."""
     with pytest.raises(CdcError) as refused:
         ScyllaCdcDataSource(lower({**options, **given})).schema()
     assert expected in str(refused.value)
@@ -293,7 +293,7 @@ def closed_port() -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["silent_port", "closed_port"])
 def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str) -> None:
-    """If the host does not accept or does not respond, `load()` fails within the timeout."""
+    """If the host refuses connections or does not respond, `load()` fails within the timeout."""
     hosts = f"127.0.0.1:{request.getfixturevalue(kind)}"
     message = refusal(load, hosts=hosts, connectTimeout="2s")
     assert f"hosts is '{hosts}': cannot connect to {hosts}" in message
@@ -365,7 +365,7 @@ SCHEMAS = [
 def test_a_schema_that_does_not_fit(
     spark: SparkSession, options: dict[str, str], tmp_path: Path, schema: str, expected: str
 ) -> None:
-    """A schema that is not a part of the table's raises an error that says what to give."""
+    """A schema that is not part of the table's raises an error that states what is expected."""
     batch = spark.read.format("scylla_cdc").options(**options).schema(schema).load()
     assert expected in refusal(batch.count)
     stream = spark.readStream.format("scylla_cdc").options(**options).schema(schema).load()
@@ -400,7 +400,7 @@ def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> 
 def test_failed_while_running(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load, tmp_path: Path
 ) -> None:
-    """A value that Spark cannot hold ends a query with one line, which names the column."""
+    """A value that Spark cannot hold ends a query with a one-line error that names the column."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp) WITH cdc = {'enabled': true}")
     insert = scylla.session.prepare(f"INSERT INTO {keyspace}.t (pk, ts) VALUES (1, ?)")
     scylla.session.execute(insert, (2**63 - 1,))

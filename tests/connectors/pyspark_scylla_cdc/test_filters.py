@@ -1,4 +1,4 @@
-"""Why filters are options: what Spark does with a Python source that supports filter pushdown.
+"""Why filters are options: how Spark treats a Python source that supports filter pushdown.
 
 The tests use a separate source. If one of them fails, Spark may have changed, and this project's
 source can support filters: see "Filters" in docs/reference/spark-options.md.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ENABLED = "spark.sql.python.filterPushdown.enabled"
 
 pytestmark = [
-    pytest.mark.slow,  # they test Spark alone, and not the source
+    pytest.mark.slow,  # These tests are about Spark, not the source.
     pytest.mark.spark,
     pytest.mark.skipif(
         not hasattr(DataSourceReader, "pushFilters"),

@@ -36,7 +36,7 @@ def run(code: str) -> None:
 
 @pytest.mark.parametrize("hidden", ["pyspark", "pyspark.sql.datasource"])
 def test_import_never_fails(hidden: str) -> None:
-    """Without Spark, or with one too old for data sources, the import defines no source."""
+    """Without Spark, or with a version that lacks data sources, the import defines no source."""
     run(HIDING.format(hidden=hidden))
 
 

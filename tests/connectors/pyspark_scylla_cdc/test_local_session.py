@@ -33,7 +33,7 @@ def test_java_is_found() -> None:
 
 
 def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The one-line error says what to install."""
+    """If there is no Java, the one-line error states what to install."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaError, match="there is none: install Java 17 or newer"):
@@ -56,7 +56,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_unfit_java(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, expected: str
 ) -> None:
-    """The error says that Java is too old or broken, and what to install."""
+    """If Java is too old or broken, the error states this and what to install."""
     fake_java(tmp_path, script)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match=expected) as refused:

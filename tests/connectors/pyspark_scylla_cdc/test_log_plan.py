@@ -37,6 +37,6 @@ def test_the_last_generation_never_dies() -> None:
 
 
 def test_no_generation() -> None:
-    """The error says that a cluster without generations is still starting."""
+    """The error states that a cluster without generations is still starting."""
     with pytest.raises(SourceError, match="not published a CDC generation yet"):
         oldest((), ttl=1, now=0)

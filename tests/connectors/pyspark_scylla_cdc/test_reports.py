@@ -59,7 +59,7 @@ def test_a_report_is_read_as_it_was_written(report: Report) -> None:
     st.binary(min_size=16, max_size=16),
 )
 def test_an_address_is_read_as_it_was_written(host: str, port: int, key: bytes) -> None:
-    """The host may be a name, or an IPv4 or IPv6 address; the repr does not show the key."""
+    """An address with a host name, IPv4 or IPv6 is read as written; its repr hides the key."""
     address = Address(host, port, key)
     assert Address.parse(str(address)) == address
     assert key.hex() not in repr(address)
@@ -69,13 +69,13 @@ def test_an_address_is_read_as_it_was_written(host: str, port: int, key: bytes) 
     "text", ["", "host", "host:1", "host:0/" + KEY.hex(), "h:70000/" + KEY.hex()]
 )
 def test_another_text_is_refused_without_being_shown(text: str) -> None:
-    """The error names the option."""
+    """A malformed address is rejected by the option's name, without being shown."""
     with pytest.raises(ConfigurationError, match=r"reportTo.*\(not shown\).*listener\.address"):
         Address.parse(text)
 
 
 def test_what_is_sent_arrives(inbox: Inbox) -> None:
-    """On one machine, each report arrives once, in order."""
+    """On one machine, each report that is sent arrives once, in order."""
     sent = [evolve(REPORT, task=number) for number in range(3)]
     for report in sent:
         send(report, inbox.address)
@@ -86,7 +86,7 @@ def test_what_is_sent_arrives(inbox: Inbox) -> None:
 def test_reports_without_the_key_are_ignored(
     inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Datagrams of other lengths are ignored too."""
+    """Reports without the key, or of another length, are ignored."""
     address = inbox.address
     send(REPORT, evolve(address, key=KEY))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:

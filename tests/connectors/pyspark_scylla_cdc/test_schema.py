@@ -51,7 +51,7 @@ def nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
 
 @given(st.recursive(NATIVES, nested, max_leaves=8))
 def test_there_and_back(cql_type: CqlType) -> None:
-    """Spark expects batches exactly as the kernel makes them."""
+    """Batches have exactly the types that Spark expects."""
     schema = arrow_schema([Column("x", cql_type)])
     assert to_arrow_schema(spark_schema(schema, BASE), **IN_UTC).equals(schema)
 

@@ -162,7 +162,7 @@ def test_empty_log(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """The DataFrame is empty, in a batch and in a stream."""
+    """An empty log is read as an empty DataFrame, in a batch and in a stream."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     )
@@ -197,7 +197,7 @@ def test_columns_with_awkward_names(
 def test_a_base_column_named_like_an_added_one_is_refused(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame], *, stream: bool
 ) -> None:
-    """`load()` rejects a base column `_commit_timestamp`, and says what to do."""
+    """`load()` rejects a base column named `_commit_timestamp`, and states the remedy."""
     scylla.session.execute(
         f'CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, "_commit_timestamp" int) '
         "WITH cdc = {'enabled': true}"
@@ -215,7 +215,7 @@ def test_password_stays_secret(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """Neither plans nor checkpoints have the password."""
+    """Neither plans nor checkpoints contain the password."""
     secret = {"username": "reader", "password": "hunter2", **options}
     load(**secret).explain(mode="extended")
     plan = capsys.readouterr().out

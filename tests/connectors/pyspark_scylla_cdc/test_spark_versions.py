@@ -82,7 +82,7 @@ def test_the_next_micro_batch_starts_where_the_last_one_planned_ends(
 
 
 def test_a_restart_resumes_from_the_checkpoint(make: Make, clock: ManualClock) -> None:
-    """Spark plans an empty micro-batch at the checkpoint before it requests an offset."""
+    """After a restart, the reader resumes at the empty micro-batch that Spark plans first."""
     before = make()
     first = before.latestOffset()
     clock.advance(60 * SECOND)
@@ -106,7 +106,7 @@ def test_limits_hold(make: Make) -> None:
 def test_late_rows_are_sought_once_a_minute(
     make: Make, clock: ManualClock, execute: Execute
 ) -> None:
-    """This holds with `availableNow` too, because the reader does not know the trigger."""
+    """Late rows are sought once a minute, even with `availableNow`, as the trigger is unknown."""
     execute("ALTER TABLE {t} WITH cdc = {'enabled': true, 'ttl': 86400}")
     before = make(lateRows="deliver", lateHorizon="2h")
     first = before.latestOffset()
@@ -120,7 +120,7 @@ def test_late_rows_are_sought_once_a_minute(
 
 
 def test_an_offset_requested_too_early_ends_the_query(make: Make, clock: ManualClock) -> None:
-    """The requested offset may be earlier than the checkpoint, which Spark passes only later."""
+    """An offset that is requested before Spark passes the checkpoint ends the query."""
     first = make().latestOffset()
     clock.advance(60 * SECOND)
     reader = make()
@@ -161,7 +161,7 @@ def run(load: Load, tmp_path: Path) -> Callable[..., Batches]:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
-    """Each run reads all settled rows, and ends."""
+    """With `availableNow`, each run reads all settled rows, and ends."""
     assert run() == {0: list(range(10))}
     assert run() == {}
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
@@ -171,7 +171,7 @@ def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_first_micro_batch_is_repeated(run: Callable[..., Batches], execute: Execute) -> None:
-    """The micro-batch has the same rows, although the checkpoint has only its end."""
+    """The first micro-batch is repeated unchanged, although its checkpoint has only its end."""
     with pytest.raises(StreamingQueryException, match="the sink is gone"):
         run(fails=True)
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")

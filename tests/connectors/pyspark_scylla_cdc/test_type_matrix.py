@@ -156,7 +156,7 @@ def test_decimal_type(load: Load) -> None:
 
 
 def test_nested_decimals(execute: Execute, load: Load) -> None:
-    """The option applies within collections, tuples and maps."""
+    """The option `decimalType` applies within collections, tuples and maps."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, d decimal, l list<varint>, "
         "m frozen<map<decimal, frozen<tuple<int, varint>>>>) "
@@ -191,7 +191,7 @@ def test_timestamps_that_spark_cannot_hold(
 def test_times_beyond_the_calendar_of_python(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """Spark holds such times, but Python can collect them only as numbers."""
+    """Spark holds times beyond Python's calendar, but Python can collect them only as numbers."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp, d date) WITH cdc = {'enabled': true}"
     )

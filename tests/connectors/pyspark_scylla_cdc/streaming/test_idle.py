@@ -108,7 +108,7 @@ def poll(
 
 
 def settled(stream: StreamReader, clock: ManualClock) -> dict[str, Any]:
-    """Return the start of a new query, and advance the clock so that there is a window to check."""
+    """Return the start of a new query, and advance the clock so that a window can be checked."""
     start = stream.initialOffset()
     clock.advance(31 * SECOND)
     return start
@@ -136,7 +136,7 @@ def test_log_without_changes(make: Make, clock: ManualClock, asked: Counter[str]
 
 
 def test_rows_after_an_idle_time(make: Make, clock: ManualClock, session: Session) -> None:
-    """The rows are in the next micro-batch, once."""
+    """Rows written after an idle time are in the next micro-batch, once."""
     stream = make()
     start = settled(stream, clock)
     assert poll(stream, start, clock, 20) == []
@@ -150,7 +150,7 @@ def test_rows_after_an_idle_time(make: Make, clock: ManualClock, session: Sessio
 def test_a_generation_after_an_idle_time(
     make: Make, clock: ManualClock, session: Session, cluster: EmbeddedScylla
 ) -> None:
-    """The older streams need not be checked again, but new streams are checked."""
+    """Older streams need not be checked again after an idle time, but new streams are checked."""
     stream = make(confidenceWindow="0s")
     start = settled(stream, clock)
     cluster.hold_publication()
@@ -166,7 +166,7 @@ def test_a_generation_after_an_idle_time(
 
 
 def test_idle_advance(make: Make, clock: ManualClock) -> None:
-    """The option sets how often the position advances."""
+    """The option `idleAdvance` sets how often the position of an idle stream advances."""
     stream = make(idleAdvance="10s")
     start = settled(stream, clock)
     assert len(poll(stream, start, clock, 100)) in (9, 10)
@@ -187,7 +187,7 @@ def test_triggers_as_long_as_the_advance(make: Make, clock: ManualClock, every: 
 
 
 def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
-    """A query that is catching up, or has to read everything, advances as if there were rows."""
+    """A query that is catching up, or that reads everything, advances as if there were rows."""
     behind = make(maxWindowPerTrigger="10s")
     start = settled(behind, clock)
     clock.advance(20 * SECOND)
@@ -205,7 +205,7 @@ def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
 def test_more_streams_than_are_probed(
     make: Make, clock: ManualClock, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log is not queried; the more streams, the larger the steps of the position."""
+    """With too many streams, the log is not queried; the more streams, the larger the steps."""
     stream = make(chunk=1)
     parts = stream.partitions(*window(clock))
     streams = sum(part.streams for part in parts if isinstance(part, LogPartition))
@@ -220,7 +220,7 @@ def test_more_streams_than_are_probed(
 def test_probing_begins_where_rows_were_found(
     make: Make, clock: ManualClock, asked: Counter[str], session: Session
 ) -> None:
-    """If one key is written all the time, the first query finds its rows."""
+    """If one key is written continuously, the first query finds its rows."""
     stream = make(chunk=1, in_flight=1)
     offset, looked = settled(stream, clock), 0
     for _ in range(4):
@@ -334,7 +334,7 @@ def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> 
 
 
 def process(query: StreamingQuery) -> None:
-    """Wait for all available rows; fail if that takes too long."""
+    """Wait for all available rows; fail if this takes longer than `PATIENCE`."""
     with ThreadPoolExecutor(1) as pool:
         waited = pool.submit(query.processAllAvailable)
         try:

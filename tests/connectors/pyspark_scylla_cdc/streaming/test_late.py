@@ -1,4 +1,7 @@
-"""Rows that arrive behind a stream's position: ignored, reported, or delivered exactly once."""
+"""Rows that arrive behind a stream's position: ignored, reported, or delivered exactly once.
+
+A stray is a row in a stream of the wrong generation. Its twin is the same row in the right stream.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
 
 
 def test_delivered_once(follow: Make) -> None:
-    """Rows that arrive minutes late are delivered once, like all others."""
+    """Rows that arrive minutes late are delivered once, like all other rows."""
     followed = follow(lateRows="deliver")
     found = []
     for pk in range(12):
@@ -108,7 +111,7 @@ def test_rows_in_time_are_not_reported(follow: Make, caplog: pytest.LogCaptureFi
 
 
 def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """There is no search and no log event."""
+    """With `ignore`, there is neither a search for late rows nor a log event."""
     followed = follow(lateRows="ignore")
     followed.run(120)
     followed.write(1, age=70)
@@ -117,7 +120,7 @@ def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_micro_batch_done_again(follow: Make) -> None:
-    """A repeated micro-batch has the same rows; rows that arrived since are late."""
+    """A repeated micro-batch has the same rows; rows that have arrived since are late."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1, age=60)
@@ -128,7 +131,7 @@ def test_micro_batch_done_again(follow: Make) -> None:
     end = followed.offsets[-1]
     assert first == [1, 2]
     followed.write(3, age=70)  # behind the window
-    followed.write(4, age=36)  # and within it
+    followed.write(4, age=36)  # within the window
     for pause in (0, 1, 20, 90):
         followed.clock.advance(pause * SECOND)
         followed.start()
@@ -138,7 +141,7 @@ def test_micro_batch_done_again(follow: Make) -> None:
 
 @pytest.mark.parametrize("after", [0, 300_000, 700_000, 2_000_000, 9_000_000])
 def test_rows_that_arrive_around_a_plan(follow: Make, after: int) -> None:
-    """Rows that arrive around the time of the plan are delivered once, and in each attempt."""
+    """Rows that arrive around the time of the plan are delivered once, in every attempt."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.clock.advance(SECOND - after % SECOND)
@@ -171,7 +174,7 @@ def test_restarts(follow: Make) -> None:
 
 
 def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next micro-batches have the rest, even after a restart."""
+    """Late rows beyond the limit are in the next micro-batches, even after a restart."""
     monkeypatch.setattr(late_watch, "MOST", 4)
     followed = follow(lateRows="deliver")
     followed.run(130)
@@ -223,7 +226,7 @@ def test_strays_that_arrive_late_are_delivered_once(
 def test_a_stray_whose_twin_was_delivered_is_left_out(
     follow: Make, cluster: EmbeddedScylla
 ) -> None:
-    """The stray may even arrive after the micro-batch with its twin."""
+    """A stray is left out if its twin was delivered, even if it arrives after that micro-batch."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     before, after = followed.switch(cluster)
@@ -239,7 +242,7 @@ def test_a_stray_whose_twin_was_delivered_is_left_out(
 def test_a_twin_that_arrives_after_its_stray_was_delivered(
     follow: Make, cluster: EmbeddedScylla, restarts: bool
 ) -> None:
-    """The twin in the right stream is then left out."""
+    """A twin that arrives after its stray was delivered is left out."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     before, after = followed.switch(cluster)
@@ -285,7 +288,7 @@ def test_strays_of_a_micro_batch_done_again(
 def test_no_restart_repeats_or_loses_a_stray(
     follow: Make, cluster: EmbeddedScylla, twice: bool
 ) -> None:
-    """The restart may be before, during or after the micro-batch with the stray."""
+    """A stray is neither lost nor repeated, whenever the query restarts."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     cluster.join(vnodes=3)
@@ -311,7 +314,7 @@ def test_strays_of_one_partition(follow: Make, cluster: EmbeddedScylla) -> None:
 def test_more_strays_than_an_offset_may_name(
     follow: Make, cluster: EmbeddedScylla, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The window ends early, and the next one starts with the rest."""
+    """With too many strays, the window ends early, and the next one starts with the rest."""
     monkeypatch.setattr(late_watch, "MOST", 4)
     followed = follow(lateRows="deliver")
     followed.run(60)
@@ -329,7 +332,7 @@ def test_more_strays_than_an_offset_may_name(
 def test_strays_are_reported(
     follow: Make, cluster: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each stray is counted once, on time or late; of two twins, at most the late one counts."""
+    """Each stray counts once, on time or late; a stray with a twin counts only if it is late."""
     followed = follow()
     followed.run(100)
     followed.around_switch(cluster, twice=False)
@@ -380,7 +383,7 @@ def test_turned_on_later(follow: Make, clock: ManualClock, session: Session) -> 
 
 
 def test_available_now_ends(follow: Make) -> None:
-    """A query that ends makes one search."""
+    """A query with `availableNow` searches for late rows once, and ends."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1, age=60)
@@ -410,7 +413,7 @@ def test_a_log_that_keeps_rows_for_good(follow: Make, session: Session) -> None:
 
 @pytest.mark.parametrize("ttl", [600, 172_800])
 def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
-    """A change of the TTL makes no row in time look late, and no late row look in time."""
+    """A change of the TTL makes no timely row look late, and no late row look timely."""
     followed = follow(lateRows="deliver")
     for pk in range(5):
         followed.write(pk)
@@ -431,7 +434,7 @@ def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
 def test_late_rows_from_before_a_change_of_the_ttl(
     follow: Make, session: Session, ttl: int
 ) -> None:
-    """Late rows come once, even across a restart; a repeated micro-batch has the same rows."""
+    """Late rows are delivered once, across restarts; a repeated micro-batch has the same rows."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1)
@@ -531,7 +534,7 @@ LAST = [Round(70 * SECOND, 0, 0, restarts=False, rows=[])] * 6
 @given(rounds=st.lists(ROUNDS, min_size=3, max_size=10), server=st.integers(0, SECOND))
 @settings(max_examples=300)
 def test_exactly_once(rounds: list[Round], server: int) -> None:
-    """Each row is in one micro-batch, and in each attempt at this micro-batch.
+    """Each row is in exactly one micro-batch, and in every attempt at this micro-batch.
 
     This holds whenever rows are written and arrive, and whenever micro-batches are planned, run,
     repeated and resumed.
@@ -619,7 +622,7 @@ def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
     st.integers(1, 20),
 )
 def test_whole_records(names: Any, most: int) -> None:
-    """A cut never splits a record, and keeps about the allowed number of rows."""
+    """A cut never splits a record, and keeps approximately the allowed number of rows."""
     taken = whole_records(names, most)
     assert taken <= names
     assert len(taken) >= min(most, len(names))

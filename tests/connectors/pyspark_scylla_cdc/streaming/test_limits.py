@@ -1,4 +1,4 @@
-"""Limits on a micro-batch, the rows it waits for, and the query rate that its tasks share."""
+"""Limits on a micro-batch, the rows for which it waits, and the query rate that its tasks share."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_micro_batch_waits_for_rows(
 
 
 def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., None]) -> None:
-    """A stream that ends does not wait either, nor does one whose trigger requests everything."""
+    """A stream does not wait if it is behind, has an end, or its trigger requests everything."""
     stream = make(minRowsPerTrigger="50", maxWindowPerTrigger="1s")
     start = stream.initialOffset()
     write(30)
@@ -127,7 +127,7 @@ def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., 
 
 
 def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
-    """A window without rows does not wait."""
+    """An idle stream advances, because a window without rows does not wait."""
     stream = make(minRowsPerTrigger="50", idleAdvance="1m")
     start = stream.initialOffset()
     clock.advance(62 * SECOND)

@@ -72,7 +72,7 @@ def rows(reader: StreamReader, partitions: Any) -> list[int]:
 def test_reported_partitions_have_the_same_rows(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """Outside a task, nothing is reported."""
+    """Reporting does not change the rows of a partition; outside a task, nothing is reported."""
     plain, told = make(), make(**REPORT_TO)
     start = plain.initialOffset()
     for pk in range(20):
@@ -92,7 +92,7 @@ def test_reported_partitions_have_the_same_rows(
 def test_the_plan_tells_what_the_driver_knows(
     make: Make, session: Session, clock: ManualClock, plans: list[Plan], cluster: EmbeddedScylla
 ) -> None:
-    """Queries since the last plan count once; polls of an idle log count in the next plan."""
+    """Queries since the last plan count once. Polls of an idle log count in the next plan."""
     reader = make(**REPORT_TO)
     offset = reader.initialOffset()
     for _ in range(2):
@@ -130,5 +130,5 @@ def test_late_rows_that_are_only_reported(
 
 
 def test_readers_print_what_they_read(make: Make) -> None:
-    """A reader shows its table, and a partition its window."""
+    """The repr of a reader shows its table, and that of a partition its window."""
     assert repr(make()) == "StreamReader(ks.t)"

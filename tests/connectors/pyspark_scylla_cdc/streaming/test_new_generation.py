@@ -45,7 +45,7 @@ def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
 def test_rows_of_a_generation_made_between_two_micro_batches(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """Rows written after a node has joined are read too, once."""
+    """Rows written after a node has joined are read once, too."""
     start = stream.initialOffset()
     clock.advance(SECOND)
     write(session, 1)
@@ -80,7 +80,7 @@ def test_a_generation_published_half_way_is_waited_for(
 def test_a_batch_waits_for_a_generation_that_is_announced_late(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """A batch query also has the rows of a generation that is stored but not announced yet."""
+    """A batch query also reads rows of a generation that is stored but not announced yet."""
     cluster.hold_publication(rows=1)
     cluster.join(vnodes=4)
     clock.advance(60 * SECOND)
@@ -135,7 +135,7 @@ def test_a_generation_announced_behind_the_position(
     followed = late(lateRows=mode)
     written(followed, 0, 1)
     unannounced(cluster, followed.clock, stored)
-    if stored:  # is waited for first
+    if stored:  # the reader waits for it first
         followed.clock.advance(600 * SECOND)
     written(followed, *range(2, 20))
     followed.write(20, age=45)
@@ -154,7 +154,7 @@ def test_a_generation_announced_behind_the_position(
 def test_a_restart_while_a_generation_is_unannounced(
     cluster: EmbeddedScylla, late: Make, mode: str, *, is_planned: bool
 ) -> None:
-    """The offset shows which generations its reader knew, at whatever time the query restarts."""
+    """The offset records which generations the reader knew, whenever the query restarts."""
     followed = late(lateRows=mode)
     unannounced(cluster, followed.clock)
     written(followed, *range(20))
@@ -236,7 +236,7 @@ def test_several_generations_announced_out_of_order(cluster: EmbeddedScylla, lat
 
 
 def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late: Make) -> None:
-    """The rows of a late generation count as available, before and after the position."""
+    """Rows of a late generation count as available, before and after the position."""
     followed = late()
     written(followed, 0)
     unannounced(cluster, followed.clock)
@@ -258,7 +258,7 @@ def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late:
 def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
     cluster: EmbeddedScylla, late: Make
 ) -> None:
-    """One micro-batch has the rows behind the position, and the rows of its window."""
+    """Without a start, one micro-batch has the rows behind the position and those in its window."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -314,7 +314,7 @@ def test_rows_of_a_late_generation_that_expired(
 def test_a_new_snapshot_replaces_the_rows_of_a_late_generation(
     cluster: EmbeddedScylla, late: Make
 ) -> None:
-    """Expired rows cause a new snapshot, and nothing is missed after it has begun."""
+    """Expired rows cause a new snapshot, and no row is missed after the snapshot has begun."""
     followed = late(onDataLoss="resnapshot")
     unannounced(cluster, followed.clock)
     at = followed.clock.now()
@@ -342,7 +342,7 @@ def test_one_partition_of_a_late_generation(cluster: EmbeddedScylla, late: Make)
 
 
 def test_an_offset_that_records_no_generations(cluster: EmbeddedScylla, late: Make) -> None:
-    """At an offset of an earlier release nothing is caught up; the next offset has generations."""
+    """An offset of an earlier release catches up no generations; the next offset records them."""
     followed = late()
     written(followed, 0)
     followed.run(100)
@@ -360,7 +360,7 @@ def check_history(seed: int, cluster: EmbeddedScylla, followed: FollowedLog) -> 
     """Follow the log through generations that are announced at any time, in any order.
 
     Rows may arrive late, and the query may restart before, during and after each micro-batch. Each
-    row is delivered once, in each attempt at its micro-batch.
+    row is delivered in exactly one micro-batch, and in every attempt at this micro-batch.
     """
     draw = random.Random(seed)
     followed.run(120)
@@ -397,21 +397,21 @@ def check_history(seed: int, cluster: EmbeddedScylla, followed: FollowedLog) -> 
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_some_announcements(cluster: EmbeddedScylla, late: Make, seed: int) -> None:
-    """No row is lost or repeated."""
+    """No row is lost or repeated, in a few random sequences of events."""
     check_history(seed, cluster, late(lateRows="deliver"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_more_announcements(cluster: EmbeddedScylla, late: Make, seed: int) -> None:
-    """The check of `test_some_announcements`, with more random sequences of events."""
+    """No row is lost or repeated, in many random sequences of events."""
     check_history(seed, cluster, late(lateRows="deliver"))
 
 
 def test_topology_changed_between_plan_and_read(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """Announced generations never change, so the plan stays valid."""
+    """Announced generations never change, so a plan stays valid if the topology changes."""
     start = stream.initialOffset()
     clock.advance(SECOND)
     write(session, 1)
@@ -430,7 +430,7 @@ def test_another_number_of_partitions(
     """A micro-batch that is planned again with other settings has the same rows."""
     start = stream.initialOffset()
     write(session, 1)
-    clock.advance(SECOND)  # a generation begins at a whole millisecond, which may be in the past
+    clock.advance(SECOND)  # A generation begins at a whole millisecond, which may be in the past.
     cluster.join(vnodes=4)
     clock.advance(SECOND)
     write(session, 2)
@@ -446,7 +446,7 @@ def test_another_number_of_partitions(
 
 
 def test_rows_limit(session: Session, stream: StreamReader, clock: ManualClock) -> None:
-    """A micro-batch has about the allowed number of rows, however they are distributed in time."""
+    """A micro-batch has about the allowed number of rows, however rows are distributed in time."""
     limited = StreamReader(
         evolve(stream._options, max_rows=100), stream._schema, stream._names, clock
     )
@@ -467,7 +467,7 @@ def test_rows_limit(session: Session, stream: StreamReader, clock: ManualClock) 
 def test_rows_limit_after_a_quiet_time(
     session: Session, stream: StreamReader, clock: ManualClock, quiet: int
 ) -> None:
-    """No micro-batch is empty, however long there were no writes."""
+    """After a quiet time of any length, no micro-batch is empty."""
     options = evolve(stream._options, max_rows=10)
     limited = StreamReader(options, stream._schema, stream._names, clock)
     start = limited.initialOffset()

@@ -46,7 +46,7 @@ tokens = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), max_size=40).map(sorted
 
 @given(tokens, st.integers(1, 50))
 def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int) -> None:
-    """Each micro-batch has as many rows as allowed, or one partition; together, all rows."""
+    """Each micro-batch has at most the allowed rows, or one partition; together, all rows."""
     start, ends = MIN_TOKEN, []
     while start < MAX_TOKEN:
         ahead = RowsAhead(np.array([t for t in found if t > start], np.int64), is_all=True)
@@ -64,7 +64,7 @@ def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int)
 
 @given(st.lists(st.integers(1 - (1 << 62), 0), min_size=1, max_size=40).map(sorted))
 def test_rows_that_are_not_counted_are_estimated(found: list[int]) -> None:
-    """The estimate assumes that the rows that were not counted are as dense as the counted ones."""
+    """The estimate assumes that rows that were not counted are as dense as the counted rows."""
     ahead = RowsAhead(np.array(found, np.int64), is_all=False)
     start = -(1 << 62)
     double = ahead.end(start, 2 * len(found))
@@ -249,7 +249,7 @@ def test_micro_batches_are_resumed_by_token(
 
 
 def test_bytes(make: Make, session: Session) -> None:
-    """The number of rows depends on their size; of two limits, the smaller one applies."""
+    """The number of rows depends on their size. Of two limits, the smaller one applies."""
     session.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")
     for pk in range(200):
         session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (pk, "x" * 1_000))
@@ -301,7 +301,7 @@ def test_available_now_ends_with_snapshot_and_log(
 def test_a_trigger_that_asks_for_everything_gets_it(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """Limits do not apply: one micro-batch has the remaining rows and the log."""
+    """A trigger that requests everything gets the remaining rows and the log in one micro-batch."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -370,7 +370,7 @@ def test_a_snapshot_that_outlasts_the_log_loses_rows(
 
 
 def test_an_offset_of_a_snapshot_is_no_start(make: Make, session: Session) -> None:
-    """A query that starts there would never read the remaining rows."""
+    """An offset within a snapshot is rejected as a start, as it would skip the remaining rows."""
     create(session)
     fill(session, 40, 20)
     query = Query(lambda: make(maxRowsPerTrigger="15"))
@@ -386,7 +386,7 @@ def test_an_offset_of_a_snapshot_is_no_start(make: Make, session: Session) -> No
 def test_a_snapshot_that_an_earlier_version_began(
     make: Make, session: Session, clock: ManualClock, version: int
 ) -> None:
-    """The old offset has no token, so the query reads all rows, and keeps the old position."""
+    """An old offset has no token, so the query reads all rows, and keeps the old position."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -425,7 +425,7 @@ def _write(session: Session, draw: random.Random, partitions: int) -> None:
 
 
 def _applied(rows: list[Row], copy: dict[Key, int | None]) -> None:
-    """Apply a micro-batch's changes in order of version and sequence, as the docs say."""
+    """Apply a micro-batch's changes in order of version and sequence, as documented."""
     for row in sorted(rows, key=lambda row: (row["_commit_version"], row["_sequence"])):
         key = row["pk"], row["ck"]
         match row["_change_type"]:
@@ -509,7 +509,7 @@ def check_seeds(count: int, check: Callable[[int], None]) -> None:
 
 
 def test_some_histories(make: Make, session: Session, clock: ManualClock) -> None:
-    """Rows come once, within the limits, and before the log; the copy equals the table."""
+    """Rows are delivered once, within the limits, and before the log; the copy equals the table."""
     check_seeds(5, lambda seed: check_history(seed, make, session, clock))
 
 
@@ -560,7 +560,7 @@ AGAIN = {"onDataLoss": "resnapshot", "maxRowsPerTrigger": "15"}
 
 
 def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: ManualClock) -> None:
-    """The query continues. Its rows come between two marks, and an offset has the lost span."""
+    """The query continues. New rows come between two marks, and an offset records the lost span."""
     create(session, ttl=3_600)
     fill(session, 40, 20)
     query = Query(lambda: make(**AGAIN))
@@ -653,7 +653,7 @@ def test_what_excludes_a_new_snapshot(make: Make, given: dict[str, str], message
 
 
 def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) -> None:
-    """Write, pause and crash at random, also for longer than the TTL; compare copy and table."""
+    """Write, crash, and pause at random, even for longer than the TTL; compare copy and table."""
     draw = random.Random(seed)
     session.execute("DROP TABLE IF EXISTS ks.t")
     create(session, ttl=3_600)
@@ -687,12 +687,12 @@ def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) ->
 
 
 def test_some_losses(make: Make, session: Session, clock: ManualClock) -> None:
-    """A copy that deletes older rows after each snapshot equals the table."""
+    """A copy that deletes older rows after each snapshot equals the table, for a few seeds."""
     check_seeds(4, lambda seed: check_losses(seed, make, session, clock))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_loss(make: Make, session: Session, clock: ManualClock) -> None:
-    """The copy equals the table for many more seeds."""
+    """A copy that deletes older rows after each snapshot equals the table, for many seeds."""
     check_seeds(SEEDS, lambda seed: check_losses(seed, make, session, clock))

@@ -79,7 +79,7 @@ def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) 
 def test_restart_before_the_first_commit(
     reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """Spark requests the start again, and may get a later one; the micro-batch stays the same."""
+    """If Spark requests the start again, a later start does not change the first micro-batch."""
     stream = reader(startingTimestamp="-1h")
     start = stream.initialOffset()
     end = stream.latestOffset(start, LIMIT)
@@ -94,7 +94,7 @@ def test_restart_before_the_first_commit(
 
 
 def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """If Spark does not request the start, the reader resumes from the offset."""
+    """If Spark does not request a start, the reader resumes from the offset."""
     start = {"version": 1, "position": clock.now() - DAY}
     assert position(reader().latestOffset(start, LIMIT)) == clock.now() - 30 * SECOND
 
@@ -127,7 +127,7 @@ def test_window_limit(reader: Callable[..., StreamReader], clock: ManualClock) -
 
 
 def test_available_now_ends(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """The end is fixed when the query starts, however long the query takes."""
+    """With `availableNow`, the end is fixed when the query starts, however long the query runs."""
     stream = reader(maxWindowPerTrigger="7h")
     stream.prepareForTriggerAvailableNow()
     target = clock.now() - 30 * SECOND
@@ -151,7 +151,7 @@ def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: M
 def test_start_is_not_before_the_log(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """An earlier start becomes the first generation, or the oldest time within the log's TTL."""
+    """A start before the log becomes the first generation, or the oldest time within the TTL."""
     first = position(reader(startingTimestamp="2000-01-01").initialOffset())
     assert clock.now() - 100 * 365 * DAY < first < clock.now()
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")

@@ -1,4 +1,4 @@
-"""Spark queries on machines whose clock is days behind, or minutes ahead of, the cluster's."""
+"""Spark queries on machines whose clocks are days behind or ahead of the cluster's."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _keys(reader: StreamReader, *offsets: object) -> list[int]:
 def test_a_batch(
     clock: ManualClock, parse: Parse, caplog: pytest.LogCaptureFixture, ahead: int
 ) -> None:
-    """It has the rows that the log holds, and no task takes them for expired."""
+    """A batch has the rows that the log holds, and no task counts them as expired."""
     clock.advance(HOUR)
     own = WrongClock(clock, ahead)
     for options in (parse(), evolve(parse(), starting=clock.now() - 2 * HOUR)):
@@ -89,7 +89,7 @@ def test_a_batch(
 
 @pytest.mark.parametrize("ahead", WRONG)
 def test_a_stream(clock: ManualClock, parse: Parse, write: Callable[..., None], ahead: int) -> None:
-    """It has each row once, a confidence window after the cluster's present."""
+    """A stream has each row once, one confidence window behind the cluster's clock."""
     clock.advance(HOUR)
     own = WrongClock(clock, ahead)
     reader = stream_reader(parse(idleAdvance="1s", minAdvance="1s"), own)
@@ -111,7 +111,7 @@ def test_a_stream(clock: ManualClock, parse: Parse, write: Callable[..., None], 
 def test_a_stream_that_lost_rows(
     clock: ManualClock, parse: Parse, write: Callable[..., None], ahead: int
 ) -> None:
-    """A clock that is behind hides no loss."""
+    """A loss is noticed even if the reader's clock is behind."""
     reader = stream_reader(parse(), WrongClock(clock, ahead))
     start = reader.initialOffset()
     clock.advance(10 * MINUTE)
@@ -125,7 +125,7 @@ def test_a_stream_that_lost_rows(
 
 
 def test_micro_batches_cost_no_query_for_the_time(clock: ManualClock, parse: Parse) -> None:
-    """Only the first one asks for it, and the first one after five minutes."""
+    """Only the first micro-batch, and the first after five minutes, asks for the cluster's time."""
     options = parse(idleAdvance="1s", minAdvance="1s")
 
     def cost(own: WrongClock | None) -> list[int]:
@@ -145,7 +145,7 @@ def test_micro_batches_cost_no_query_for_the_time(clock: ManualClock, parse: Par
 def test_relative_moments(
     monkeypatch: pytest.MonkeyPatch, clock: ManualClock, parse: Parse, ahead: int
 ) -> None:
-    """They are relative to the cluster's time, as are `now` and the order of start and end."""
+    """Relative times, and `now`, refer to the cluster's clock."""
     own = WrongClock(clock, ahead)
     monkeypatch.setattr(kinds, "SystemClock", lambda: own)
     correction = SourceClock(parse(), own).correction()
@@ -154,7 +154,7 @@ def test_relative_moments(
 
 
 def test_the_order_of_relative_moments(parse: Parse, clock: ManualClock) -> None:
-    """Moments that do not depend on the clock are compared at once."""
+    """Times are compared at once if their order does not depend on the clock."""
     with pytest.raises(ConfigurationError, match="it is after endingTimestamp"):
         parse(startingTimestamp="-10m", endingTimestamp="-20m")
     far = (clock.now() + DAY) // 1_000

@@ -43,7 +43,7 @@ class FollowedLog:
         self.session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0) USING TIMESTAMP %s", (pk, at))
 
     def step(self, *, commit: bool = True) -> list[int]:
-        """Run the next micro-batch, if there is one, and return its keys; on request, commit it."""
+        """Run the next micro-batch, if any, and return its keys; `commit` stores its offset."""
         latest = json.dumps(self.reader.latestOffset(json.loads(self.offsets[-1]), LIMIT))
         if latest == self.offsets[-1]:
             return []
@@ -70,7 +70,7 @@ class FollowedLog:
     def astray(
         self, server: EmbeddedScylla, pk: int, *, by: int, twice: bool = False, age: int = 0
     ) -> None:
-        """Write a row to the generation `by` places after the right one; with `twice`, to both."""
+        """Write a row to the generation `by` places after the right one; if `twice`, to both."""
         server.misplacing.by, server.misplacing.twice = by, twice
         self.write(pk, age)
         server.misplacing.by = 0
@@ -97,7 +97,7 @@ class FollowedLog:
         return before, after
 
     def log_change(self, stream: bytes, pk: int, at: int) -> None:
-        """Insert the log rows of a change now: a delta and a postimage, in this stream."""
+        """Insert the log rows of a change (a delta and a postimage) in this stream now."""
         for number, operation in enumerate((2, 9)):
             self.session.execute(
                 'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", '

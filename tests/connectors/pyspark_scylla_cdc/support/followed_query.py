@@ -24,13 +24,13 @@ SHORT_STEPS = {
     "idleAdvance": "1s",  # so that the position shows when all rows have been read
     "maxPartitions": "2",
 }
-"""Options of a query that advances in small micro-batches, also without rows."""
+"""Options of a query that advances in small micro-batches, even without rows."""
 FAILURES = 3
-"""The query counts as lost after this many failures in a row without a micro-batch."""
+"""The query counts as lost after this number of consecutive failures without a micro-batch."""
 
 
 class Role(Enum):
-    """The role of a process in the query; the value occurs only in its command line."""
+    """The role of a process in the query. The value occurs only in command lines of this role."""
 
     DRIVER = SCRIPT.name
     JVM = "bin/java"
@@ -109,7 +109,7 @@ class FollowedQuery:
             self.kill()
             self.start()
         else:
-            while not self.kill_some(role, chance):  # earlier kills are not noticed yet
+            while not self.kill_some(role, chance):  # earlier kills have not been noticed yet
                 self.next_batch()
 
     def pids(self, role: Role) -> list[int]:

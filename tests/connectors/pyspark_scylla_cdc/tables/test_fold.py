@@ -128,7 +128,7 @@ def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load
 
 @pytest.mark.slow
 def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) -> None:
-    """A row that an UPDATE created is dropped, because no column that is read shows it."""
+    """A row that an UPDATE created is dropped if no column that is read has a value."""
     execute(
         TABLE + IMAGES["postimages"],
         f"UPDATE {{t}} SET w = {{1}} WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",
@@ -154,7 +154,7 @@ def test_last_postimages(scylla: Scylla, keyspace: str, execute: Execute, load: 
 def test_a_row_without_values_remains_only_if_inserted(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """Only inserted rows remain, without `includeDelta` too, for all statements."""
+    """Rows without values remain only if they were inserted, with or without `includeDelta`."""
     row = f"pk = 7 AND a = 'x' AND b = {TIMES[0]}"
     execute(
         TABLE + IMAGES["postimages"],
@@ -173,7 +173,7 @@ def test_a_row_without_values_remains_only_if_inserted(
 def test_a_row_of_unknown_origin_is_refused(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """With full preimages, an UPDATE of a missing row is an `insert` too."""
+    """With full preimages, an `insert` may be an UPDATE, so a row of unknown origin is rejected."""
     execute(
         TABLE + IMAGES["full images"],
         f"UPDATE {{t}} SET v = 1 WHERE pk = 7 AND a = 'x' AND b = {TIMES[0]}",
@@ -259,14 +259,14 @@ def format_ms(micros: int) -> str:
 def test_refused(
     execute: Execute, load: Load, drop: Sequence[str], keys: list[str] | None, expected: str
 ) -> None:
-    """The error says why the input is not a DataFrame of changes."""
+    """The error states why the input is not a DataFrame of changes."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true, 'postimage': true}")
     with pytest.raises(SchemaError, match=expected):
         fold(load(**CHANGES).drop(*drop), keys)
 
 
 def test_unknown_keys_and_orders_are_refused(execute: Execute, load: Load) -> None:
-    """Without metadata the keys must be given. Spark cannot order uuids for a range."""
+    """Without metadata, keys must be given. Ranges of uuids, which Spark cannot order, fail."""
     execute(
         "CREATE TABLE {t} (pk int, ck uuid, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'postimage': true}",

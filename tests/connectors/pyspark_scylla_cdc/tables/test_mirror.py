@@ -83,7 +83,7 @@ class Crashing:
 
 @pytest.fixture
 def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
-    """Set where the copies that are started next will crash."""
+    """Sets the point at which copies started later will crash; None means no crash."""
     made = mirroring._sink
     planned: list[str | None] = [None]
 
@@ -114,7 +114,7 @@ def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start
 
 
 def known(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], set[tuple[int, Any]]]:
-    """Return rows with values, and static values; other rows may differ, see `fold`."""
+    """Return the rows with values, and the static values. Other rows may differ (see `fold`)."""
     statics = {(row["pk"], row["s"]) for row in rows if row["s"] is not None}
     return [row for row in rows if row["v"] is not None or row["w"]], statics
 
@@ -132,7 +132,7 @@ def test_a_copy_is_the_table_through_crashes(
     _history: int,
     format_name: str,
 ) -> None:
-    """The copy starts with rows that are not in the log. Each micro-batch is merged once."""
+    """A copy equals the table after crashes. Each micro-batch is merged once."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     draw = random.Random(seed)
@@ -218,7 +218,7 @@ def test_several_tables_in_one_call(
 def test_a_new_snapshot_replaces_the_rows(
     execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a loss, rows that are no longer in the table leave the copy."""
+    """After a loss, a new snapshot removes rows from the copy that are no longer in the table."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",
@@ -233,7 +233,7 @@ def test_a_new_snapshot_replaces_the_rows(
 
 
 def test_wrong_values_are_told(start: Start) -> None:
-    """Wrong values raise an error before anything is read."""
+    """Wrong values raise an error before any row is read."""
     for values, message in (
         ({"format": "csv"}, "format is 'csv': give one of delta, parquet"),
         ({"tables": ["t"]}, "table"),
