@@ -1,4 +1,4 @@
-"""Differences between the drivers that tests must know, cassandra-driver and scylla-driver."""
+"""Differences between cassandra-driver and scylla-driver that tests must take into account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures work in function calls: the same on every machine, whatever its load."""
+"""Measures work as a number of function calls, which does not depend on the machine or its load."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Record what a real server answers, as data for the tests: `python -m tests.record HOST:PORT`.
+"""Records a real server's responses as data for the tests: `python -m tests.record HOST:PORT`.
 
 Runs the statements of the newest recordings on the server, and writes its responses to
 tests/data/scylla-VERSION-KIND.json.gz. The tests use all files in that directory. Keyspaces have
-random names and are dropped at the end; nothing else is changed. The server must not require a
-login. A recording takes about a minute, and ten minutes for `tablets`, whose table is resized.
+random names and are dropped at the end; nothing else on the server is changed. The server must not
+require a login. A recording takes about a minute, and ten minutes for `tablets`, whose table is
+resized.
 
 Kinds: scenarios (the log after each of 70 short stories), histories (1,200 random statements each),
 dialect (single statements), responses (raw responses to requests), frames (whole results), and, on
@@ -65,7 +66,7 @@ class Server:
 
 
 def newest(kind: str) -> Any:
-    """Return the newest recording of this kind, whose statements are run again."""
+    """Load the newest recording of this kind, whose statements are run again."""
     paths = DATA.glob(f"scylla-*-{kind}.json.gz")
     return read_recording(max(paths, key=lambda path: _number(path.name.split("-")[1])))
 

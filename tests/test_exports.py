@@ -34,13 +34,13 @@ def test_all_names_what_can_be_imported(module: str) -> None:
 
 @pytest.mark.parametrize("package", ["cdc_reader", "cdc_reader.checkpoints", "cdc_reader.testing"])
 def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
-    """Packages with lazy imports behave like any other module."""
+    """Packages with lazy imports raise AttributeError for unknown names, like any other module."""
     with pytest.raises(AttributeError, match="nonesuch"):
         getattr(import_module(package), "nonesuch")  # noqa: B009 - mypy knows that it is missing
 
 
 def test_the_reference_is_current() -> None:
-    """`make api` writes the reference page."""
+    """The reference page is the output of `make api`."""
     assert PAGE.read_text() == page(), "the docstrings have changed: run make api"
 
 
@@ -126,7 +126,7 @@ def test_public_signatures_name_public_types_only() -> None:
 
 
 def types_named(shown: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield the place, the name and the module of each name in a public signature."""
+    """Yield the location, the name and the module of each name in a public signature."""
     if not (inspect.isclass(shown) or inspect.isfunction(shown)):
         return
     for place, hints, module in annotated(shown):
@@ -137,7 +137,7 @@ def types_named(shown: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def annotated(shown: Any) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """Yield the place, the annotations and the module of each signature in the reference."""
+    """Yield the location, the annotations and the module of each signature in the reference."""
     name, module = shown.__name__, shown.__module__
     if inspect.isfunction(shown):
         yield name, shown.__annotations__, module

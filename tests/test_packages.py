@@ -20,7 +20,7 @@ MOST = 15
 
 
 def test_modules_of_a_package() -> None:
-    """The embedded server is exempt, because it is a product in itself."""
+    """Packages have at most `MOST` modules. The embedded server, a product in itself, is exempt."""
     modules = [path for code in (CODE, CONNECTOR) for path in code.rglob("*.py")]
     counts = Counter(
         path.parent
@@ -40,7 +40,7 @@ def test_modules_of_a_package() -> None:
     ids=lambda path: str(path.relative_to(CODE.parent)),
 )
 def test_a_package_says_what_it_may_import_and_where_to_begin(package: Path) -> None:
-    """Each package's docstring says what it may import, and which existing module to begin with."""
+    """Each package's docstring says what it may import, and names a module to begin with."""
     said = ast.get_docstring(parse((package / "__init__.py").read_text())) or ""
     said = " ".join(said.split())
     assert re.search(r"\b(may import|May import)\b", said) or package == CODE
@@ -51,7 +51,7 @@ def test_a_package_says_what_it_may_import_and_where_to_begin(package: Path) -> 
 
 
 def test_the_drawing_of_the_packages() -> None:
-    """The design page lists each package of the import contracts above those it may import."""
+    """The design page lists each package of the import contracts above those that it may import."""
     page = (CODE.parent / "docs" / "explanation" / "design.md").read_text()
     [drawing] = re.findall(r"^```\ncdc_reader/\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     contracts = tomllib.loads((CODE.parent / "pyproject.toml").read_text())

@@ -40,10 +40,10 @@ def version(request: pytest.FixtureRequest) -> str:
 def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The recordings of a server, by kind. Recording leaves the server's other keyspaces unchanged.
 
-    One keyspace has the name that recorded statements drop.
+    One of these keyspaces has the name that recorded statements drop.
     """
     folder = tmp_path_factory.mktemp("recorded")
-    # An hour before the oldest writes: the machine's clock may be set back by a minute meanwhile.
+    # An hour before the oldest writes, because the machine's clock may be set back by a minute.
     began = time.time_ns() // 1000 - 3_600_000_000
     with EmbeddedScylla(version=version, ring_delay_ms=0, clock=Since(began)) as server:
         server.execute(f"CREATE KEYSPACE nonexist WITH {MADE}")  # recorded statements drop it
@@ -80,7 +80,7 @@ def kept(version: str, kind: str) -> Any:
 
 @pytest.mark.slow
 def test_every_kind_is_recorded(recorded: dict[str, Any], version: str) -> None:
-    """Tablets are recorded if the server supports CDC with them."""
+    """Every kind is recorded; tablets are recorded only if the server supports CDC with them."""
     assert set(recorded) == KINDS_OF[version]
 
 
@@ -88,7 +88,7 @@ def test_every_kind_is_recorded(recorded: dict[str, Any], version: str) -> None:
 def test_scenarios_recorded_here_are_those_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """The comparison covers log, base table, schema and errors."""
+    """Scenarios recorded here have the same log, base table, schema and errors as the real ones."""
     for kind in (each for each in KINDS_OF[version] if each.endswith("scenarios")):
         pairs = zip(kept(version, kind)["scenarios"], recorded[kind]["scenarios"], strict=True)
         for expected, found in pairs:
@@ -99,7 +99,7 @@ def test_scenarios_recorded_here_are_those_of_the_real_server(
 
 @pytest.mark.slow
 def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str, Any]) -> None:
-    """The comparison also covers write times, relative to the last statement's write time."""
+    """Histories recorded here equal the real ones, including write times relative to the last."""
     for expected, found in zip(record.newest("histories"), recorded["histories"], strict=True):
         assert not list(recorded_history(expected).differences(recorded_history(found)))
 
@@ -108,7 +108,7 @@ def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str
 def test_statements_recorded_here_are_those_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """Nearly all responses are exactly equal."""
+    """Nearly all responses recorded here are exactly equal to those of the real server."""
     expected = kept(version, "dialect")
     assert recorded["dialect"]["keyspace"].split() == expected["keyspace"].split()
     pairs = [
@@ -123,7 +123,7 @@ def test_statements_recorded_here_are_those_of_the_real_server(
 def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
     recorded: dict[str, Any],
 ) -> None:
-    """Requests, labels and keys are equal; the tests of recordings compare bytes."""
+    """Requests, labels and keys equal those of the real server; other tests compare bytes."""
     expected = record.newest("responses")
     requests = [each["request"] for each in expected["responses"]]
     assert [each["request"] for each in recorded["responses"]["responses"]] == requests
@@ -140,7 +140,7 @@ def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
 def test_recorded_tablets_go_through_the_phases_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """The statements are the same too."""
+    """Tablets recorded here go through the phases and statements of the real recordings."""
     if "tablets" not in KINDS_OF[version]:
         assert "tablets" not in recorded
         return
@@ -156,7 +156,7 @@ def test_the_command_writes_to_the_given_directory(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The command can record a single kind."""
+    """The command writes a single kind to the given directory."""
     command = ["record", scylla.contact_point, "--into", str(tmp_path), "--only", "dialect"]
     monkeypatch.setattr("sys.argv", command)
     assert record.main() == 0

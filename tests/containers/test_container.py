@@ -1,6 +1,7 @@
 """`ScyllaContainer` with a real Docker engine; the nodes have tests in `cdc_reader.test_nodes`.
 
-They run with `--scylla=docker[:IMAGE]`, on ScyllaDB's image or the image of `make embedded-image`.
+The tests run with `--scylla=docker[:IMAGE]`, on ScyllaDB's image or the image of `make
+embedded-image`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def image(request: pytest.FixtureRequest) -> str:
 
 
 def test_one_node_answers_at_a_port_of_this_machine(image: str) -> None:
-    """CQL and the REST API respond; afterwards the container is gone."""
+    """CQL and the REST API respond on local ports. After the block, the container is gone."""
     with ScyllaContainer(image) as scylla:
         (node,) = scylla.nodes
         assert scylla.connect().execute("SELECT key FROM system.local").one().key == "local"
@@ -70,7 +71,7 @@ def test_a_login_is_asked_for(image: str) -> None:
 
 
 def test_a_server_that_ends_is_told_with_its_last_words(image: str) -> None:
-    """The server ends because of an unknown option; the error has its last line of output."""
+    """If the server ends, as with an unknown option, the error has its last line of output."""
     with pytest.raises(ContainerError) as failed, ScyllaContainer(image, options=["--nonsense"]):
         pass
     assert "the container is exited" in str(failed.value)
@@ -79,7 +80,7 @@ def test_a_server_that_ends_is_told_with_its_last_words(image: str) -> None:
 
 
 def test_the_page_shows_a_fixture_that_works(image: str, pytester: pytest.Pytester) -> None:
-    """Three nodes run; a fourth joins, is killed, comes back and leaves."""
+    """The page's fixture runs three nodes; a fourth joins, is killed, returns and leaves."""
     page = Path(__file__).parents[2] / "docs" / "howto" / "test-your-pipeline.md"
     (block,) = re.findall(
         r"^```python\n([^`]*ScyllaContainer[^`]*)^```$", page.read_text(), re.MULTILINE
@@ -89,12 +90,12 @@ def test_the_page_shows_a_fixture_that_works(image: str, pytester: pytest.Pytest
 
 
 def test_a_version_is_a_tag_of_scylladb_s_image() -> None:
-    """Any other name is the name of an image."""
+    """A version number is a tag of ScyllaDB's image. Any other text is the name of an image."""
     assert ScyllaContainer("5.2").image == "scylladb/scylla:5.2"
     assert ScyllaContainer("mine").image == "mine"
 
 
 def test_no_nodes_are_refused() -> None:
-    """A number below one raises an error before anything starts."""
+    """A number of nodes below one raises an error before anything starts."""
     with pytest.raises(ContainerError, match="0 nodes: expected at least 1"):
         ScyllaContainer("5.2", nodes=0)

@@ -1,6 +1,6 @@
 """Runs a page's query into Kafka in a separate Spark: FOLDER JARS; prints the topic as JSON.
 
-The code comes from stdin. The query is stopped when it has written all changes so far.
+The code comes from stdin. The query is stopped when it has written all existing changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page on alerts has each rule of the examples, and no other."""
+"""The page on alerts has each rule of the examples, and no other rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs/operate/alarms.md").read_text()
 
 
 def test_the_alarms_of_the_page_are_those_of_the_rules() -> None:
-    """Each alert has a row that says what to do."""
+    """Each alert of the rules has a row on the page, which states what to do."""
     groups = yaml.safe_load((ROOT / "examples/monitoring/alerts.yml").read_text())["groups"]
     rules = {rule["alert"] for group in groups for rule in group["rules"]}
     rows = "".join(line for line in PAGE.splitlines() if line.startswith("| `"))

@@ -78,7 +78,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 def test_the_python_blocks_of_a_page_run(
     page: Path, scylla: Scylla, orders: str, tmp_path: Path
 ) -> None:
-    """The test's cluster and directory replace the reader's."""
+    """The blocks run with the test's cluster and directory in place of the reader's."""
     code = blocks(page)
     if READERS_CLUSTER in code:
         code = code.replace(READERS_CLUSTER, scylla.contact_point)
@@ -93,7 +93,7 @@ def test_the_python_blocks_of_a_page_run(
 
 
 def test_no_two_queries_of_the_pages_share_a_path() -> None:
-    """A reader may run all pages, so each query needs its own checkpoint."""
+    """No two queries share a checkpoint, because a reader may run all pages."""
     found = [PATH.findall(blocks(page)) for page in PAGES]
     paths = [path for of_page in found for path in of_page]
     assert len(paths) >= 3

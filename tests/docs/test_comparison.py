@@ -13,7 +13,7 @@ QUOTED = re.compile(
 
 
 def test_the_quoted_ratios_are_those_of_the_results() -> None:
-    """If the results change, both pages must change."""
+    """The ratios quoted on the comparison page equal those on the page of results."""
     results = (DOCS / "performance.md").read_text()
     quoted = QUOTED.findall((DOCS / "comparison.md").read_text())
     assert len(quoted) == 6

@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HOSTS = "scylla.example.com:9042"
 TO_ITS_END = {"tail": ["--until", "now"], "replicate": ["--until", "now"]}
-"""Commands that would not end by themselves get the current time as their end."""
+"""Options that end the commands that would not end by themselves."""
 PICK = "jq -c '[.operation, .key, .deltas]'"
-"""The only other program in the pages' commands; the test does the same in Python."""
+"""The only other program in the pages' commands. The test does the same in Python."""
 COLUMNS = "(customer int, number int, status text, PRIMARY KEY (customer, number))"
 ORDERS = (
     f"CREATE TABLE {{ks}}.orders {COLUMNS} WITH cdc = {{{{'enabled': true}}}}",
@@ -68,7 +68,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 def test_the_commands_of_a_page_print_the_shown_output(
     page: Path, scylla: Scylla, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Times, durations and numbers of streams may differ; no command fails."""
+    """Each command prints the shown output, except for times, durations and numbers of streams."""
     monkeypatch.chdir(tmp_path)
     for example in examples(page):
         line = re.sub(r"\bshop\.", f"{orders}.", example.line).replace(HOSTS, scylla.contact_point)

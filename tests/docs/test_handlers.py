@@ -23,7 +23,7 @@ class Output:
 
 
 def test_the_handler_writes_each_line_with_a_single_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Output from several calls could be interleaved with output from other threads."""
+    """The handler writes each line with a single call, so that threads cannot interleave output."""
     page = PAGE.read_text()
     start = page.index("def handle(change):")
     namespace: dict[str, Any] = {"sys": sys, "consumer": SimpleNamespace(stop=lambda: None)}

@@ -1,4 +1,4 @@
-"""The page on Kafka: its query writes to a real broker, which Maven's artifacts start."""
+"""The page on Kafka: its query writes to a real broker, which is started from Maven's artifacts."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def without_times(messages: Messages) -> list[tuple[str, str, str]]:
 def test_the_query_writes_the_messages(
     scylla: Scylla, orders: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """After a crash, repeated messages have the same key, sequence and value."""
+    """After a crash, repeated messages have the same key, sequence and value as before."""
     jars("sink", pyspark.__version__)
     broker: Broker = request.getfixturevalue("broker")
     first = written(broker, scylla, orders, tmp_path)

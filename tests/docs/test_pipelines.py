@@ -78,7 +78,7 @@ def run(number: int, scylla: Scylla, keyspace: str, folder: Path) -> tuple[str, 
 @pytest.mark.spark
 @pytest.mark.skipif(not HAS_PIPELINES, reason="Spark 4.1 and later have declarative pipelines")
 def test_a_view_of_the_changes(scylla: Scylla, orders: str, tmp_path: Path) -> None:
-    """The view equals the table."""
+    """The pipeline's view equals the table."""
     said, found = run(0, scylla, orders, tmp_path)
     assert "Run is COMPLETED" in said, said
     assert sorted(found, key=lambda row: int(row["number"])) == [

@@ -17,7 +17,7 @@ POSITION = 1_795_338_000_000_000
 
 
 def test_a_checkpoint_moves_to_another_store(scylla: Scylla, keyspace: str, tmp_path: Path) -> None:
-    """The code of the page runs with the test's cluster and directory."""
+    """The code of the page moves a checkpoint, with the test's cluster and directory."""
     found = re.search(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert found
     code = found[1].replace("scylla.example.com:9042", scylla.contact_point)

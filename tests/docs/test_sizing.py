@@ -20,13 +20,13 @@ VNODES = 256
 
 
 def test_what_a_write_costs(scylla: Scylla) -> None:
-    """The page has the table that the script prints."""
+    """The page has the table that `tests.benchmarks.log_cost` prints."""
     with log_cost.connected(scylla.contact_point) as connection:
         assert log_cost.table(connection) in PAGE.read_text()
 
 
 def test_the_queries_of_a_window() -> None:
-    """The page's numbers follow from the defaults."""
+    """The page's numbers of queries follow from the default settings."""
     read = ReadConfig()
     options = parse_options({"hosts": "scylla", "path": "shop.orders"})
     shortest, longest = (options[n].total_seconds() for n in ("minAdvance", "idleAdvance"))

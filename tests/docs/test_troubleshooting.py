@@ -1,4 +1,4 @@
-"""The page on troubleshooting has each error that a user can get, and no other."""
+"""The page on troubleshooting has each error that a user can get, and no other error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOURCES = [
     if "testing" not in path.parts
 ]
 SELF_EXPLANATORY = {"ConfigurationError", "DecodeError"}
-"""The page only explains how these messages are formed: they name an option, or bytes."""
+"""Classes whose messages the page explains only in general, as they name an option, or bytes."""
 VARIABLE = "…"
 SECTION = re.compile(r"^### `(\w+)`\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 FIRST_CELL = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
@@ -94,19 +94,19 @@ def texts() -> str:
 
 
 def test_each_class_has_a_section_and_no_section_lacks_a_class() -> None:
-    """A new class needs a section, and a removed class must lose its section."""
+    """Each error class has a section on the page, and each section describes an error class."""
     assert sorted(documented()) == sorted(errors.__all__)
 
 
 @pytest.mark.parametrize("name", sorted(set(errors.__all__) - SELF_EXPLANATORY))
 def test_each_message_of_a_class_is_in_its_section(name: str) -> None:
-    """Users search the page for the message they got."""
+    """Each message of an error class is in the section of that class, where users search for it."""
     missing = raised()[name] - set(documented()[name])
     assert missing == set(), f"describe each in {PAGE}, section {name}"
 
 
 def test_the_messages_of_the_page_are_those_of_the_code() -> None:
-    """If a message is reworded in the code, it must be reworded on the page too."""
+    """All text of a message on the page also occurs in the code."""
     shown = {message for messages in documented().values() for message in messages}
     assert shown
     strange = {part for message in shown for part in fixed(message) if part not in texts()}
@@ -114,7 +114,7 @@ def test_the_messages_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_each_warning_of_the_log_is_on_the_page_and_no_other() -> None:
-    """Events that are logged as warnings or errors have a row on the page."""
+    """Each event logged as a warning or error has a row on the page, and no other event has one."""
     logged = {
         call.args[0].value
         for name, call in calls()
@@ -126,7 +126,7 @@ def test_each_warning_of_the_log_is_on_the_page_and_no_other() -> None:
 
 
 def test_each_row_of_the_page_has_a_cause_and_a_remedy() -> None:
-    """Each row has three cells, and none is empty."""
+    """Each row of the page has three cells, none of which is empty."""
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     whole = re.compile(r"\| `[^`]+` \| [^|]+ \| [^|]+ \|")
     assert [row for row in rows if not whole.fullmatch(row)] == []

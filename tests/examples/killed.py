@@ -3,7 +3,7 @@
     python killed.py MODULE TARGET HOSTS TABLE FUNCTION MOMENT NUMBER
 
 FUNCTION is the name of a method of the copy's class, or of a function of the module. The process is
-killed before or after (MOMENT) its call NUMBER; NUMBER 0 kills it never.
+killed before or after (MOMENT) call NUMBER of the function, or never if NUMBER is 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 READ = ReadConfig(
     confidence_window="0s", window="200ms", max_window="200ms", fetch_size=20, in_flight=2
 )
-"""No write is on its way, so there is no need to wait. Small windows and pages make more steps."""
+"""No writes are in flight, so no waiting is needed. Small windows and pages make more steps."""
 
 
 def killing(function: Callable[..., Any], moment: str, number: int) -> Callable[..., Any]:
@@ -45,7 +45,7 @@ def killing(function: Callable[..., Any], moment: str, number: int) -> Callable[
 def main(
     name: str, target: str, hosts: str, table: str, function: str, moment: str, number: str
 ) -> None:
-    """Keep the copy current up to now."""
+    """Keep the copy current up to the present."""
     sys.path.insert(0, str(EXAMPLES))
     module: Any = import_module(name)
     if name == "keep_duckdb_current":

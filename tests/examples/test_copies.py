@@ -38,7 +38,7 @@ CHANGES = {
     "DELETE FROM {t} WHERE customer = {c} AND year < {y}": 1,
     "DELETE FROM {t} WHERE customer = {c}": 1,
 }
-"""Statements, each with its weight; they delete ranges in both directions of the key."""
+"""Statements, each with its weight. Deleted ranges extend in both directions of the key."""
 ROUND = 25
 """The number of statements before each run."""
 
@@ -47,7 +47,7 @@ Rows = list[dict[str, Any]]
 
 @frozen
 class Example:
-    """An example, its copy, and how to read the copy. `function` is where it may be killed."""
+    """An example, its copy, and how to read it. Runs may be killed at the function `function`."""
 
     module: str
     function: str
@@ -55,7 +55,7 @@ class Example:
     read: Callable[[Path], Rows]
 
     def run(self, scylla: Scylla, table: str, moment: str = "before", number: int = 0) -> int:
-        """Run the example up to now, or until the kill; return its status."""
+        """Run the example up to the present, or until the kill; return its status."""
         script = [sys.executable, str(HERE / "killed.py"), self.module, str(self.target)]
         place = [scylla.contact_point, table, self.function, moment, str(number)]
         return subprocess.run([*script, *place], check=False, timeout=120).returncode
@@ -142,7 +142,7 @@ def survive(example: Example, scylla: Scylla, orders: Orders, kills: int) -> Non
 
 
 def test_the_copy_equals_the_table(example: Example, scylla: Scylla, orders: Orders) -> None:
-    """This holds after the first run, and after a run that was killed and one that was not."""
+    """The copy equals the table after the first run, and after runs with and without a kill."""
     assert example.run(scylla, orders.name) == 0
     assert example.rows() == orders.rows()
     survive(example, scylla, orders, 1)
@@ -151,14 +151,14 @@ def test_the_copy_equals_the_table(example: Example, scylla: Scylla, orders: Ord
 
 @pytest.mark.slow
 def test_the_copy_survives_kills(example: Example, scylla: Scylla, orders: Orders) -> None:
-    """Kills come in the snapshot and later, between effects and checkpoint, and after both."""
+    """The copy survives kills during and after the snapshot, before and after checkpoints."""
     survive(example, scylla, orders, 12)
 
 
 def test_the_program_copies_the_existing_rows(
     example: Example, scylla: Scylla, orders: Orders
 ) -> None:
-    """If the end is before the position from which the log is followed, the program only copies."""
+    """If the end is before the position at which the log begins, only existing rows are copied."""
     program = [sys.executable, str(EXAMPLES / f"{example.module}.py"), scylla.contact_point]
     subprocess.run([*program, orders.name, str(example.target), "-1h"], check=True, timeout=120)
     assert example.rows() == orders.rows()

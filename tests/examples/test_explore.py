@@ -19,7 +19,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     """The result of each cell that shows one, by the cell's id and the type of the content."""
     copy = tmp_path_factory.mktemp("notebook") / NOTEBOOK.name
     copy.write_text(NOTEBOOK.read_text())
-    # A process of its own: Jupyter's packages warn about their own dependencies.
+    # A separate process: Jupyter's packages warn about their own dependencies.
     ran = subprocess.run(
         [sys.executable, "-c", EXECUTE, "--inplace", copy.name],
         cwd=copy.parent,
@@ -49,7 +49,7 @@ def test_readers_schemas_and_changes_are_shown_as_tables(
 
 
 def test_each_tool_has_the_changes(results: dict[str, dict[str, Any]]) -> None:
-    """The log holds three inserts, an update and a delete; two orders are left."""
+    """Each tool finds three inserts, an update and a delete in the log; two orders remain."""
     pandas = results["pandas"]["text/plain"].splitlines()
     kinds = ["insert"] * 3 + ["update_preimage", "update_postimage", "delete"]
     assert sorted(line.split()[1] for line in pandas[1:]) == sorted(kinds)
@@ -63,7 +63,7 @@ def test_each_tool_has_the_changes(results: dict[str, dict[str, Any]]) -> None:
 
 
 def test_the_notebook_is_stored_without_results() -> None:
-    """Results would change with each run."""
+    """The notebook is stored without results, because they would change with each run."""
     for cell in json.loads(NOTEBOOK.read_text())["cells"]:
         assert not cell.get("outputs")
         assert cell.get("execution_count") is None

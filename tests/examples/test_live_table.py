@@ -72,7 +72,7 @@ def orders(scylla: Scylla, keyspace: str) -> Orders:
 
 
 class Service:
-    """The service in a separate process, which can be killed and started again."""
+    """The service in a separate process, which can be killed and restarted."""
 
     def __init__(self, hosts: str, table: str) -> None:
         with socket.socket() as free:
@@ -100,13 +100,13 @@ class Service:
         self.process.wait()
 
     def start(self) -> None:
-        """Start the service again, on the same port."""
+        """Restart the service on the same port."""
         self.process = subprocess.Popen(self._command)
 
 
 @pytest.fixture
 def service(scylla: Scylla, orders: Orders) -> Iterator[Service]:
-    """The service, running."""
+    """The running service."""
     service = Service(scylla.contact_point, orders.name)
     yield service
     service.process.terminate()
@@ -121,7 +121,7 @@ def wait_for(page: Page, orders: Orders) -> None:
 
 @pytest.mark.slow
 def test_the_page_follows_the_table(service: Service, orders: Orders) -> None:
-    """It shows rows and changes; after a crash of the service, also the changes made meanwhile."""
+    """The page shows rows and changes; after a crash, also the changes made during the outage."""
     errors: list[str] = []
     with browser() as chromium:
         page = chromium.new_page()
@@ -159,7 +159,7 @@ def example() -> ModuleType:
 def test_a_slow_page_is_disconnected(
     example: ModuleType, scylla: Scylla, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events to the slow page end; events to another page do not."""
+    """If a page is slow, its events end; events to another page do not."""
     monkeypatch.setattr(example, "WAITING", 10)
     table = example.LiveTable()
 

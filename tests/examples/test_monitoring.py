@@ -46,7 +46,7 @@ UNUSED = {
 }
 UNUSED |= {f"scylla_cdc_snapshot_{name}" for name in ("rows_total", "share", "seconds_left")}
 UNUSED |= {f"scylla_cdc_spark_snapshot_{name}" for name in ("share", "seconds_left")}
-"""Metrics of events that did not occur in the run, and of a Spark snapshot."""
+"""Metrics of events that did not occur in the run, and of snapshots."""
 VARIABLES = {"$__rate_interval": "5m", "$keyspace": ".*", "$table": ".*", "$query": ".*"}
 
 
@@ -110,7 +110,7 @@ def test_the_dashboard_shows_each_metric() -> None:
 
 
 def test_the_exported_names() -> None:
-    """Each metric in the code has one name."""
+    """Each metric in the code is exported under one name."""
     assert len(exported()) == len(METRICS) + len(COUNTERS) + len(GAUGES)
 
 
@@ -130,7 +130,7 @@ def test_each_alert_is_tested() -> None:
 
 
 def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
-    """Each panel has its own place on the grid, which is 24 wide, and a description."""
+    """Each panel has a description and a separate area of the grid, which is 24 cells wide."""
     taken: set[tuple[int, int]] = set()
     for panel in board()["panels"]:
         place = panel["gridPos"]
@@ -144,7 +144,7 @@ def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
 
 
 def test_promtool_runs_the_tests_of_the_alerts(promtool: Path, tmp_path: Path) -> None:
-    """Each alert fires when it should, and not earlier; if the rules are wrong, the tests fail."""
+    """Each alert fires when it should, and not earlier. If the rules are wrong, the tests fail."""
     run(promtool, "check", "rules", FOLDER / "alerts.yml")
     run(promtool, "test", "rules", FOLDER / "alerts_test.yml")
     shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
@@ -155,7 +155,7 @@ def test_promtool_runs_the_tests_of_the_alerts(promtool: Path, tmp_path: Path) -
 
 
 def test_promtool_parses_the_queries_of_the_dashboard(promtool: Path, tmp_path: Path) -> None:
-    """Each expression is checked as a separate rule."""
+    """Promtool can parse each expression of the dashboard, checked as a separate rule."""
     found = [{"record": f"panel:{at}", "expr": text} for at, text in enumerate(shown())]
     file = tmp_path / "panels.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": found}]}))

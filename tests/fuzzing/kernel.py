@@ -35,7 +35,8 @@ from tests.cdc_reader.decoding.test_twins import ALL_BODIES, outcome
 PLAIN = {arrow_type(Native(name)) for name in NATIVE_TYPES if converter(Native(name)) is plain}
 _LARGEST = 8_192
 _GENERATED, _BARE = 200, 40
-"""How many pages of each kind provide columns, at most 256 in all: one byte selects them."""
+"""Number of pages of each kind that provide columns: at most 256 in all, as one byte selects one.
+"""
 _LENGTHS = (-(2**31), -2, -1, 0, 1, 2, 3, 5, 16, 255, 2**16, 2**28, 2**30, 2**31 - 1)
 
 Columns = Sequence[Column] | None

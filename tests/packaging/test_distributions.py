@@ -22,7 +22,7 @@ def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
 
 
 def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
-    """Grammars and other data files are included."""
+    """A wheel has all files of the packages, including grammars and other data files."""
     names = set(zipfile.ZipFile(wheel).namelist())
     for source in (ROOT, ROOT / "connectors"):
         for package in ("cdc_reader", "pyspark_scylla_cdc"):
@@ -34,7 +34,7 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
 
 
 def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
-    """A relative link in the README becomes one to the repository, at this version's tag."""
+    """A relative link in the README becomes a link to the repository, at this version's tag."""
     archive = zipfile.ZipFile(wheel)
     [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
     description = archive.read(metadata).decode()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-# A source that Spark knows fails without its options; an unknown one is not found.
+# A source that Spark knows fails without its options; an unknown source is not found.
 DISCOVERY = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -43,7 +43,7 @@ def without(packages: list[str]) -> str:
 def test_spark_discovers_the_source(
     environment: Environment, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    """A new session finds `scylla_cdc` by itself, and reports its required options."""
+    """A new session finds `scylla_cdc` without configuration, and reports its required options."""
     if kind == "editable":
         environment.install("--editable", ROOT)
         home = ROOT
@@ -59,7 +59,7 @@ def test_spark_discovers_the_source(
 def test_the_command_and_the_pytest_plugin_are_installed(
     environment: Environment, wheel: Path
 ) -> None:
-    """The command and the plugin work right after the installation."""
+    """The command and the pytest plugin work directly after installation."""
     environment.install(wheel)
     command = f"import subprocess; subprocess.run([{str(environment.folder / 'bin/scylla-cdc')!r}, "
     assert "serve" in environment.execute(command + '"--help"], check=True)')
@@ -83,7 +83,7 @@ def test_packages_import_without_any_extra(
 def test_the_command_asks_for_its_extra(
     environment: Environment, wheel: Path, package: str, words: str, remedy: str
 ) -> None:
-    """The error is one line."""
+    """Without its extra, the command fails with a one-line error."""
     environment.install(wheel)
     run = f"sys.argv = ['scylla-cdc', *{words.split()}]; from cdc_reader.cli import main; main()"
     code = f"{without([package])}; sys.stderr = sys.stdout\n{run}"

@@ -1,4 +1,4 @@
-"""Distributions have the compiled kernel if it is wanted and can be compiled."""
+"""Distributions have the compiled kernel if it is requested and can be compiled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_wheel_with_the_kernel_is_platform_specific(
 def test_a_wheel_made_without_a_compiler_suits_any_platform(
     environment: Environment, tmp_path: Path
 ) -> None:
-    """One line says that the Python kernel will be used, and that kernel is used."""
+    """Without a compiler, one line says that the Python kernel will be used, and it is used."""
     built = build(tmp_path / "dist")
     assert built.returncode == 0, built.stderr
     [said] = [line for line in built.stderr.splitlines() if "kernel" in line]
@@ -68,7 +68,7 @@ def test_a_deselected_kernel_is_not_compiled(
 def test_a_required_kernel_that_cannot_be_compiled_fails_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some users prefer a failed build to a wheel with the slow kernel."""
+    """If a required kernel cannot be compiled, the build fails instead of using the slow kernel."""
     monkeypatch.setenv("CDC_READER_KERNEL", "cython")
     built = build(tmp_path)
     assert built.returncode != 0

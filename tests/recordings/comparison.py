@@ -1,7 +1,7 @@
 """Compares two CDC logs without regard to random values.
 
 Stream ids, `cdc$time` and list element ids are random or depend on the clock, so no two servers
-write the same bytes. `comparable` replaces each of these values by a number, in order of
+write the same bytes. `comparable` replaces each of these values with a number, in order of
 appearance. Logs of the same writes are then equal, cell by cell.
 """
 
@@ -49,7 +49,7 @@ def comparable(log: Result, partition_key: Sequence[str]) -> list[dict[str, Comp
     """Return the rows of a log, with random values replaced by numbers in order of appearance.
 
     Rows are grouped by the base table's partition key, because the stream of a key depends on the
-    cluster. They are in order of time for each key. Records with the same write timestamp have
+    cluster. For each key, they are in order of time. Records with the same write timestamp have
     random ids, so they are ordered by their other contents.
     """
     numbering = _Numbering(log)

@@ -28,7 +28,7 @@ def answers(session: Session, properties: str, ops: list[Any]) -> list[Answer]:
     try:
         return [answer(session, each["op"], keyspace) for each in ops]
     finally:
-        # Some statements create further keyspaces, whose names begin with this one's name.
+        # Some statements create further keyspaces, whose names begin with this keyspace's name.
         for (name,) in session.execute("SELECT keyspace_name FROM system_schema.keyspaces"):
             if name.startswith(keyspace):
                 session.execute(f"DROP KEYSPACE {name}")

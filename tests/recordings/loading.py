@@ -1,7 +1,7 @@
 """Loads recorded logs into a server, byte for byte.
 
-A log table accepts plain INSERTs, and values can be sent as bytes without conversion. So a
-recording is loaded cell by cell, and a reader's result can be compared with it.
+A log table accepts plain INSERTs, and values can be sent as bytes without conversion. A recording
+can thus be loaded cell by cell, and compared with a reader's result.
 """
 
 from __future__ import annotations

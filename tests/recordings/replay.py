@@ -78,7 +78,7 @@ class Outcome:
 
 
 class Timestamps:
-    """The driver's timestamp generator: returns `next` (µs), or the time if that is None."""
+    """The driver's timestamp generator. Returns `next` (µs), or the current time if it is None."""
 
     next: int | None = None
 
@@ -291,7 +291,7 @@ def _outcome(
 
 
 def _without_chance(error: str, keyspace: str) -> str:
-    """Return an error message without the keyspace's name, dates and ids."""
+    """Return an error message without the keyspace's name, dates and ids, which are random."""
     if (of_host := _OF_HOST.search(error)) is not None:
         error = of_host.group(1)
     error = _ID.sub("<id>", error)

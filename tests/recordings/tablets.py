@@ -22,7 +22,7 @@ _TABLES = (
     "CREATE TABLE {ks}.t (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true, 'ttl': 120}",
     "CREATE TABLE {ks}.u (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
 )
-_MANY, _FEW = 8, 2  # tablets are not merged below the keyspace's initial number
+_MANY, _FEW = 8, 2  # Tablets are not merged to fewer than the keyspace's initial number.
 _SPLIT = f"ALTER TABLE {{ks}}.t WITH tablets = {{'min_tablet_count': {_MANY}}}"
 _MERGE = "ALTER TABLE {ks}.t WITH tablets = {'min_tablet_count': 1}"
 _DISABLE = "ALTER TABLE {ks}.t WITH cdc = {'enabled': false}"

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def test_the_program_on_path_is_taken(machine: Machine) -> None:
-    """Nothing is installed then."""
+    """If Chromium is on the PATH, it is used, and nothing is installed."""
     machine.command("chromium")
     found = machine.run("chromium", "--install")
     assert (found.returncode, found.stdout.strip()) == (0, str(machine.commands / "chromium"))
 
 
 def test_a_given_program_is_taken(machine: Machine, tmp_path: Path) -> None:
-    """CHROMIUM takes precedence over PATH; if its file does not exist, one line says so."""
+    """CHROMIUM takes precedence over PATH. If its file does not exist, a one-line error says so."""
     machine.command("chromium")
     machine.command(str(tmp_path / "chrome"))
     found = machine.run("chromium", CHROMIUM=str(tmp_path / "chrome"))

@@ -1,4 +1,4 @@
-"""The choice of a Java, and the message or action if there is none."""
+"""The script that chooses a Java, and what it prints or installs if there is none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def on_path(machine: Machine, home: Path) -> None:
 
 
 def test_java_home_comes_first(machine: Machine, tmp_path: Path) -> None:
-    """A JAVA_HOME that works is used."""
+    """A JAVA_HOME that works takes precedence over the PATH."""
     on_path(machine, java(machine, tmp_path / "path", "21"))
     home = java(machine, tmp_path / "home", "17")
     assert machine.run("java-home", JAVA_HOME=str(home)).stdout == f"{home}\n"
@@ -37,7 +37,7 @@ def test_java_home_comes_first(machine: Machine, tmp_path: Path) -> None:
 def test_a_java_home_that_is_too_old_is_skipped(
     machine: Machine, tmp_path: Path, version: str
 ) -> None:
-    """The `java` on the PATH is used instead, if it is new enough."""
+    """If JAVA_HOME is too old, the `java` on the PATH is used, if it is new enough."""
     good = java(machine, tmp_path / "path", "17")
     on_path(machine, good)
     old = java(machine, tmp_path / "old", version)
@@ -45,14 +45,14 @@ def test_a_java_home_that_is_too_old_is_skipped(
 
 
 def test_a_java_without_sparks_module_is_skipped(machine: Machine) -> None:
-    """A reduced runtime may be new enough, but unable to start Spark."""
+    """A reduced runtime without Spark's module is skipped, even if it is new enough."""
     good = java(machine, machine.jvm_directory / "java-21", "21")
     machine.command("java", 'case "$1" in *jdk.incubator.vector) exit 1 ;; esac')
     assert machine.run("java-home").stdout == f"{good}\n"
 
 
 def test_without_any_java_one_line_says_so(machine: Machine) -> None:
-    """Nothing is printed to stdout, and the line on stderr says what to run."""
+    """Without any Java, nothing is printed to stdout, and one line on stderr says what to run."""
     result = machine.run("java-home")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.count("\n") == 1
@@ -60,7 +60,7 @@ def test_without_any_java_one_line_says_so(machine: Machine) -> None:
 
 
 def test_without_root_one_line_says_what_to_install(machine: Machine) -> None:
-    """The line has the command; nothing is installed."""
+    """Without root, one line has the command that installs Java, and nothing is installed."""
     machine.command("apt-get", "exit 1")
     result = machine.run("java-home", "--install")
     assert result.returncode == 1
@@ -71,7 +71,7 @@ def test_without_root_one_line_says_what_to_install(machine: Machine) -> None:
 
 
 def test_root_with_apt_gets_the_first_java_that_apt_knows(machine: Machine) -> None:
-    """On a distribution without Java 17, its next version is installed."""
+    """On a distribution without Java 17, the next version that it offers is installed."""
     home = machine.jvm_directory / "java-21"
     installer = java(machine, home.parent.with_name("depot"), "21") / "bin" / "java"
     machine.command("id", "echo 0")

@@ -1,4 +1,4 @@
-"""The choice of the Python for the virtual environment."""
+"""The script that chooses the Python for the virtual environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def test_a_python_that_is_too_old_is_skipped(machine: Machine, tmp_path: Path) -> None:
-    """The first command that is new enough creates the environment."""
+    """The first Python command that is new enough creates the environment."""
     machine.command("python3", "exit 1")
     machine.command("python3.12", f'exec "{sys.executable}" "$@"')
     result = machine.run("make-venv", str(tmp_path / "venv"))
@@ -20,7 +20,7 @@ def test_a_python_that_is_too_old_is_skipped(machine: Machine, tmp_path: Path) -
 
 
 def test_without_a_python_new_enough_one_line_says_so(machine: Machine, tmp_path: Path) -> None:
-    """The line says how to name another Python."""
+    """If no Python is new enough, a one-line error says how to name another one."""
     machine.command("python3", "exit 1")
     result = machine.run("make-venv", str(tmp_path / "venv"))
     assert result.returncode == 1
@@ -30,7 +30,7 @@ def test_without_a_python_new_enough_one_line_says_so(machine: Machine, tmp_path
 
 
 def test_a_python_without_venv_is_completed_by_apt(machine: Machine, tmp_path: Path) -> None:
-    """Debian packages venv separately. Without root, the one-line error names the package."""
+    """If Python lacks venv, the one-line error names the Debian package that has it."""
     machine.command(
         "python3",
         'case "$*" in',

@@ -1,4 +1,4 @@
-"""The script that finds the programs of Prometheus."""
+"""The script that finds the Prometheus programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def test_the_programs_on_path_are_taken(machine: Machine) -> None:
-    """Both programs, prometheus and promtool, must be on the path."""
+    """If both programs, prometheus and promtool, are on the PATH, they are used."""
     for name in ("promtool", "prometheus"):
         machine.command(name)
     found = machine.run("prometheus")
@@ -27,7 +27,7 @@ def test_without_apt_one_line_says_so(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_what_was_unpacked_before_is_taken(machine: Machine, tmp_path: Path) -> None:
-    """Programs that are already there are not downloaded again."""
+    """Programs that were unpacked earlier are used, and not downloaded again."""
     machine.command(str(tmp_path / "usr" / "bin" / "promtool"))
     ran = machine.run("prometheus", PROMETHEUS_DIRECTORY=str(tmp_path))
     assert (ran.returncode, ran.stdout.strip()) == (0, str(tmp_path / "usr" / "bin"))

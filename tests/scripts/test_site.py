@@ -1,4 +1,4 @@
-"""The hooks of the site: links to the repository, and corrections to the theme's pages."""
+"""The hooks of the documentation site: links to the repository, and corrections to the theme."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def links(markdown: str) -> str:
 
 
 def test_links_out_of_the_pages_lead_to_the_repository() -> None:
-    """Files and directories of the project have different addresses there."""
+    """Links to files and to directories get the repository's addresses for each."""
     assert (
         links("[a](../../CHANGELOG.md)")
         == "[a](https://example.com/project/blob/main/CHANGELOG.md)"
@@ -28,19 +28,19 @@ def test_links_out_of_the_pages_lead_to_the_repository() -> None:
 
 
 def test_other_links_stay() -> None:
-    """Links between pages, and links that lead nowhere, are left for MkDocs to check."""
+    """Links between pages, and broken links, are left unchanged for MkDocs to check."""
     for link in ("[a](../reference/tls.md#names)", "[a](../../missing.md)", "[a](https://a.b)"):
         assert links(link) == link
 
 
 def test_a_page_asks_no_other_server() -> None:
-    """The theme's script would query GitHub for each component `source`."""
+    """Pages query no other server: the theme's component `source` would query GitHub."""
     page = '<a href="x" class="md-source" data-md-component="source">'
     assert on_post_page(page, config=None) == '<a href="x" class="md-source">'
 
 
 def test_blocks_and_the_search_can_be_reached_without_a_mouse() -> None:
-    """Scrollable code and tables can get the focus, and the search dialog has a label."""
+    """Scrollable code and tables can be focused, and the search dialog has a label."""
     assert on_post_page("<pre><span></span><code>a") == '<pre tabindex="0"><span></span><code>a'
     table = '<div class="scrolled" tabindex="0"><table>a</table></div>'
     assert on_post_page("<table>a</table>") == table
@@ -49,5 +49,5 @@ def test_blocks_and_the_search_can_be_reached_without_a_mouse() -> None:
 
 
 def test_an_empty_cell_is_no_heading() -> None:
-    """An empty heading has no meaning for a screen reader."""
+    """An empty table heading becomes a plain cell, because screen readers cannot name it."""
     assert on_post_page('<th style="a"></th><th>b</th>') == "<td></td><th>b</th>"

@@ -1,4 +1,4 @@
-"""A user's mistakes: type checkers report each line that ends in `# wrong`."""
+"""A user's mistakes. Type checkers report each line that ends in `# wrong`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's program that does what the how-to pages do; it is only type-checked."""
+"""A user's program that does what the how-to pages describe. It is only type-checked."""
 
 from __future__ import annotations
 

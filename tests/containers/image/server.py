@@ -1,10 +1,10 @@
-"""The embedded server in a container, started like ScyllaDB's image.
+"""The embedded server in a container, which is started like ScyllaDB's image.
 
 It accepts the options of that image; options that only concern a real server's hardware and files
 have no effect. The nodes of the embedded server share one store in one process, in the container
 without `--seeds`. A container with `--seeds` relays to that container: its node joins there, is
 reached by CQL and REST at the relaying container's address, and is down while the relaying
-container is. So nodes join, leave and fail as in a real cluster, except that the whole cluster is
+container is. Nodes thus join, leave and fail as in a real cluster, except that the whole cluster is
 lost if the first container fails.
 """
 
