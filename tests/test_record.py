@@ -99,7 +99,7 @@ def test_scenarios_recorded_here_are_those_of_the_real_server(
 
 @pytest.mark.slow
 def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str, Any]) -> None:
-    """Histories recorded here equal the real ones, including write times relative to the last."""
+    """Histories recorded here equal the real ones, including their relative write times."""
     for expected, found in zip(record.newest("histories"), recorded["histories"], strict=True):
         assert not list(recorded_history(expected).differences(recorded_history(found)))
 
@@ -140,7 +140,7 @@ def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
 def test_recorded_tablets_go_through_the_phases_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """Tablets recorded here go through the phases and statements of the real recordings."""
+    """Recordings of tablets have the same statements and phases as the real recordings."""
     if "tablets" not in KINDS_OF[version]:
         assert "tablets" not in recorded
         return

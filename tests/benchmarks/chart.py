@@ -52,7 +52,7 @@ def _frame(height: int) -> Iterator[str]:
 
 
 def _bar(at: int, name: str, result: Mapping[str, Any]) -> Iterator[str]:
-    """Draw a bar from 1 to the ratio. A longer bar is better only for some benchmarks."""
+    """Draw a bar from 1 to the ratio. Whether a higher ratio is better depends on the benchmark."""
     y, ratio = TOP + at * BAR, result["ratio"]
     low, high = sorted((_x(1), _x(ratio)))
     kind = "bar" if result["met"] else "missed"

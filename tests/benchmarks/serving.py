@@ -49,7 +49,7 @@ class Served:
     def replay(self, table: str, times: int, page_rows: int = 5_000, *, selected: str = "*") -> int:
         """Return the table's first page `times` times to every read; return the page size in bytes.
 
-        `selected` is what the reads select.
+        `selected` is the selection clause of the reads.
         """
         size: int = self._ask(_replay, table, times, page_rows, selected)
         return size

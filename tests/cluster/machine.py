@@ -46,7 +46,7 @@ _OWN_FILES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class Isolation(Enum):
-    """How machines are isolated. The value has options of `unshare` beyond those for files."""
+    """The isolation of machines. The value has `unshare` options in addition to those for files."""
 
     NETWORK = ("--net",)
     DISK = ("--user", "--map-root-user")

@@ -117,7 +117,7 @@ def reader(cluster: Standalone, log: NumberedLog) -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def followed(cluster: Standalone, log: NumberedLog, reader: Reader) -> Iterator[Followed]:
-    """A query that has read all rows written before."""
+    """A query that has read all rows written so far."""
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
     print(f"KILL_SEED={seed}")
     with ClusterQuery(cluster, {**log.options, **OPTIONS}) as query:
@@ -126,14 +126,14 @@ def followed(cluster: Standalone, log: NumberedLog, reader: Reader) -> Iterator[
 
 
 def test_executor_is_killed(followed: Followed) -> None:
-    """Another executor takes over its tasks."""
+    """If an executor is killed, another executor takes over its tasks."""
     with followed.failing():
         machine = followed.chance.choice(followed.cluster.workers)
         assert machine.kill(EXECUTOR)
 
 
 def test_worker_is_killed(followed: Followed) -> None:
-    """The worker's executor ends too. The other machine continues until the worker restarts."""
+    """If a worker is killed, its executor ends too; the other machine continues meanwhile."""
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         assert machine.kill(WORKER)
@@ -142,7 +142,7 @@ def test_worker_is_killed(followed: Followed) -> None:
 
 
 def test_driver_is_killed(followed: Followed) -> None:
-    """A new driver continues from the checkpoint."""
+    """If the driver is killed, a new driver continues from the checkpoint."""
     with followed.failing():
         followed.query.kill()
         followed.query.start()
@@ -153,7 +153,7 @@ def test_driver_is_killed(followed: Followed) -> None:
     reason="a machine's network is cut in a network namespace, which only root can make",
 )
 def test_worker_loses_its_network(followed: Followed) -> None:
-    """For half a minute the worker can reach neither Spark nor ScyllaDB."""
+    """For half a minute, a worker can reach neither Spark nor ScyllaDB, and no row is lost."""
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         followed.cluster.network.cut(machine)
@@ -164,6 +164,6 @@ def test_worker_loses_its_network(followed: Followed) -> None:
 
 
 def test_node_joins_scylladb(followed: Followed) -> None:
-    """The log continues in new streams, some of them on the new node."""
+    """If a node joins, the log continues in new streams, some of them on the new node."""
     with followed.failing():
         followed.log.scylla.join(vnodes=4)

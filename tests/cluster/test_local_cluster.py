@@ -57,7 +57,7 @@ def driver(spark_home: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.spark
 def test_batch_and_stream(driver: subprocess.Popen[str], tmp_path: Path) -> None:
-    """Each row is read once, and both executors read."""
+    """A batch and a stream read each row once, and both executors take part."""
     with numbered_log("127.0.0.1", 2_000) as log:
         reader = Reader(driver, tmp_path, log)
         assert reader.read("batch") == log.whole

@@ -116,7 +116,7 @@ def test_cable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("isolation", ALLOWED)
 def test_nothing_is_left_after_a_failure(isolation: Isolation, tmp_path: Path) -> None:
-    """No processes or network devices remain."""
+    """After a failure, no processes or network devices remain."""
     machines: list[Machine] = []
 
     def fail() -> None:
@@ -134,7 +134,7 @@ def test_nothing_is_left_after_a_failure(isolation: Isolation, tmp_path: Path) -
 
 @pytest.mark.parametrize("isolation", ISOLATED)
 def test_nothing_is_left_when_the_test_is_killed(isolation: Isolation, tmp_path: Path) -> None:
-    """The kernel ends all processes and removes the network."""
+    """If the test is killed, the kernel ends all processes and removes the network."""
     command = [sys.executable, "-m", PROBE, str(tmp_path), isolation.name]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as test:
         assert test.stdout is not None

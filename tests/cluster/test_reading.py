@@ -32,7 +32,7 @@ def reader(cluster: Standalone, log: NumberedLog) -> Iterator[Reader]:
 
 
 def test_batch(reader: Reader, log: NumberedLog) -> None:
-    """The executors of all workers take part in the read."""
+    """The executors of all workers take part in a batch read."""
     assert reader.read("batch") == log.whole
     assert len(reader.read("places")) == WORKERS
 
@@ -46,7 +46,7 @@ def test_stream(reader: Reader, log: NumberedLog, way: str) -> None:
 
 
 def test_snapshot(reader: Reader, log: NumberedLog) -> None:
-    """The existing rows come first, then the rows written later."""
+    """In a snapshot, the existing rows come first, then the rows written later."""
     assert reader.read("parquet", "snapshot", snapshot="initial") == log.whole
     log.fill(MORE)
     assert reader.read("parquet", "snapshot", snapshot="initial") == log.whole

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HOSTS = "scylla.example.com:9042"
 TO_ITS_END = {"tail": ["--until", "now"], "replicate": ["--until", "now"]}
-"""Options that end the commands that would not end by themselves."""
+"""Options that end commands that would otherwise run forever."""
 PICK = "jq -c '[.operation, .key, .deltas]'"
 """The only other program in the pages' commands. The test does the same in Python."""
 COLUMNS = "(customer int, number int, status text, PRIMARY KEY (customer, number))"

@@ -23,7 +23,7 @@ SOURCES = [
     if "testing" not in path.parts
 ]
 SELF_EXPLANATORY = {"ConfigurationError", "DecodeError"}
-"""Classes whose messages the page explains only in general, as they name an option, or bytes."""
+"""Classes whose messages the page explains only in general: they name an option, or bytes."""
 VARIABLE = "…"
 SECTION = re.compile(r"^### `(\w+)`\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 FIRST_CELL = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
@@ -106,7 +106,7 @@ def test_each_message_of_a_class_is_in_its_section(name: str) -> None:
 
 
 def test_the_messages_of_the_page_are_those_of_the_code() -> None:
-    """All text of a message on the page also occurs in the code."""
+    """The fixed parts of each message on the page also occur in the code."""
     shown = {message for messages in documented().values() for message in messages}
     assert shown
     strange = {part for message in shown for part in fixed(message) if part not in texts()}

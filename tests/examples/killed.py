@@ -23,7 +23,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 READ = ReadConfig(
     confidence_window="0s", window="200ms", max_window="200ms", fetch_size=20, in_flight=2
 )
-"""No writes are in flight, so no waiting is needed. Small windows and pages make more steps."""
+"""No writes are in flight, so no waiting is needed. Small windows and pages lead to more steps."""
 
 
 def killing(function: Callable[..., Any], moment: str, number: int) -> Callable[..., Any]:

@@ -158,14 +158,14 @@ def test_the_copy_survives_kills(example: Example, scylla: Scylla, orders: Order
 def test_the_program_copies_the_existing_rows(
     example: Example, scylla: Scylla, orders: Orders
 ) -> None:
-    """If the end is before the position at which the log begins, only existing rows are copied."""
+    """If the end is before the position where following starts, only existing rows are copied."""
     program = [sys.executable, str(EXAMPLES / f"{example.module}.py"), scylla.contact_point]
     subprocess.run([*program, orders.name, str(example.target), "-1h"], check=True, timeout=120)
     assert example.rows() == orders.rows()
 
 
 def test_a_column_that_is_added(example: Example, scylla: Scylla, orders: Orders) -> None:
-    """The copy has the column after the next change."""
+    """After the next change, the copy has a column that was added to the table."""
     assert example.run(scylla, orders.name) == 0
     scylla.session.execute(f"ALTER TABLE {orders.name} ADD note text")
     scylla.session.execute(

@@ -159,7 +159,7 @@ def example() -> ModuleType:
 def test_a_slow_page_is_disconnected(
     example: ModuleType, scylla: Scylla, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a page is slow, its events end; events to another page do not."""
+    """Events to a slow page end; events to another page continue."""
     monkeypatch.setattr(example, "WAITING", 10)
     table = example.LiveTable()
 

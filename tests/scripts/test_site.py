@@ -19,7 +19,7 @@ def links(markdown: str) -> str:
 
 
 def test_links_out_of_the_pages_lead_to_the_repository() -> None:
-    """Links to files and to directories get the repository's addresses for each."""
+    """Links out of the pages lead to the repository's address of the file or directory."""
     assert (
         links("[a](../../CHANGELOG.md)")
         == "[a](https://example.com/project/blob/main/CHANGELOG.md)"

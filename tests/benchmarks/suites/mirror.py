@@ -1,4 +1,4 @@
-"""A copy in a Delta table, compared with the same merge of the same changes from Parquet files."""
+"""Copying changes to a Delta table, compared with the same merge of changes in Parquet files."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ def test_unknown_host(load: Load) -> None:
 
 
 def test_a_certificate_of_another_host() -> None:
-    """The error names the Spark options to change."""
+    """If the certificate is of another host, the error names the Spark options to change."""
     from cdc_reader.testing import EmbeddedScylla
 
     given = {"keyspace": "k", "table": "t", "ssl.enabled": "true"}
@@ -341,7 +341,7 @@ def test_wrong_password(load: Load) -> None:
 
 @pytest.mark.slow
 def test_a_password_is_not_parsed(spark: SparkSession) -> None:
-    """Each character counts, even spaces at the ends: the login succeeds."""
+    """Each character of a password counts, even spaces at the ends: the login succeeds."""
     from cdc_reader.testing import EmbeddedScylla
 
     password = " p@ \"ss'ü "

@@ -88,7 +88,7 @@ def test_a_filter_loses_rows_of_other_queries(numbers: DataFrame) -> None:
 def test_a_source_that_takes_filters_needs_a_setting(
     spark: SparkSession, numbers: DataFrame
 ) -> None:
-    """Spark's default setting rejects each query of such a source."""
+    """Spark's default setting rejects each query of a source that accepts filters."""
     spark.conf.unset(ENABLED)
     with pytest.raises(AnalysisException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
         numbers.collect()

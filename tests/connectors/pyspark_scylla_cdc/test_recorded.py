@@ -210,7 +210,7 @@ def unordered(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def test_bounds_are_half_open(load: Callable[..., DataFrame], history: History) -> None:
-    """The start is included and the end is not, to the microsecond."""
+    """The start is inclusive and the end exclusive, to the microsecond."""
     times = sorted(micros(time) for time in column(history.log, "cdc$time"))
     start, end = times[len(times) // 3], times[2 * len(times) // 3]
     frame = load(startingTimestamp=format_timestamp(start), endingTimestamp=format_timestamp(end))

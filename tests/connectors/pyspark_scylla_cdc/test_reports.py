@@ -69,7 +69,7 @@ def test_an_address_is_read_as_it_was_written(host: str, port: int, key: bytes) 
     "text", ["", "host", "host:1", "host:0/" + KEY.hex(), "h:70000/" + KEY.hex()]
 )
 def test_another_text_is_refused_without_being_shown(text: str) -> None:
-    """A malformed address is rejected by the option's name, without being shown."""
+    """A malformed address raises an error that names the option, but does not show the address."""
     with pytest.raises(ConfigurationError, match=r"reportTo.*\(not shown\).*listener\.address"):
         Address.parse(text)
 
@@ -107,6 +107,6 @@ def test_a_report_without_a_listener_does_no_harm(inbox: Inbox) -> None:
 
 
 def test_an_unusable_listening_address_is_refused() -> None:
-    """The error contains the given address."""
+    """The error for an unusable listening address contains the address."""
     with pytest.raises(ConfigurationError, match=r"203\.0\.113\.1:0.*this machine"):
         Inbox("203.0.113.1")

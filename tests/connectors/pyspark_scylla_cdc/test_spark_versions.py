@@ -106,7 +106,10 @@ def test_limits_hold(make: Make) -> None:
 def test_late_rows_are_sought_once_a_minute(
     make: Make, clock: ManualClock, execute: Execute
 ) -> None:
-    """Late rows are sought once a minute, even with `availableNow`, as the trigger is unknown."""
+    """Late rows are searched for once a minute.
+
+    This holds with `availableNow` too, because the reader does not know the trigger.
+    """
     execute("ALTER TABLE {t} WITH cdc = {'enabled': true, 'ttl': 86400}")
     before = make(lateRows="deliver", lateHorizon="2h")
     first = before.latestOffset()

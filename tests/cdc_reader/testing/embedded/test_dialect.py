@@ -21,7 +21,7 @@ VERSIONS = sorted(path.name.split("-")[1] for path in DATA.glob("scylla-*-dialec
 REFUSED = ("GROUP BY", "SELECT JSON count(*)", " LIKE 'x%'", "COMPACT STORAGE")
 """Words that identify the statements that the embedded server does not support."""
 _STARTED = re.compile(r"(?<=current generation started at: )[^)]+")
-"""The time at which the server's first generation began, in an error message."""
+"""Matches the time at which the server's first generation began, in an error message."""
 
 
 def recorded(version: str) -> Any:

@@ -292,7 +292,7 @@ def refusal(cql: str) -> str | None:
 
 
 def check(cql: str) -> None:
-    """Check that a syntax error has a position, or is the one that has none in ScyllaDB either."""
+    """Check that a syntax error has a position, unless ScyllaDB's error has none either."""
     message = refusal(cql)
     assert message is None or re.match(r"line \d+:\d+ |Only expressions of the form ", message)
 

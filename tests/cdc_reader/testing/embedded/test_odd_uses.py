@@ -460,7 +460,7 @@ def test_durable_writes_may_be_text(session: Session, written: str, meant: bool)
 def test_few_replicas_earn_a_warning(
     session: Session, replication: str, warnings: list[str]
 ) -> None:
-    """Newer versions advise against SimpleStrategy and fewer than three replicas."""
+    """SimpleStrategy and fewer than three replicas cause warnings."""
     future = session.execute_async(f"CREATE KEYSPACE x WITH replication = {{{replication}}}")
     future.result()
     found = future.warnings or []

@@ -274,7 +274,7 @@ def test_bad_rows_are_logged_without_their_values(
 
 
 def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
-    """The record has the log's rows, with the original values of bad cells."""
+    """The record of a quarantined row has the log's rows, with the original values of bad cells."""
     at = TIMES[-2]
     execute(
         TABLE + POSTIMAGES,
@@ -294,7 +294,7 @@ def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
 
 
 def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
-    """A change from before postimages were turned on is a bad record; later ones are read."""
+    """A change from before postimages were enabled is a bad record; later changes are read."""
     execute(
         TABLE + DELTAS,
         "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)",
@@ -315,7 +315,7 @@ def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
 def test_a_data_frame_without_the_column_is_refused(
     execute: Execute, options: dict[str, str]
 ) -> None:
-    """Without the column, bad rows would look like good ones."""
+    """A DataFrame without the column is rejected, because bad rows would look like good ones."""
     execute(TABLE + FULL, "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)")
     parsed = SourceOptions.parse({**options, "format": "changes", "onBadRecord": "quarantine"})
     reader = BatchReader(parsed, schema_of(parsed), ("pk", "d"))
@@ -380,7 +380,7 @@ def test_folded(execute: Execute, load: Load) -> None:
 def test_a_repeated_micro_batch_has_the_same_rows(
     execute: Execute, load: Load, tmp_path: Path, policy: str, count: int
 ) -> None:
-    """The query fails after it has read a micro-batch, and is restarted."""
+    """If a query fails after reading a micro-batch, the repeated micro-batch has the same rows."""
     execute(TABLE + FULL, *WRITES)
     seen: list[list[str]] = []
 

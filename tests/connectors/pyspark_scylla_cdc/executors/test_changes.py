@@ -92,7 +92,7 @@ def test_delta_alone(execute: Execute, rows: Rows) -> None:
 
 
 def test_delta_beside_images(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """With images the row is complete, and lists the same columns."""
+    """With images, the row is complete, and the lists of columns are the same as without images."""
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, v, m, l) VALUES (1, 2, 3, {1: 'a'}, [5, 6])",
@@ -153,7 +153,7 @@ def test_rows_of_one_batch(table: Callable[[str], None], execute: Execute, rows:
 def test_written_and_deleted_at_once(
     table: Callable[[str], None], execute: Execute, rows: Rows
 ) -> None:
-    """If one record writes and deletes a row, the change is a delete, of whatever kind."""
+    """A record that both writes and deletes a row is a delete, whatever the kind of delete."""
     table(FULL)
     now = SystemClock().now()
     for later, where in enumerate(("pk = 1 AND ck = 1", "pk = 1")):
@@ -210,7 +210,7 @@ def test_range_deletes(
 
 
 def test_table_without_clustering_key(execute: Execute, rows: Rows) -> None:
-    """Each partition of such a table is one row, so deleting the partition deletes a row."""
+    """Without a clustering key, each partition is one row, so deleting it deletes a row."""
     execute(
         f"CREATE TABLE {{t}} (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true, {FULL}}}",
         "INSERT INTO {t} (pk, v) VALUES (1, 2)",

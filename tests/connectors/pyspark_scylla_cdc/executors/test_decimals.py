@@ -15,7 +15,7 @@ from tests.connectors.pyspark_scylla_cdc.conftest import Execute, Rows
     [("12345678912345678912345", "decimal(38,15)"), ("0.0000000000000000001", "decimal(20,19)")],
 )
 def test_decimals_arrive_unchanged(execute: Execute, rows: Rows, number: str, enough: str) -> None:
-    """The decimal is read exactly, or the query fails with an error that names the option."""
+    """A decimal is read exactly, or the query fails with an error that names the option."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, d decimal) WITH cdc = {'enabled': true}",
         f"INSERT INTO {{t}} (pk, d) VALUES (1, {number})",

@@ -87,7 +87,7 @@ def test_with_deltas_alone(execute: Execute, rows: Rows) -> None:
 
 
 def test_static_columns(execute: Execute, rows: Rows) -> None:
-    """The row of a static change has only static values; other rows have only other values."""
+    """An envelope of a static row has only static columns; other envelopes have only the others."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, s int static, v int, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'postimage': true}",
@@ -110,7 +110,7 @@ def test_static_columns(execute: Execute, rows: Rows) -> None:
 def test_refused(
     execute: Execute, rows: Rows, given: dict[str, str], error: type[Exception], expected: str
 ) -> None:
-    """The error states the remedy."""
+    """Options and tables that do not suit the format raise an error that states the remedy."""
     execute(TABLE + "{'enabled': true}")
     with pytest.raises(error, match=expected):
         envelopes(rows, **given)

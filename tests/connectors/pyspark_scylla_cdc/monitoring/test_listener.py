@@ -225,7 +225,7 @@ def test_counters_sum_up_over_restarts(
 def test_a_restart_that_fails_at_once_is_a_failure_too(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """A run that fails before its first micro-batch is counted by the id of its query."""
+    """A run that fails before its first micro-batch counts as a failure of its query."""
     listener.onQueryProgress(event(source(text(START), text(END), 4)))
     listener.onQueryTerminated(ended())
     listener.onQueryTerminated(ended(uuid4(), "it failed"))

@@ -206,7 +206,7 @@ def test_a_log_created_again_is_a_loss(tables: Tables, caplog: pytest.LogCapture
 def test_a_log_created_again_within_a_window(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each micro-batch before the creation reports its part of the loss."""
+    """Each micro-batch before the log's creation reports its part of the loss."""
     tables.create()
     stream = tables.query(onDataLoss="continue", maxWindowPerTrigger="1s")
     offset = tables.advanced(stream)
@@ -226,7 +226,7 @@ def test_a_log_created_again_within_a_window(
 
 
 def test_a_first_micro_batch_done_again_in_another_log(tables: Tables) -> None:
-    """The offset at the end of the micro-batch has the id of the log in which it was planned."""
+    """The offset at the end of a micro-batch has the id of the log in which it was planned."""
     tables.create()
     start = {"startingTimestamp": format_timestamp(tables.clock.now())}
     stream = tables.query(**start)
@@ -377,7 +377,7 @@ def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
-    """A new query starts at the offset, whatever its version."""
+    """A new query starts at the given offset, whatever the offset's version."""
     tables.create()
     tables.clock.advance(HOUR // 2)
     offset = tables.query().reportLatestOffset() | {"position": tables.clock.now() - 60 * SECOND}
@@ -517,7 +517,7 @@ def test_a_table_made_anew_has_lost_nothing(
 def test_rows_with_a_write_time_before_the_table(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rows with earlier write times may expire before a task reads them, or before the plan."""
+    """Rows with write times before the table may expire before the plan, or before a task."""
     tables.clock.advance(SystemClock().now() - tables.clock.now())
     tables.create(ttl=3_600)
     made = tables.clock.now()
@@ -539,7 +539,7 @@ def test_rows_with_a_write_time_before_the_table(
 
 
 def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) -> None:
-    """A query that stopped during its first micro-batch has not read the rows yet."""
+    """If a query stopped in its first micro-batch, the rows are unread, and expiry is a loss."""
     tables.create(ttl=3_600)
     given = json.dumps(tables.advanced(tables.query()))
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
@@ -571,7 +571,7 @@ def test_starting_offsets_of_another_table(tables: Tables) -> None:
 
 
 def test_raising_the_ttl_does_not_hide_a_loss(tables: Tables) -> None:
-    """Rows expired by the TTL at the time of their write."""
+    """Raising the TTL hides no loss, because rows expire by the TTL at the time of their write."""
     tables.create(ttl=3_600)
     offset = tables.advanced(tables.query())
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
@@ -692,7 +692,7 @@ def test_the_oldest_rows_of_an_old_log(
 def test_spark_ends_with_rows_that_expired_in_its_tasks(
     execute: Callable[..., None], load: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """With a TTL of five seconds, the rows may expire at any time."""
+    """A stream and a batch end with an error if rows expire; the TTL is five seconds."""
     cdc = "{'enabled': true, 'ttl': 5}"
     execute(f"CREATE TABLE {{t}} (pk int PRIMARY KEY) WITH cdc = {cdc}")
 

@@ -102,7 +102,10 @@ def test_options_that_cannot_be_zero(option: Option) -> None:
 
 
 def test_a_query_that_begins_after_its_end_is_refused() -> None:
-    """`latest` is the time at which a query starts; a start from a checkpoint may be earlier."""
+    """A start after the end is rejected. `latest` is the time at which the query starts.
+
+    A query that is restarted starts at its checkpoint, which may be earlier.
+    """
     end = 1_795_219_200_000_000
     options = parse(startingTimestamp="latest", endingTimestamp="2026-11-21")
     assert options.window(now=end - 1) == Window(end - 1, end)
@@ -372,13 +375,13 @@ def test_latest_is_the_moment_of_the_query() -> None:
     ],
 )
 def test_refusals(given: dict[str, str], expected: str) -> None:
-    """The error has the option, its value, and the valid values."""
+    """The error names the option, its value, and the valid values."""
     assert expected in refusal(**given)
 
 
 @pytest.mark.parametrize("name", list(REQUIRED))
 def test_required_options(name: str) -> None:
-    """The error for a missing option has its name and its purpose."""
+    """The error for a missing option states its name and its purpose."""
     given = {key: value for key, value in REQUIRED.items() if key != name}
     with pytest.raises(ConfigurationError, match=f"^{name} is .*give {name}, "):
         SourceOptions.parse(given)

@@ -126,7 +126,7 @@ def test_a_stream_spreads_a_key_only_where_that_is_wanted(
     least: str | None,
     expected: int,
 ) -> None:
-    """In a micro-batch a key is in one partition, in order, unless more are requested."""
+    """In a micro-batch, a key is in one partition, in order, unless more are requested."""
     options = SourceOptions.parse({**given, **({"minPartitions": least} if least else {})})
     reader = stream_reader(options, clock)
     end = {"version": 1, "position": clock.now()}

@@ -56,7 +56,7 @@ def test_the_last_stretch_is_not_held_back() -> None:
 
 
 def test_limit_is_ignored_when_spark_asks_for_all() -> None:
-    """A trigger that requests everything gets it in one micro-batch."""
+    """A trigger that requests everything gets everything in one micro-batch."""
     pace = AdvancePolicy(confidence=0, min_advance=1, max_window=10)
     assert pace.next(0, 1_000, limited=True) == 10
     assert pace.next(0, 1_000, limited=False) == 1_000

@@ -641,7 +641,7 @@ def test_in_spark(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """A restarted query delivers the rows that arrived late meanwhile, once."""
+    """A restarted query delivers, once, the rows that arrived late while it was stopped."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}"
     )

@@ -292,7 +292,7 @@ def test_starting_offsets_from_before_an_announcement(cluster: EmbeddedScylla, l
 def test_rows_of_a_late_generation_that_expired(
     cluster: EmbeddedScylla, late: Make, *, lenient: bool
 ) -> None:
-    """The expired rows are reported like other lost rows."""
+    """Expired rows of a late generation are reported like other lost rows."""
     followed = late(onDataLoss="continue" if lenient else "fail")
     unannounced(cluster, followed.clock)
     followed.write(1)
@@ -332,7 +332,7 @@ def test_a_new_snapshot_replaces_the_rows_of_a_late_generation(
 
 
 def test_one_partition_of_a_late_generation(cluster: EmbeddedScylla, late: Make) -> None:
-    """Rows of other partitions are left out."""
+    """With the option `partitionKey`, a late generation yields only rows of that partition."""
     followed = late(partitionKey='{"pk": 3}')
     unannounced(cluster, followed.clock)
     written(followed, 1, 2, 3, 4)
@@ -342,7 +342,7 @@ def test_one_partition_of_a_late_generation(cluster: EmbeddedScylla, late: Make)
 
 
 def test_an_offset_that_records_no_generations(cluster: EmbeddedScylla, late: Make) -> None:
-    """An offset of an earlier release catches up no generations; the next offset records them."""
+    """An offset of an earlier release has none to catch up; the next offset records generations."""
     followed = late()
     written(followed, 0)
     followed.run(100)

@@ -265,7 +265,7 @@ def test_bytes(make: Make, session: Session) -> None:
 
 
 def test_a_large_partition_comes_alone(make: Make, session: Session) -> None:
-    """The partition's rows have the same token, so they stay together and exceed the limit."""
+    """A large partition's rows have the same token, so they stay together and exceed the limit."""
     create(session)
     fill(session, 60, 1)
     for pk in range(1, 21):

@@ -139,7 +139,7 @@ def test_available_now_ends(reader: Callable[..., StreamReader], clock: ManualCl
 
 
 def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """A start in the future is kept, and the query waits for it."""
+    """A start in the future is kept, and the query waits until that time."""
     stream = reader(startingTimestamp=str((clock.now() + 60 * SECOND) // 1_000))
     start = stream.initialOffset()
     clock.advance(60 * SECOND)

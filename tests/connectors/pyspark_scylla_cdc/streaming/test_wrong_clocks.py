@@ -1,4 +1,4 @@
-"""Spark queries on machines whose clocks are days behind or ahead of the cluster's."""
+"""Spark queries on machines whose clocks are minutes or days behind or ahead of the cluster's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write(session: Session, clock: ManualClock) -> Callable[..., None]:
 
 @pytest.fixture
 def parse(cluster: EmbeddedScylla, write: Callable[..., None]) -> Iterator[Parse]:
-    """Parses options for the table, after its first rows were written an hour ago."""
+    """Parses options for the table, after its first rows have been written."""
     write(*KEYS)
     opened = set()
 

@@ -112,7 +112,7 @@ def statement(draw: random.Random, before: int) -> str:
 
 @pytest.mark.slow
 def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
-    """All kinds of changes fold into the table, also onto an earlier result."""
+    """All kinds of changes fold into the table, even onto the result of an earlier fold."""
     before = SystemClock().now()  # the server has started, so its streams accept these writes
     execute(TABLE + IMAGES["full images"])
     execute(*random_statements(7, 150, before))

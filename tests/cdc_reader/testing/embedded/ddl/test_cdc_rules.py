@@ -186,7 +186,7 @@ def test_adding_a_base_column(shell: Any) -> None:
     indirect=["version"],
 )
 def test_dropping_a_base_column(shell: Any, remembered: set[str]) -> None:
-    """The log's columns are dropped too; since 5.1 they are recorded as dropped."""
+    """Dropping a base column drops its log columns; since 5.1 they are recorded as dropped."""
     shell.run("ALTER TABLE t DROP a")
     assert not {"a", "cdc$deleted_a"} & set(log(shell).by_name)
     assert set(log(shell).dropped) == remembered

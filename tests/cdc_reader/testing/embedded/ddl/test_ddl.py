@@ -292,7 +292,7 @@ def test_a_taken_log_name_is_refused(shell: Any) -> None:
     ],
 )
 def test_if_exists_changes_nothing(cdc: Any, cql: str) -> None:
-    """The schema does not change, and no listener is notified."""
+    """If IF [NOT] EXISTS makes a statement a no-op, no listener is notified."""
     cdc.run(cql)
     assert cdc.changes == []
 

@@ -24,7 +24,7 @@ def vint_duration(nanoseconds: int) -> bytes:
 
 
 def test_keys_have_at_most_65535_bytes(table: Any) -> None:
-    """Longer partition keys and clustering keys are rejected."""
+    """Partition keys and clustering keys longer than 65,535 bytes are rejected."""
     insert = "INSERT INTO t (pk, ck, v) VALUES (?, ?, 'v')"
     table.run(insert, LONG[1:], LONG[1:])
     message = "Key length of 65536 is longer than maximum of 65535"
@@ -87,7 +87,7 @@ def test_literals_count_for_the_size_of_a_batch(table: Any) -> None:
 def test_keys_of_collections_have_at_most_65535_bytes(
     table: Any, value: str, message: str, unit: str
 ) -> None:
-    """Longer keys of maps and elements of sets are rejected in literals."""
+    """Map keys and set elements longer than 65,535 bytes are rejected in literals."""
     table.run("CREATE TABLE k (pk int PRIMARY KEY, m map<text, text>, s set<text>)")
     column = "m" if ":" in value else "s"
     insert = f"INSERT INTO k (pk, {column}) VALUES (1, {value})"

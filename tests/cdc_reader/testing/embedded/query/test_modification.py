@@ -362,7 +362,7 @@ def test_a_prepared_statement_is_forgotten_with_its_columns(table: Any, change: 
 
 
 def test_a_prepared_statement_outlives_changes_elsewhere(table: Any) -> None:
-    """A prepared statement is kept if another table changes, or the properties of its own table."""
+    """A prepared statement survives changes to other tables and to its table's properties."""
     prepared = table.engine.prepare("SELECT * FROM t WHERE pk = ?", table.options)
     table.run("CREATE TABLE other (pk int PRIMARY KEY)")
     table.run("ALTER TABLE t WITH comment = 'new'")
