@@ -27,7 +27,7 @@ def commands(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_the_targets_and_modules_of_a_workflow_exist(workflow: Path) -> None:
-    """The targets and modules of a workflow exist; a renamed one would break it unnoticed."""
+    """The targets and modules that a workflow runs exist; a missing one would break it."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     texts = commands(yaml.safe_load(workflow.read_text()))
     for target in (name for text in texts for name in re.findall(r"\bmake ([a-z-]+)", text)):

@@ -22,7 +22,7 @@ async fn main() -> anyhow::Result<()> {
     let session = SessionBuilder::new()
         .known_node(format!("{}:{}", arguments[0], arguments[1]))
         .connection_timeout(Duration::from_secs(30))
-        // So long that only events make the driver look for nodes.
+        // Long enough that only events make the driver look for nodes.
         .cluster_metadata_refresh_interval(Duration::from_secs(3600))
         .build()
         .await?;

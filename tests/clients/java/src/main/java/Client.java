@@ -120,7 +120,7 @@ public class Client {
     }
   }
 
-  /** A column's value; of a log's list, which is a map, the elements in its order. */
+  /** A column's value; for a list in a log, which is a map, the elements in order. */
   private static Object read(Row row, String name) {
     Object value = row.getObject(CqlIdentifier.fromInternal(name));
     if (!name.equals("c_list") || value instanceof List) {

@@ -28,10 +28,10 @@ import java.util.logging.Logger;
  * one processor: with two, passing rows between threads can take four times as long.
  *
  * <p>The library follows a log without end: it reads each window when the clock has passed it, and
- * has no settings for a start or an end. So its clock is fixed at a day after START. The log keeps
- * rows for a day, so the oldest time that the library reads is START, or at most one window earlier.
- * By this clock every window is over, so the library never waits. A task that requests a window
- * from END on has read all earlier ones.
+ * has no settings for a start or an end. Its clock is therefore fixed at a day after START. The log
+ * keeps rows for a day, so the oldest time that the library reads is START, or at most one window
+ * earlier. By this clock every window is over, so the library never waits. A task that requests a
+ * window from END on has read all earlier windows.
  */
 public final class Peer {
     private static final Duration KEPT = Duration.ofDays(1);
