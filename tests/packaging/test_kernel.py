@@ -43,7 +43,7 @@ def test_a_wheel_with_the_kernel_is_platform_specific(
 def test_a_wheel_made_without_a_compiler_suits_any_platform(
     environment: Environment, tmp_path: Path
 ) -> None:
-    """Without a compiler, one line says that the Python kernel will be used, and it is used."""
+    """Without a compiler, one line announces the Python kernel, and the wheel uses that kernel."""
     built = build(tmp_path / "dist")
     assert built.returncode == 0, built.stderr
     [said] = [line for line in built.stderr.splitlines() if "kernel" in line]

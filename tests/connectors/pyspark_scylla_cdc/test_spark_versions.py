@@ -123,7 +123,10 @@ def test_late_rows_are_sought_once_a_minute(
 
 
 def test_an_offset_requested_too_early_ends_the_query(make: Make, clock: ManualClock) -> None:
-    """An offset that is requested before Spark passes the checkpoint ends the query."""
+    """An offset that is requested before Spark passes the checkpoint ends the query.
+
+    The requested offset may be earlier than the checkpoint.
+    """
     first = make().latestOffset()
     clock.advance(60 * SECOND)
     reader = make()

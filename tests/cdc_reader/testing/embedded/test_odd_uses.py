@@ -427,7 +427,7 @@ def test_elements_of_collections_are_selected(session: Session) -> None:
     ],
 )
 def test_conditions_on_elements_of_sets(session: Session, condition: str, holds: bool) -> None:
-    """In a condition, an element of a set is null if the set does not contain it."""
+    """In a condition, a set's element is itself, or null if the set does not contain it."""
     session.execute(ELEMENTS)
     session.execute("INSERT INTO ks.e (pk, s) VALUES (1, {1, 2})")
     result = session.execute(f"UPDATE ks.e SET v = 1 WHERE pk = 1 IF {condition}")

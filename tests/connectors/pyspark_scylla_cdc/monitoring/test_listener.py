@@ -287,7 +287,10 @@ def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: Collect
 
 
 def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) -> None:
-    """A repeated report counts once; the queries of a repeated task count each time."""
+    """A repeated report counts once; the queries of a repeated task count twice.
+
+    A task is repeated, for example, if foreachBatch reads the micro-batch a second time.
+    """
     tell(listener, report(1, 0), report(1, 0), report(2, 1), report(3, 1))
     (status,) = listener.streams
     assert (status.queries, status.partitions_reported) == (3 + 8 * 3, 2)

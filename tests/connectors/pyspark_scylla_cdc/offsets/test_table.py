@@ -338,7 +338,10 @@ def test_a_ttl_too_short_for_new_snapshots_is_refused(tables: Tables) -> None:
 
 
 def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
-    """A snapshot cannot be added later, nor left out while it is pending."""
+    """A snapshot cannot be added later, nor left out while it is pending.
+
+    After the snapshot, the option is ignored.
+    """
     tables.create()
     message = (
         "^snapshot is 'initial', but the query of this checkpointLocation began without a snapshot"

@@ -48,7 +48,10 @@ def test_a_worker_hides_the_frames_of_our_errors_only(error: str, hidden: str) -
 
 
 def test_every_method_of_a_refused_stream_says_why() -> None:
-    """Every method raises the error. Spark calls the start first or, after a restart, the plan."""
+    """Every method of a rejected stream raises the error.
+
+    Spark first requests the stream's start or, after a restart, its partitions.
+    """
     stream = RefusedStream(SchemaError("so it is"))
     start = {"version": 1, "position": 0}
     for ask in (

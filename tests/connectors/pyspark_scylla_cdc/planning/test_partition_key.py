@@ -79,7 +79,7 @@ def read(cluster: EmbeddedScylla) -> Callable[..., list[dict[str, Any]]]:
 def test_one_query_a_generation(
     cluster: EmbeddedScylla, read: Callable[..., list[dict[str, Any]]]
 ) -> None:
-    """Each generation takes one query, regardless of its streams. Only rows of the key are read."""
+    """One query per generation, whatever its number of streams, reads only the rows of the key."""
     for pk in (0, 7, 41):
         asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
         with cluster.faults.during(asked):

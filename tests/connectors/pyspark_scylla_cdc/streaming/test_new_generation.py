@@ -342,7 +342,10 @@ def test_one_partition_of_a_late_generation(cluster: EmbeddedScylla, late: Make)
 
 
 def test_an_offset_that_records_no_generations(cluster: EmbeddedScylla, late: Make) -> None:
-    """An offset of an earlier release has none to catch up; the next offset records generations."""
+    """An offset of an earlier release has no generations to catch up.
+
+    The next offset records the known generations.
+    """
     followed = late()
     written(followed, 0)
     followed.run(100)

@@ -46,7 +46,7 @@ tokens = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), max_size=40).map(sorted
 
 @given(tokens, st.integers(1, 50))
 def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int) -> None:
-    """Each micro-batch has at most the allowed rows, or one partition; together, all rows."""
+    """Micro-batches have as many whole partitions as the limit allows, or one, and miss no row."""
     start, ends = MIN_TOKEN, []
     while start < MAX_TOKEN:
         ahead = RowsAhead(np.array([t for t in found if t > start], np.int64), is_all=True)

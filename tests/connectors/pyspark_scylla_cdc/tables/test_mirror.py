@@ -132,7 +132,10 @@ def test_a_copy_is_the_table_through_crashes(
     _history: int,
     format_name: str,
 ) -> None:
-    """A copy equals the table after crashes. Each micro-batch is merged once."""
+    """A copy that starts with rows that are not in the log equals the table after crashes.
+
+    Each micro-batch is merged once.
+    """
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     draw = random.Random(seed)
