@@ -15,20 +15,20 @@ SOAK := 120
 FUZZ := build/fuzz
 IMAGE := build/image
 PYTHON_IMAGE = python:$(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')-slim
-# The tests run in one process more than there are processors, because many wait for a server, but in
-# four at most, because each may start Spark. The tests of a file share a process and its fixtures,
-# and files run in the order of their names, so that a file of one long test is not left for the end;
-# slow tests are distributed one by one.
+# The number of test processes is one more than the number of processors, because many tests wait for a
+# server, but at most four, because each process may start Spark. The tests of a file share a process and
+# its fixtures, and files run in the order of their names, so that a file with one long test is not left
+# for the end. Slow tests are distributed one by one.
 PROCESSES := --numprocesses=$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses=4
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 KERNEL := $(wildcard cdc_reader/decoding/*.pyx cdc_reader/decoding/native/*.pxi)
 
-# Spark runs on the Java found by the script, its workers on the environment's Python.
+# Spark runs on the Java that the script finds, and its workers on the environment's Python.
 SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 
-# Tests that use Spark also run on its older versions, each in a separate environment. VERSION is one
-# of these, or an exact version. The quick part covers each side of Spark once: batch, stream, SQL,
-# Connect, types, errors, and the pages.
+# Tests that use Spark also run on older versions of Spark, each in a separate environment. VERSION is one
+# of the versions below, or an exact version. The quick part covers each use of Spark once: batch, stream,
+# SQL, Connect, types, errors, and the documentation.
 VERSION := 4.2
 SPARK_4.0 := 4.0.0
 SPARK_4.1 := 4.1.4
@@ -44,20 +44,20 @@ SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py tests/docs/test_kafka.py \
     test_schema.py test_spark_versions.py monitoring test_bad_input.py::test_batch_stream_and_sql_raise_the_same_line) \
     --deselect=tests/connectors/pyspark_scylla_cdc/tables/test_fold.py::test_random_statements
 
-# Tests that run with scylla-driver in cassandra-driver's place, in a separate environment: those of
-# the reader, and the quick part of Spark. CI has time only for the quick part of these.
+# Tests that run with scylla-driver instead of cassandra-driver, in a separate environment: the tests of
+# the reader, and the quick part of the Spark tests. CI has time only for the quick part of these.
 SCYLLA_DRIVER := 3.29.12
 FORK := build/scylla-driver/venv
 FORKED := $(VENV)/.scylla-driver-$(SCYLLA_DRIVER)
 FORK_TESTS := tests/cdc_reader $(SPARK_TESTS_QUICK)
 FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decoding/test_driver.py)
 
-# Dependencies as pyproject.toml allows them at least, and at most.
+# Environments with the oldest and the newest dependencies that pyproject.toml allows.
 OLDEST := build/oldest
 NEWEST := build/newest
 
-# The site is built by tools that nothing else needs. Mermaid draws the diagrams in the reader's browser,
-# from the site's own copy.
+# The site is built with separately installed tools. Mermaid, of which the site has a copy, draws the
+# diagrams in the reader's browser.
 SITE := build/docs
 MERMAID := 12.3.0
 PUPPETEER := 24.43.1
@@ -193,14 +193,14 @@ clean: ## remove .venv, caches and built files
 java:
 	@scripts/java-home --install >/dev/null
 
-# Where it cannot be had, the tests that need it are skipped, and say so.
+# If Prometheus cannot be installed, the tests that need it are skipped with a message.
 prometheus: ## get promtool for the tests of examples/monitoring
 	@scripts/prometheus --install >/dev/null || true
 
 chromium: ## install Chromium for the tests that open pages, if root on Debian
 	@scripts/chromium --install >/dev/null || true
 
-# Derived from constraints.txt, so that only the line of pyspark differs.
+# Differs from constraints.txt only in the line of pyspark.
 $(OLDER)/constraints.txt: constraints.txt
 	mkdir -p $(@D)
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' $< >$@
@@ -227,7 +227,7 @@ $(SITE)/node_modules/.installed: Makefile
 	    puppeteer-core@$(PUPPETEER) axe-core@$(AXE)
 	@touch $@
 
-# See docs/howto/use-scylla-driver.md: both drivers share one folder.
+# Both drivers install into the same folder: see docs/howto/use-scylla-driver.md.
 scylla-driver: $(FORKED)
 .PHONY: scylla-driver
 
@@ -236,7 +236,7 @@ $(FORKED): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) scylla-driver==$(SCYLLA_DRIVER)
 	@touch $@
 
-# Install the tested versions of constraints.txt, for builds too.
+# Install the tested versions from constraints.txt, also those of build requirements.
 $(INSTALLED): pyproject.toml $(CONSTRAINTS) hatch_build.py $(KERNEL)
 	scripts/make-venv $(VENV) $(PYTHON)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --upgrade pip

@@ -1,8 +1,8 @@
 """Compiles the decoding kernel into wheels, and beside its sources for editable installs.
 
-Without a C compiler or Python's headers it is left out, with one line that says why, and the plain
-Python kernel does its work. The environment variable ``CDC_READER_KERNEL`` overrides this:
-``python`` leaves it out, ``cython`` turns a failure to compile it into an error.
+Without a C compiler or Python's headers, the kernel is left out, with one line that says why, and
+the plain Python kernel is used. The environment variable ``CDC_READER_KERNEL`` overrides this:
+``python`` leaves the kernel out, and ``cython`` turns a failure to compile it into an error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class KernelBuildHook(BuildHookInterface):  # type: ignore[type-arg] # of any co
         """Compile the kernel if wanted and possible, and set the wheel's contents and tag."""
         root = Path(self.root)
         beside = root / PACKAGE / built_name()
-        if version == "editable":  # what was built before must not outlive a change of mind
+        if version == "editable":  # an earlier build may no longer be wanted
             beside.unlink(missing_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix="scylla-cdc-kernel-"))
         try:
@@ -80,7 +80,7 @@ def compile_kernel(root: Path, folder: Path) -> Path:
     """Build the extension in `folder`; raises NotCompiledError if that is impossible."""
     if missing := what_is_missing():
         raise NotCompiledError(missing)
-    # Builders install these from our requirements; without isolation they may be missing.
+    # Isolated builds install these requirements; without isolation, they may be missing.
     try:
         from Cython.Build import cythonize
         from setuptools import Distribution, Extension

@@ -44,7 +44,7 @@ class Copy:
 
 
 def main() -> None:
-    """Follow a table for some rounds, and compare the copy with it."""
+    """Follow a table for three rounds, and compare the copy with it after each round."""
     with tempfile.TemporaryDirectory() as name, open_shop() as (server, shop):
         folder = Path(name)
         spark = local_session("keep-current", folder / "spark.log")

@@ -33,7 +33,7 @@ from cdc_reader import (
 
 
 class Copy:
-    """A table in a DuckDB file; each transaction writes rows, and the checkpoint after them."""
+    """A table in a DuckDB file; each transaction writes rows and the checkpoint after them."""
 
     def __init__(self, path: Path, name: TableName) -> None:
         self._name, self._table = str(name), quoted(name.name)
@@ -120,7 +120,7 @@ class Copy:
 def inside(table: TableSchema, bounds: dict[str, Any], end: str) -> tuple[str, list[Any]]:
     """Return the condition that a row lies inside one end of a range, and its parameters.
 
-    Columns of the clustering key are compared in turn; an end may have only the first of them.
+    Columns of the clustering key are compared in turn; an end may have only the first columns.
     """
     condition, values = str(bounds[f"{end}_inclusive"]), list[Any]()
     for column in reversed(table.clustering):
@@ -133,7 +133,7 @@ def inside(table: TableSchema, bounds: dict[str, Any], end: str) -> tuple[str, l
 
 
 def quoted(name: str) -> str:
-    """Return an SQL identifier."""
+    """Quote an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 

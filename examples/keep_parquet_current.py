@@ -35,7 +35,7 @@ from cdc_reader import (
 )
 
 FILES = 16
-"""A change rewrites the file of its partition, so more files mean less to rewrite."""
+"""A change rewrites the whole file of its partition, so more, smaller files cost less."""
 BYTES, SECONDS = 64 * 1024 * 1024, 10
 """The files are written when this many bytes of changes are held, or after this many seconds."""
 
@@ -71,7 +71,7 @@ class Folder:
         self._bytes += changes.nbytes
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Write the changes and then the checkpoint, if it is time."""
+        """Write the changes and then the checkpoint, if a limit is reached."""
         if self._bytes > BYTES or time.monotonic() - self._written > SECONDS:
             self.save(checkpoint)
 
@@ -94,7 +94,7 @@ class Folder:
 
 
 def replace(file: Path, content: bytes) -> None:
-    """Replace a file at once: after a crash it has its old or its new content."""
+    """Replace a file atomically: after a crash it has its old or its new content."""
     new = file.with_name(f"_{file.name}.new")
     with new.open("wb") as opened:
         opened.write(content)
@@ -116,7 +116,7 @@ def applied(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
 
 
 def merged(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
-    """Return the rows; those that changed are in their last state."""
+    """Return the rows, with each changed row in its last state."""
     if not changes.num_rows:
         return rows
     columns = [column.name for column in table.columns]
@@ -132,7 +132,7 @@ def merged(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
 
 
 def deleted(rows: pa.Table, table: TableSchema, change: pa.Table) -> pa.ChunkedArray:
-    """Return which rows a delete of a partition, or of a range of its rows, removes."""
+    """Return a mask of the rows that a delete of a partition, or of a range in it, removes."""
     found = pa.array([True] * rows.num_rows)
     for column in table.partition_key:
         found = pc.and_(found, pc.equal(rows[column.name], change[column.name][0]))
@@ -143,9 +143,9 @@ def deleted(rows: pa.Table, table: TableSchema, change: pa.Table) -> pa.ChunkedA
 
 
 def inside(rows: pa.Table, table: TableSchema, bounds: pa.StructScalar, end: str) -> pa.Array:
-    """Return which rows lie inside one end of a range.
+    """Return a mask of the rows that lie inside one end of a range.
 
-    Columns of the clustering key are compared in turn; an end may have only the first of them.
+    Columns of the clustering key are compared in turn; an end may have only the first columns.
     """
     found = pa.array([bounds[f"{end}_inclusive"].as_py()] * rows.num_rows)
     for column in reversed(table.clustering):

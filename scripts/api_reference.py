@@ -34,7 +34,7 @@ VALUES = {
     *("Column", "ContainerNode", "Generation", "Node", "RowKey"),
     *("StreamRange", "StreamSet", "TtlHistory"),
 }
-"""Values whose fields alone are public: their methods are private."""
+"""Values whose fields are public and whose methods are private."""
 HEAD = """\
 # Public API
 
@@ -66,7 +66,7 @@ def page() -> str:
 
 
 def _module(name: str, homes: dict[str, str]) -> Iterator[str]:
-    """Describe a module and its names; `homes` says where names are described already."""
+    """Describe a module and its names; `homes` maps each name described so far to its module."""
     module = import_module(name)
     yield f"## {name}"
     yield _text(module)
@@ -143,7 +143,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def _default(value: Any) -> str:
-    """Return the source text of a default; `...` for one that is made for each object."""
+    """Return the source text of a default; `...` for a default created for each object."""
     if value is NOTHING:
         return "..."
     if isinstance(value, Enum):

@@ -1,10 +1,11 @@
-// Opens each page of the built site in Chromium, wide and narrow, light and dark, and tells what a
-// reader would stumble over: errors, requests to other servers, broken links, diagrams that are not
-// drawn, and serious findings of axe. Exits with 1 if there are any.
+// Opens each page of the built site in Chromium, wide and narrow, light and dark, and reports errors,
+// requests to other servers, broken links, diagrams that are not drawn, and serious findings of axe.
+// Exits with 1 if there are any.
 //
 //     node scripts/check_site.mjs SITE MODULES [SCREENSHOTS]
 //
-// SITE is the folder of the site, MODULES one with node_modules, SCREENSHOTS one for pictures.
+// SITE is the folder of the site, MODULES a folder that contains node_modules, and SCREENSHOTS a folder
+// for screenshots.
 
 import fs from "node:fs";
 import http from "node:http";

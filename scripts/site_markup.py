@@ -1,4 +1,4 @@
-"""A hook of mkdocs: mends what the theme's pages lack for keyboards, screen readers and privacy."""
+"""A hook of mkdocs: adds what the theme's pages lack for keyboards, screen readers and privacy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REPLACEMENTS = (
         'data-md-component="search" role="dialog"',
         'data-md-component="search" role="dialog" aria-label="Search"',
     ),
-    # Content wider than the page can be scrolled by keyboard only if it can have the focus.
+    # Content wider than the page can be scrolled by keyboard only if it can receive focus.
     ("<pre><span></span><code>", '<pre tabindex="0"><span></span><code>'),
     ("<table>", '<div class="scrolled" tabindex="0"><table>'),
     ("</table>", "</table></div>"),

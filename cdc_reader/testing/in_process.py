@@ -53,7 +53,7 @@ def _nothing(_recorded: RecordedQuery) -> None:
 
 
 class InProcessConnection(Queries):
-    """Like `cdc_reader.cluster.Connection`, but queries a server in this process.
+    """A connection like `cdc_reader.cluster.Connection`, to a server in this process.
 
     Args:
         server: the server, which need not be started.

@@ -1,4 +1,4 @@
-"""A cluster for the tests of a module, which can add, stop and remove nodes."""
+"""A cluster for the tests of a module, with methods to add, stop and remove nodes."""
 
 from __future__ import annotations
 

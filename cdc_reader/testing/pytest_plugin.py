@@ -121,7 +121,7 @@ def keyspace(scylla: Scylla) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def scylla_nodes(request: pytest.FixtureRequest) -> Iterator[ScyllaNodes]:
-    """A three-node cluster that the tests of a module share and may change; needs no marker."""
+    """A three-node cluster that a module's tests share and may change; it needs no marker."""
     try:
         with request.config.stash[_RUN].target.nodes() as nodes:
             yield nodes

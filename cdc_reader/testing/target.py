@@ -92,7 +92,7 @@ class Scylla:
 
 
 class Target(Protocol):
-    """A kind of server; `label` names it in reports, `capabilities` are what it supports."""
+    """A kind of server; `label` names it in reports, and `capabilities` lists what it supports."""
 
     @property
     def label(self) -> str: ...
@@ -101,11 +101,11 @@ class Target(Protocol):
     def capabilities(self) -> frozenset[str]: ...
 
     def open(self) -> Scylla:
-        """Open the server and wait until it accepts requests; raises TargetError."""
+        """Open the server and wait until it accepts requests; raise TargetError if it fails."""
         ...
 
     def nodes(self) -> ScyllaNodes:
-        """Return a three-node cluster, which a `with` block starts; raises TargetError."""
+        """Return a three-node cluster, which a `with` block starts; raise TargetError if unable."""
         ...
 
 
@@ -211,7 +211,7 @@ class RunningTarget:
 
 
 def parse_target(text: str) -> Target:
-    """Parse the value of ``--scylla``; raises TargetError."""
+    """Parse the value of ``--scylla``; raise TargetError if it is invalid."""
     kind, _, image = text.partition(":")
     if text == "embedded":
         return EmbeddedTarget()

@@ -2,8 +2,8 @@
 
 Spark imports every top-level module named ``pyspark_*`` to look for a `DefaultSource`, even in
 sessions that never use this data source, and one failing import hides the data sources of all
-modules. So the import is light and always succeeds: without Spark, or with a Spark too old for
-Python data sources, the module defines no source.
+modules. The import is therefore light and always succeeds: without Spark, or with a Spark too old
+for Python data sources, the module defines no source.
 
 For maintainers: the package may import `cdc_reader`. Begin with `source`, which Spark calls.
 """
@@ -49,7 +49,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the other names on first use."""
+    """Import a public name on its first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

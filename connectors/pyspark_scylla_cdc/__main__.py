@@ -1,4 +1,4 @@
-"""`python -m pyspark_scylla_cdc`."""
+"""The command line of the data source: `python -m pyspark_scylla_cdc`."""
 
 from __future__ import annotations
 

@@ -83,10 +83,10 @@ class BatchReader(DataSourceReader):
         return timeline_of(self._options)
 
     def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:
-        """Report if rows from the start on may have expired, or if the start is in the future.
+        """Report rows that may have expired, and a start in the future; return the `Promise`.
 
-        Returns which rows the tasks must find. Without a start the batch reads what the log holds,
-        so it is not an error if rows expire meanwhile; it is one if the log is created again.
+        Without a start, the batch reads the rows that the log holds, so rows that expire meanwhile
+        are not an error. A log that is dropped and created again meanwhile is an error.
         """
         options = self._options
         warn_of_future(wanted.start, now, options.table)

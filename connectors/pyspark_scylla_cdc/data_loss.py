@@ -16,7 +16,7 @@ def report_loss(
 ) -> Promise:
     """Raise DataLossError or warn, depending on `onDataLoss`, if rows of the window are gone.
 
-    The window begins where the query, or an earlier one, stopped reading. Returns which rows the
+    The window begins where the query, or an earlier one, stopped reading. Returns the rows that the
     tasks must find.
     """
     lost = ttls.lost(window.start, now).intersect(window)
@@ -35,7 +35,7 @@ def report_loss(
 
 
 def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros) -> Promise:
-    """Return which rows the tasks must find in a window whose start was given as a moment.
+    """Return the rows that the tasks must find in a window whose start was given as a time.
 
     If the start is older than the log's rows, these are the rows that the log still holds, except
     for rows that expire soon.
@@ -51,8 +51,8 @@ def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: 
 def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros) -> None:
     """Warn if rows written since `startingTimestamp` may have expired.
 
-    A moment, unlike an offset, does not mean that a reader stopped there, so the query reads what
-    the log still holds. A log younger than its TTL has lost nothing.
+    Unlike an offset, a timestamp does not mean that a reader stopped there, so the query reads the
+    rows that the log still holds. A log younger than its TTL has lost no rows.
     """
     if options.starting in (BEGINNING, FOREVER) or options.starting_offset is not None:
         return

@@ -64,7 +64,7 @@ def _output(java: Path, *arguments: str) -> str:
 
 
 _SETTINGS = {
-    # The session lives for about a minute, so optimising JVM code would cost more than it saves.
+    # The session lives for about a minute, so optimizing JVM code would cost more than it saves.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",

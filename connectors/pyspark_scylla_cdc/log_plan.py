@@ -37,9 +37,9 @@ def plan(
 
     With `planned`, only rows that had arrived by `planned.moment` are read. With a `promise`, tasks
     report rows that expire before they are read. `filled` is the window in which rows are expected.
-    With `filled`, the time of a stream may be spread over several partitions; without it, only if
-    there are fewer streams than partitions. The generations in `missed`, by their starts, are also
-    read in their windows, which are behind `window`.
+    If it is given, or if there are fewer streams than partitions, the rows of a stream may be
+    divided among several partitions by time. `missed` maps the start of each late-announced
+    generation to its unread window, which is before `window` and is read as well.
     """
     streams = streams_loader(options, base)
     least = options.min_partitions

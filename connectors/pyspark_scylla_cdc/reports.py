@@ -1,12 +1,12 @@
 """Reports in which the tasks of a micro-batch send the cost of reading to the driver.
 
-Spark gives a Python data source no way to return metrics from its tasks. So a task that has read a
-partition sends one datagram to the process of the `ScyllaCdcListener` whose address is in option
-``reportTo``. The datagram is sent once, and nothing waits for it: if a firewall stops it, metrics
-are missing, and the listener says how many partitions reported.
+Spark gives a Python data source no way to return metrics from its tasks. Instead, a task that has
+read a partition sends one datagram to the process of the `ScyllaCdcListener` whose address is in
+option ``reportTo``. The datagram is sent once, and nothing waits for it: if a firewall stops it,
+metrics are missing, and the listener says how many partitions reported.
 
-A datagram is JSON after a keyed hash of it. The key is part of the address, so only readers of the
-query's options can make a valid datagram.
+A datagram is a keyed hash of JSON text, followed by the text. The key is part of the address, so
+only readers of the query's options can make a valid datagram.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OPTION = "reportTo"
 _HASH = 16
 """Bytes of a datagram's hash, and of the key."""
 _LONGEST = 1_200
-"""The most bytes of a datagram; networks do not fragment datagrams of this size."""
+"""The maximum size of a datagram, in bytes; networks do not fragment datagrams of this size."""
 _BUFFER = 1 << 20
 """Bytes of datagrams that may wait for the listener; the system may allow less."""
 _ADDRESS = re.compile(r"(?:\[([^]]+)\]|([^:/\[\]]+)):(\d{1,5})/([0-9a-f]{32})")
@@ -85,7 +85,7 @@ class Report:
 
 @frozen
 class Address:
-    """Where reports are sent: as text ``host:port/key``."""
+    """The address to which reports are sent; as text, ``host:port/key``."""
 
     host: str
     port: int
@@ -120,7 +120,7 @@ def send(report: Report, address: Address) -> None:
 class Inbox:
     """Receives reports at `address`; the operating system buffers them until they are taken.
 
-    It listens at `bind`, or at `host` if that is empty, on the given port or a free one.
+    It listens at `bind`, or at `host` if `bind` is empty, on `port`, or on a free port if it is 0.
     """
 
     def __init__(self, host: str, port: int = 0, bind: str = "") -> None:
@@ -139,7 +139,7 @@ class Inbox:
             if not hmac.compare_digest(claimed, _hash(text, self.address.key)):
                 log.warning("report_refused", size=len(datagram))
                 continue
-            with suppress(KeyError, TypeError, ValueError):  # of another version
+            with suppress(KeyError, TypeError, ValueError):  # sent by another version
                 yield Report.from_bytes(text)
 
     def close(self) -> None:

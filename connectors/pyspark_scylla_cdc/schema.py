@@ -1,7 +1,7 @@
 """Maps Arrow types to Spark types, because Spark's conversion needs a JVM, which workers lack.
 
 Spark accepts a batch only if its Arrow schema equals the one that Spark itself would derive from
-the DataFrame's schema. So the pairs below convert back to the same type. ``python -m
+the DataFrame's schema. The pairs below therefore convert back to the same type. ``python -m
 pyspark_scylla_cdc.schema`` prints the table of types as Markdown.
 """
 

@@ -74,7 +74,7 @@ def timeline_of(options: SourceOptions) -> Timeline:
 
 
 def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
-    """Return how to treat late rows; raise ConfigurationError if they cannot be recognised."""
+    """Return how to treat late rows; raise ConfigurationError if they cannot be recognized."""
     if options.late_rows is None:
         return LateRowsMode.REPORT if base.cdc.ttl else LateRowsMode.IGNORE
     if options.late_rows is not LateRowsMode.IGNORE:
@@ -204,7 +204,7 @@ def connection_of(connection: ConnectionConfig, read: ReadConfig) -> Connection:
 
 
 class SourceClock:
-    """The clock of a query's cluster, as the process that uses it measures it; can be pickled.
+    """The clock of a query's cluster, as measured in the current process; can be pickled.
 
     `own` replaces the machine's clock in tests.
     """

@@ -78,9 +78,9 @@ class WithoutStart(DataSourceStreamReader):
 
     * On a restart Spark first calls `partitions` with the last offset of the checkpoint as both
       start and end. From then on, a micro-batch starts at the end of the last one planned.
-    * Spark may request the latest offset only to report it. So an offset is kept until a
+    * Spark may request the latest offset only to report it. An offset is therefore kept until a
       micro-batch is planned up to it.
-    * Spark does not say which trigger is used. So the limits of the options always apply.
+    * Spark does not say which trigger is used, so the limits of the options always apply.
     """
 
     def __init__(self, reader: DataSourceStreamReader) -> None:

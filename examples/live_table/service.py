@@ -95,7 +95,10 @@ def covers(delete: Change, key: Mapping[str, Any]) -> bool:
 def inside(
     delete: Change, bound: Bound | None, key: Mapping[str, Any], *, is_start: bool = False
 ) -> bool:
-    """Return whether a key lies inside one end of a range; an end may have only some columns."""
+    """Return whether a key lies inside one end of a range.
+
+    An end may have values for the first clustering columns only.
+    """
     if bound is None:
         return True
     for column in delete.schema.base.clustering:
@@ -114,11 +117,11 @@ async def follow(table: LiveTable, hosts: str, name: str) -> None:
     async with aclosing(aiter(changes)) as each:
         async for change in each:
             table.apply(change)
-            await asyncio.sleep(0)  # the pages' turn
+            await asyncio.sleep(0)  # lets the pages run
 
 
 def service(hosts: str, name: str) -> FastAPI:
-    """Return the service: its page, its events, and whether it still follows the table."""
+    """Return the service: the page, the events, and a health check."""
     table = LiveTable()
     following: list[asyncio.Task[None]] = []
 

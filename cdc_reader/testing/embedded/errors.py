@@ -37,7 +37,7 @@ class BadCredentials(CqlError):
 
 
 class Unavailable(CqlError):
-    """Has the fields [consistency, required, alive]."""
+    """Too few replicas are available; has the fields [consistency, required, alive]."""
 
     code = 0x1000
 
@@ -51,7 +51,7 @@ class Overloaded(CqlError):
 
 
 class ReadTimeout(CqlError):
-    """Has the fields [consistency, received, block_for, data_present]."""
+    """Replicas timed out; has the fields [consistency, received, block_for, data_present]."""
 
     code = 0x1200
 
@@ -80,7 +80,10 @@ class ConfigurationError(CqlError):
 
 
 class AlreadyExists(CqlError):
-    """Has the fields [keyspace, table]; `table` is empty for a keyspace."""
+    """A keyspace or table already exists.
+
+    Has the fields [keyspace, table]; `table` is empty for a keyspace.
+    """
 
     code = 0x2400
 
@@ -90,7 +93,7 @@ class AlreadyExists(CqlError):
 
 
 class Unprepared(CqlError):
-    """Has the unknown id of a prepared statement."""
+    """The id of a prepared statement is unknown; has the field [id]."""
 
     code = 0x2500
 

@@ -17,7 +17,7 @@ class Now(Protocol):
 
 @define
 class NodeClock:
-    """The cluster's time plus `ahead` µs; negative if the clock is behind."""
+    """A clock that is `ahead` µs ahead of the cluster's; `ahead` is negative if it is behind."""
 
     cluster: Now
     ahead: int = 0

@@ -14,7 +14,10 @@ NEWEST = "2026.3"
 
 
 def _since(*first: tuple[int, ...]) -> Any:
-    """Return a field: True from each release on in its branch, and from the last release on."""
+    """Return a field that is True from the last of the releases on, and for backports.
+
+    Each other release is the first with the behavior in an older branch.
+    """
 
     def has(made: Profile) -> bool:
         number = _number(made.version)
@@ -26,62 +29,62 @@ def _since(*first: tuple[int, ...]) -> Any:
 
 @frozen
 class Profile:
-    """The behaviour of one version; `_since` names the first versions with a behaviour."""
+    """The behavior of one version; `_since` gives the first versions with each behavior."""
 
     version: str = NEWEST
-    # the log has `cdc$end_of_batch`.
+    # The log has `cdc$end_of_batch`.
     end_of_batch: bool = _since((4, 3))
     # `cdc_streams_descriptions_v2` has a row per token range of a generation, and the first
     # generation begins at once. Before, `cdc_streams_descriptions` had one row per generation.
     generation_ranges: bool = _since((4, 4))
-    # preimages mark nulls as deleted, to distinguish them from columns that are not logged.
+    # Preimages mark nulls as deleted, to distinguish them from columns that are not logged.
     marks_nulls: bool = _since((4, 6))
-    # an ALTER of the CDC options must include `enabled`, and the values on and off are no longer
+    # An ALTER of the CDC options must include `enabled`, and the values on and off are no longer
     # allowed.
     alter_names_enabled: bool = _since((5, 0))
-    # disabling CDC does not drop the log, which records the columns that are dropped from it.
+    # Disabling CDC does not drop the log, which records the columns that are dropped from it.
     keeps_disabled_log: bool = _since((5, 1))
-    # many error messages have new texts, because statements are checked as expressions.
+    # Many error messages have new texts, because statements are checked as expressions.
     new_words: bool = _since((5, 4))
-    # of two live cells with the same timestamp, the one that expires later wins, regardless of
+    # Of two live cells with the same timestamp, the one that expires later wins, regardless of
     # their values.
     expiry_before_value: bool = _since((5, 4))
-    # a keyspace with SimpleStrategy, or with one or two replicas, is created with a warning.
+    # A keyspace with SimpleStrategy, or with one or two replicas, is created with a warning.
     warns_of_replication: bool = _since((5, 4))
-    # the state of transactions on a table that uses tablets is in a separate table.
+    # The state of transactions on a table that uses tablets is in a separate table.
     paxos_tables: bool = _since((2025, 4))
     # CREATE KEYSPACE does not require `replication`.
     default_replication: bool = _since((2026, 1))
-    # unknown compaction options and flush periods below a minute are rejected; tables are never
+    # Unknown compaction options and flush periods below a minute are rejected; tables are never
     # COMPACT STORAGE.
     checks_options: bool = _since((2026, 1))
-    # tables use IncrementalCompactionStrategy and compression with dictionaries by default.
+    # Tables use IncrementalCompactionStrategy and compression with dictionaries by default.
     newer_defaults: bool = _since((2026, 1))
     # DESCRIBE is a statement.
     describes: bool = _since((5, 2))
     # DESCRIBE KEYSPACES lists all keyspaces, even after USE.
     lists_all_keyspaces: bool = _since((2026, 1))
-    # a write up to 5 s old may go to the generation before the current one.
+    # A write up to 5 s old may go to the generation before the current one.
     writes_to_previous_generation: bool = _since((5, 2, 16), (5, 4, 4))
-    # keyspaces may use tablets, listed in `system_schema.scylla_keyspaces`.
+    # Keyspaces may use tablets, listed in `system_schema.scylla_keyspaces`.
     tablets: bool = _since((6, 0))
-    # types may be vectors, and SELECT may return elements of maps and sets.
+    # Types may be vectors, and SELECT may return elements of maps and sets.
     vectors: bool = _since((2025, 1))
-    # names of keyspaces and tables may have 192 characters instead of 48.
+    # Names of keyspaces and tables may have 192 characters instead of 48.
     long_names: bool = _since((2025, 2))
-    # a log's columns cannot be altered.
+    # A log's columns cannot be altered.
     protects_log_columns: bool = _since((2025, 1, 10), (2025, 3))
-    # a column dropped from a table with CDC cannot be added again for 5 s.
+    # A column dropped from a table with CDC cannot be added again for 5 s.
     delays_column_reuse: bool = _since((2025, 1, 10), (2025, 3, 1))
-    # tables in keyspaces that use tablets may have CDC.
+    # Tables in keyspaces that use tablets may have CDC.
     cdc_on_tablets: bool = _since((2025, 4))
-    # altering a base table does not change its log's properties.
+    # Altering a base table does not change its log's properties.
     keeps_log_properties: bool = _since((2026, 1))
-    # deleting a row of a table without clustering columns logs its preimage.
+    # Deleting a row of a table without clustering columns logs its preimage.
     preimage_without_clustering: bool = _since((2026, 1))
-    # keyspaces have the option `consistency`; if it is strong, writes are not logged.
+    # Keyspaces have the option `consistency`; if it is strong, writes are not logged.
     strong_consistency: bool = _since((2026, 1))
-    # the random half of `cdc$time` has the UUID variant bits.
+    # The random half of `cdc$time` has the UUID variant bits.
     rfc_variant: bool = _since((2026, 1))
 
 

@@ -51,7 +51,7 @@ _MAX_STREAMS = 4_000_000
 
 
 Parameters = Sequence[bytes | None] | Mapping[str, bytes | None]
-"""Serialised bind values, in order of the markers or by name."""
+"""Serialized bind values, in order of the markers or by name."""
 
 
 class EmbeddedScylla:
@@ -244,7 +244,8 @@ class EmbeddedScylla:
     def take_down(self, node: Node) -> None:
         """Make a node fail: close its connections, accept no new ones, and send an event.
 
-        Its data remains available: the nodes share one store. Raises ValueError if it is not up.
+        Its data remains available, because the nodes share one store. Raises ValueError if the node
+        is not up.
         """
         if node.address not in self._listen_addresses or node.address in self._down:
             raise ValueError(f"node {node.address}: expected one that clients can reach")
@@ -252,9 +253,9 @@ class EmbeddedScylla:
         self._announce_node("STATUS_CHANGE", "DOWN", node.address)
 
     def bring_up(self, node: Node) -> None:
-        """Start a node that was taken down, which has forgotten all prepared statements.
+        """Start a node that was taken down; its prepared statements are lost.
 
-        Raises ValueError if the node is not down, OSError if its address is in use.
+        Raises ValueError if the node is not down, and OSError if its address is in use.
         """
         if node.address not in self._down:
             raise ValueError(f"node {node.address}: expected one that was taken down")
@@ -296,7 +297,7 @@ class EmbeddedScylla:
         self._server.call(self._publication.resume)
 
     def complete_publication(self) -> tuple[Generation, ...]:
-        """Publish the generations that were held back, and return them; later ones are not held."""
+        """Stop holding generations back; publish those held so far, and return them."""
         return self._server.call(self._publication.complete)
 
     def upgrade_streams(self) -> None:
@@ -335,8 +336,8 @@ class EmbeddedScylla:
     def execute(self, cql: str, parameters: Parameters = ()) -> list[tuple[bytes | None, ...]]:
         """Execute a statement on the first node without a connection, even before `start`.
 
-        `parameters` are serialised bind values, in order of the markers or by name. Returns all
-        rows, with serialised cells. Faults do not affect it. Raises an error with the server's
+        `parameters` are serialized bind values, in order of the markers or by name. Returns all
+        rows, with serialized cells. Faults do not affect it. Raises an error with the server's
         message if the statement is invalid, and ValueError if the table is under replay.
         """
         return self._server.call(lambda: self._execute(cql, parameters))

@@ -38,8 +38,8 @@ class Server:
     """Listens for clients on each node's address, on the same port.
 
     Each address also has a shard-aware port, on which the client's port modulo the number of shards
-    selects the shard. On `rest_port`, unless None, the API that `rest` returns for a host serves
-    HTTP. A port of 0 means any free port. Call `start` and `stop` at most once each.
+    selects the shard. Unless `rest_port` is None, the API that `rest` returns for a host serves
+    HTTP on that port. A port of 0 means any free port. Call `start` and `stop` at most once each.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that the server listens on; the requested one before `start`."""
+        """The port that the server listens on; before `start`, the requested port."""
         return self._port
 
     @property

@@ -61,7 +61,7 @@ def supported_options(node: Node) -> Mapping[str, tuple[str, ...]]:
 
 @define(eq=False)
 class Host:
-    """What the sessions of a node share: engine, options, credentials and faults.
+    """The state shared by the sessions of a node: engine, options, credentials and faults.
 
     Sessions whose clients do not select a shard are assigned to the node's `shards` in turn.
     `traces` stores the traces of the node at `address`.
@@ -245,7 +245,7 @@ class Session:
         return responses.authenticate(PASSWORD_AUTHENTICATOR)
 
     def _authenticate(self, token: bytes) -> Answer:
-        """Authenticate with SASL PLAIN: [authorisation id] NUL user NUL password."""
+        """Authenticate with SASL PLAIN: [authorization id] NUL user NUL password."""
         given = token.split(b"\0")[-2:]
         wanted = [text.encode() for text in self.host.credentials or ()]
         if not secrets.compare_digest(b"\0".join(given), b"\0".join(wanted)):

@@ -48,7 +48,7 @@ class TextCache(Generic[T]):
             self._drop(key)
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all values."""
         with self._lock:
             self._kept.clear()
             self._size = 0

@@ -11,7 +11,10 @@ from cdc_reader.errors import ConfigurationError
 def server_context(
     certificate: str | Path | None, key: str | Path | None, client_authority: str | Path | None
 ) -> ssl.SSLContext | None:
-    """Return the TLS context; None without a certificate. Raise ConfigurationError if invalid."""
+    """Return the TLS context, or None without a certificate.
+
+    Raises ConfigurationError if a file cannot be used.
+    """
     if certificate is None and key is None and client_authority is None:
         return None
     if certificate is None or key is None:

@@ -93,7 +93,7 @@ def _checked(
     partition: LogPartition,
     clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; then report rows that may have been gone before they were read."""
+    """Yield the batches; then report rows that may have been lost before they were read."""
     yield from batches
     if (promise := partition.promise) is not None:
         state = state_of(options)
@@ -105,7 +105,7 @@ def task_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one query, filtered by `sieve` if given; the first page is requested now.
 
-    A sieve needs the rows' remaining TTLs, so these are read as well.
+    A sieve needs the rows' remaining TTLs, so they are read as well.
     """
     batches = source.read(read.task, remaining_ttl=sieve is not None)
     own = read.streams.rows(batches) if isinstance(read.task, RangeTask) else batches
@@ -115,7 +115,7 @@ def task_rows(
 def _late_rows(
     options: SourceOptions, source: LogSource, partition: LatePartition
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that the partition names, and report those that are gone."""
+    """Yield the rows that the partition names, and report those that no longer exist."""
     missing = len(partition.names)
     for _, batch in read_tasks(source, tasks_of(partition.names), options.read.in_flight):
         if (rows := rows_named(batch, partition.names)).num_rows:
@@ -132,7 +132,7 @@ def _columns(
     key: PartitionKey | None,
     more: Collection[str],
 ) -> tuple[Column, ...]:
-    """Return the log columns to read: the wanted ones, those that identify a row, and `more`."""
+    """Return the log columns to read: `wanted`, `more`, and those needed to select rows."""
     names = {column.name for column in (*wanted, *(key.columns if key else ()))} | set(more)
     if options.read_strategy is not Strategy.STREAMS:
         names.add(STREAM_ID)

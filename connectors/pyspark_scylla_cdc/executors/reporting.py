@@ -14,11 +14,11 @@ from pyspark_scylla_cdc.reports import Address, Plan, Report, send
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
-"""The property in which Spark stores a task's micro-batch."""
+"""The task property in which Spark stores the number of the micro-batch."""
 
 
 class ReportedPartition(InputPartition):
-    """A partition, and the plan in which it has number `place`."""
+    """A partition, with its plan and its number in the plan, `place`, counted from 0."""
 
     def __init__(self, partition: InputPartition, plan: Plan, place: int) -> None:
         self.partition = partition

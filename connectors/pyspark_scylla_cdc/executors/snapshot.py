@@ -41,7 +41,7 @@ def _only(partition: SnapshotPartition) -> Checkpoint:
 
 @frozen
 class _Owners:
-    """The `GenerationSource` of a partition: the driver has read where owners change."""
+    """A `GenerationSource` of one partition, with the owners' token ranges from the driver."""
 
     _groups: Sequence[StreamGroup]
 

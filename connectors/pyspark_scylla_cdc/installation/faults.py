@@ -1,4 +1,4 @@
-"""Finds what is wrong with the Pythons of a Spark application, and what to do about it."""
+"""Finds faults in the Pythons of a Spark application, and a remedy for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INSTALL = "pip install 'scylla-cdc[spark]'"
 
 @frozen
 class Fault:
-    """What was found and what was expected, in one line, and the remedy."""
+    """A fault: one line with what was found and what was expected, and the remedy."""
 
     found: str
     remedy: str
@@ -33,7 +33,7 @@ def faults(
 ) -> list[Fault]:
     """Return the faults, in the order in which to fix them.
 
-    `here` is the Python of the driver, and `command` what Spark starts on all machines.
+    `here` is the Python of the driver, and `command` the command that Spark starts on all machines.
     """
     found = list(_faults_of_driver(here, command, planner))
     others = (

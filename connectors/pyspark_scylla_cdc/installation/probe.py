@@ -1,7 +1,8 @@
 """Finds out which of the data source's requirements the running Python meets.
 
 Spark sends this module by value to Pythons that may lack the package, and the driver runs its
-source in the Python that Spark plans with. So it imports only the standard library at the start.
+source in the Python that Spark plans with. When it is loaded, it therefore imports only the
+standard library.
 """
 
 import json
@@ -14,10 +15,10 @@ from typing import Any
 
 
 def facts(options: dict[str, str]) -> dict[str, str]:
-    """Return what this Python has, by name; "" for what it lacks.
+    """Return facts about this Python, by name; "" for a package that it lacks.
 
-    With `options` of the data source, it also reads the schema of the options' table; `cluster` is
-    then "reached" or the error.
+    With `options` of the data source, it also reads the schema of their table; `cluster` is then
+    "reached" or the error.
     """
     has_package = bool(_version("pyspark_scylla_cdc"))
     return {

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark_scylla_cdc.installation import probe
 
 ROUNDS = 5
-"""The most rounds of tasks to run until every executor has had a task."""
+"""The maximum number of rounds of tasks to run until every executor has had a task."""
 _TASK_SECONDS = 0.3
 """The duration of a task, long enough that tasks spread over all executors."""
 
@@ -39,7 +39,7 @@ class Command:
 
 @frozen
 class Python:
-    """What a Python has, with the names of `probe.facts`; "" for what it lacks."""
+    """Facts about a Python, named as in `probe.facts`; "" for a package that it lacks."""
 
     host: str
     folder: str
@@ -60,7 +60,7 @@ class Python:
 
 @frozen
 class Unusable:
-    """Where a Python does not run, and the reason that Spark or the system gave."""
+    """A Python that does not run: where, and the reason that Spark or the system gave."""
 
     where: str
     reason: str
@@ -78,7 +78,7 @@ def planner_command(context: SparkContext) -> Command:
 
 
 def this_python(options: dict[str, str]) -> Python:
-    """Return the running Python."""
+    """Return the facts about the running Python."""
     return Python(**probe.facts(options))
 
 
@@ -102,9 +102,9 @@ def planner(command: Command, options: dict[str, str]) -> Python | Unusable:
 def executors(
     context: SparkContext, command: Command, options: dict[str, str]
 ) -> list[Python | Unusable]:
-    """Return the Python of each executor; if one does not run, those found and the reason.
+    """Return the Python of each executor; if one fails, those found and an `Unusable`.
 
-    Tests what a data source uses: `command`, without the files of ``--py-files``.
+    Tests the Python that a data source uses: `command`, without the files of ``--py-files``.
     """
     kept = context.pythonExec, context._python_includes  # noqa: SLF001 - PySpark passes both on
     context.pythonExec, context._python_includes = command.path, []  # noqa: SLF001

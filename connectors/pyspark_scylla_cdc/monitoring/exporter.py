@@ -98,7 +98,7 @@ GAUGES = (
 class Exporter:
     """A collector of `prometheus_client`: gauges are computed when they are scraped.
 
-    So the lag of a hanging query grows, and a query that has ended has no lag.
+    The lag of a hanging query therefore grows, and a query that has ended has no lag.
     """
 
     def __init__(self, streams: Streams) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _KEPT = 64
-"""The most micro-batches whose reports are kept until Spark reports their progress."""
+"""The maximum number of micro-batches whose reports are kept until Spark reports progress."""
 
 
 class ScyllaCdcListener(StreamingQueryListener):

@@ -34,10 +34,10 @@ def offset_of(text: str) -> Offset | None:
 
 
 def _parsed(text: str) -> Any:
-    """Parse JSON, or the text of a dict.
+    """Parse JSON, or the text of a Python dict.
 
-    Spark passes the text of a dict where it has read the progress from JSON: with Connect, and in
-    the `recentProgress` of Spark 4.1.
+    Spark passes the text of a dict if it has itself parsed the progress from JSON: with Connect,
+    and in the `recentProgress` of Spark 4.1.
     """
     try:
         return json.loads(text)

@@ -30,15 +30,16 @@ class StreamStatus:
     seconds: float
     """How long the micro-batch took."""
     late_rows: int
-    """Late rows and strays: delivered, or with ``lateRows=report``, found since the last batch."""
+    """Late rows and strays delivered or, with ``lateRows=report``, found since the last batch."""
     position: datetime
     """Every row written before this time has been delivered."""
     expires: datetime | None
     """When the first unread row may expire; None if the log keeps rows forever."""
     as_of: datetime
     snapshot_share: float | None = None
-    """The fraction of its snapshot that the query has read, from 0 to 1, measured in tokens and so
-    approximately in partitions; None if the micro-batch read no rows of a snapshot.
+    """The fraction of its snapshot that the query has read, from 0 to 1. It is measured in tokens,
+    so it is approximately the fraction of partitions. None if the micro-batch read no rows of a
+    snapshot.
     """
     lost: tuple[datetime, datetime] | None = None
     """The first and last write times of changes that expired before they were read, if the

@@ -3,8 +3,8 @@
 A micro-batch from offset a to offset b reads the rows of its window in each generation that b
 knows. If a does not know one of these generations, the micro-batch also reads that generation's
 rows behind the window, from the generation's start on: no earlier micro-batch can have read them.
-So the rows of a micro-batch depend only on its two offsets, even if a generation is announced
-before the micro-batch is repeated.
+The rows of a micro-batch therefore depend only on its two offsets, even if a generation is
+announced before the micro-batch is repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 
 MOST = 16
-"""The most starts in an offset. A generation announced after this many later ones is not read."""
+"""The maximum number of starts in an offset; older generations announced later are not read."""
 
 
 @frozen
@@ -38,7 +38,7 @@ class KnownGenerations:
     def after(cls, before: Self | None, position: Micros, visible: Timeline) -> Self:
         """Return the generations known after the offset at `position`, which knew `before`.
 
-        Known generations stay known, because with tablets a node that lags shows fewer of them.
+        Known generations stay known, because with tablets a lagging node shows fewer of them.
         """
         known = before or cls(position, ())
         starts = Timeline((*known.starts, *visible.starts)).starts
@@ -68,7 +68,7 @@ class KnownGenerations:
         return bool(self.starts) and self.starts[0] <= position
 
     def timeline(self, visible: Timeline) -> Timeline:
-        """Return the known generations, of which the older ones are in `visible`."""
+        """Return `starts`, and the generations in `visible` that are older."""
         oldest = min(self.starts, default=BEGINNING)
         return Timeline((*(start for start in visible.starts if start < oldest), *self.starts))
 

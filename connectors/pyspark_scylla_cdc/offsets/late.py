@@ -5,32 +5,32 @@ With ``lateRows=deliver``, a micro-batch from offset a to offset b has exactly
 * the rows of its window of write time that had arrived when b was planned, and
 * the late rows that b names.
 
-So a repeated micro-batch has the same rows, and each row is in one micro-batch. This takes four
-steps:
+A repeated micro-batch therefore has the same rows, and each row is in one micro-batch. This takes
+four steps:
 
 1. Before it offers b, the driver reads the keys of the window. It records the rows that may have
    arrived after that moment, `Reads.reads[-1]`. A row's remaining TTL shows its arrival to within
    `DOUBT`, and never too early.
 2. An executor leaves out rows that may have arrived after that moment, except the recorded ones
-   (`cdc_reader.reading.late_rows.arrived`). A row that is left out was not there for the driver to
-   record, so it arrived later. A row that arrived before that moment either arrived clearly before
-   it, or was recorded.
-3. Once a minute, in a sweep, the driver reads the keys behind the position. A row is late if it may
-   have arrived after its window was planned and was not recorded: b names it.
-4. b carries this state: when each window was planned since the last sweep, and the recorded
-   keys. A restarted query therefore makes the same decisions as the process before it.
+   (`cdc_reader.reading.late_rows.arrived`). A row that is left out arrived after that moment;
+   otherwise the driver would have recorded it. A row that arrived before that moment either arrived
+   clearly before it, or was recorded.
+3. Once a minute, in a sweep, the driver reads the keys behind the position. A row is late if it was
+   not recorded and may have arrived after its window was planned. b names the late rows.
+4. b carries this state: the times at which windows were planned since the last sweep, and the
+   recorded keys. A restarted query therefore makes the same decisions as the process before it.
 
 Strays (`cdc_reader.reading.strays`) are in streams that no executor reads. The driver searches for
-them in steps 1 and 3. b names the strays of the window and the late ones. A stray with a twin in
+them in steps 1 and 3. b names the strays of the window and the late strays. A stray with a twin in
 a stream in force is left out.
 
 After a sweep, every row that had arrived before it counts as delivered. Only keys of rows that
 arrived within `DOUBT` of a sweep, or of a window's plan, are kept. They are few, unless the
 confidence window is shorter than `DOUBT`.
 
-`cdc_reader.reading.late_rows` does the same bookkeeping; here the driver reads keys only.
-With ``report`` the driver only sweeps, in a sample if there are many streams, and logs the
-number of late rows.
+`cdc_reader.reading.late_rows` does the same bookkeeping; here the driver reads keys only. With
+``report``, the driver only sweeps, reads a sample if there are many streams, and logs the number of
+late rows.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Planned:
     known: frozenset[RowName]
 
     def rows(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
-        """Return these rows from batches read with `remaining_ttl`; no batch is empty."""
+        """Yield these rows from batches read with `remaining_ttl`; empty batches are left out."""
         for batch in batches:
             rows = arrived(batch, self.ttls, clock.now() + _CLOCKS, self.moment, self.known)
             if rows.num_rows:

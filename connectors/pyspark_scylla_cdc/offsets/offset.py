@@ -68,7 +68,7 @@ class Offset:
     snapshot's first micro-batch.
     """
     generations: KnownGenerations | None = None
-    """The generations known; None in offsets of earlier releases, and before the log is read."""
+    """The known generations; None in offsets of earlier releases, and before the log is read."""
 
     @property
     def is_before_snapshot(self) -> bool:

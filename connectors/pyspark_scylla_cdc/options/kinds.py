@@ -43,9 +43,10 @@ class Kind:
 
 @frozen
 class Option:
-    """One option. Without a default it is unset unless given; a `secret` value is never shown.
+    """One option; its value is None if it is neither given nor has a default.
 
-    `aliases` are the names that other connectors use; the value of an alias may be in milliseconds.
+    A `secret` value is never shown. `aliases` are the names that other connectors use; the value of
+    an alias may be in milliseconds.
     """
 
     name: str

@@ -66,7 +66,7 @@ class SourceOptions:
     ending: Micros | None
     """µs since 1970, exclusive."""
     relative: frozenset[str]
-    """The options whose moments are relative; until `corrected`, to this machine's time."""
+    """The options with relative times; until `corrected`, relative to this machine's clock."""
     snapshot: bool
     """Whether the base table is read first."""
     data_loss: DataLossMode
@@ -182,9 +182,10 @@ class SourceOptions:
         return ConnectionConfig(**{**self._connection, "password": self._read_password()})
 
     def corrected(self, correction: int) -> SourceOptions:
-        """Return the options with relative moments `correction` µs later.
+        """Return the options with relative times moved `correction` µs later.
 
-        It is what the cluster's clock is ahead of this machine's, by which they were parsed.
+        `correction` is how far the cluster's clock is ahead of this machine's, which was used to
+        parse them.
         """
         ending = self.ending
         if ending is not None and "endingTimestamp" in self.relative:
@@ -195,9 +196,9 @@ class SourceOptions:
         return evolve(self, starting=starting, ending=ending)
 
     def window(self, now: Micros) -> Window:
-        """Return the largest window to read, in µs, with a start of ``latest`` resolved.
+        """Return the largest window to read, in µs; a start of ``latest`` becomes `now`.
 
-        Raises ConfigurationError if a query that begins `now` would begin after its end.
+        Raises ConfigurationError if the start is after the end.
         """
         start = now if self.starting == FOREVER else self.starting
         window = Window(start, FOREVER if self.ending is None else self.ending)
@@ -205,7 +206,7 @@ class SourceOptions:
         return window
 
     def ttls(self, base: TableSchema, now: Micros) -> TtlHistory:
-        """Return what is known at `now` (µs) about the rows that the table's log keeps."""
+        """Return the TTL history of the table's log, as known at `now` (µs)."""
         if self.starting_offset is None:
             return TtlHistory().updated(base, now, self.starting)
         return self.starting_offset.ttls_at(base, now)
@@ -280,7 +281,7 @@ _OF_ADVANCED = {
 
 
 def _envelope(values: Mapping[str, Any]) -> AdvancedEnvelope | None:
-    """Return the advanced output; raise ConfigurationError for its options with another output."""
+    """Return the advanced output; raise ConfigurationError if its options are given without it."""
     given = {option: values[option] for option in _OF_ADVANCED if values[option] is not None}
     if values["envelopeOutput"] is EnvelopeOutput.ADVANCED:
         if values["format"] is not FormatName.ENVELOPE:
@@ -344,7 +345,7 @@ def _data_loss(values: Mapping[str, Any]) -> DataLossMode:
 
 
 def _check_snapshot(values: Mapping[str, Any], option: str, value: str) -> None:
-    """Raise ConfigurationError if the format does not have rows of the table."""
+    """Raise ConfigurationError if the query cannot include a snapshot of the table."""
     if values["format"] is FormatName.LOG:
         remedy = (
             "a snapshot has rows of the table, not of its log: give format 'changes' or 'envelope'"

@@ -62,7 +62,7 @@ class Snapshot(StrEnum):
 
 
 class EnvelopeOutput(StrEnum):
-    """Which output of the connector format ``envelope`` has."""
+    """The output of ScyllaDB's Kafka connector that format ``envelope`` writes."""
 
     LEGACY = "legacy"
     ADVANCED = "advanced"

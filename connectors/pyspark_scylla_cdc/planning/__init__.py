@@ -1,4 +1,4 @@
-"""Turns a window of the log into Spark partitions, by arithmetic: nothing here sends a query.
+"""Turns a window of the log into Spark partitions by arithmetic, without sending a query.
 
 May import `options` and `offsets`. Begin with `plan`; `partition` is what Spark sends to an
 executor.

@@ -19,9 +19,10 @@ from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.streams import Streams
 
 INLINE = 16_384
-"""The most streams sent with a plan, at 16 bytes each. If there are more, an executor reads the
-generation itself, once, and keeps it: on a large cluster, sending the streams would take 26 MB for
-each micro-batch.
+"""The maximum number of streams sent with a plan, at 16 bytes each.
+
+If there are more, an executor reads the generation itself, once, and keeps it. On a large cluster,
+sending the streams would take 26 MB for each micro-batch.
 """
 
 
@@ -34,7 +35,7 @@ class LogRead:
 
 
 class SourcePartition(InputPartition):
-    """What one task reads; `tasks` is the number of partitions in its plan."""
+    """The input of one task; `tasks` is the number of partitions in its plan."""
 
     tasks = 1
 
@@ -52,8 +53,8 @@ def of_one_plan(parts: Sequence[P]) -> list[P]:
 class LogPartition(SourcePartition):
     """A share of a plan: spans, each with the ids of its streams if there are few.
 
-    With `planned`, only rows that had arrived by `planned.moment` are read. With a `promise`, its
-    rows must not expire before they are read.
+    With `planned`, only rows that had arrived by `planned.moment` are read. With a `promise`, the
+    partition's rows must not expire before they are read.
     """
 
     def __init__(
@@ -72,13 +73,13 @@ class LogPartition(SourcePartition):
 
     @property
     def window(self) -> Window:
-        """The window of write times that its spans are in."""
+        """The smallest window of write times that contains the spans."""
         starts, ends = zip(*((start, end) for start, end, *_ in self._packed), strict=True)
         return Window(min(starts), max(ends))
 
     @property
     def streams(self) -> int:
-        """The number of streams in all its spans."""
+        """The number of streams in all spans."""
         return sum(last - first for _, _, _, first, last, _ in self._packed)
 
     def queries(self, chunk: int) -> int:

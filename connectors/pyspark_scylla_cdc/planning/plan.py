@@ -1,13 +1,13 @@
 """The plan of a read: pure arithmetic on numbers of streams.
 
 A large cluster has millions of streams. A plan identifies them by their places in ring order, which
-never change in a generation. So a plan is as small for millions of streams as for ten.
+never change in a generation. A plan is therefore as small for millions of streams as for ten.
 
 Work is divided twice. First all streams are cut into runs of equal work. If one stream is hot, its
-run holds most of the rows, and only reading the rows would show which run that is. So each run is
-also cut into time slices, which are distributed in turn: slice j of run i goes to share i + j,
-modulo the number of shares. All shares still have equal work, and each slice of the hot stream is
-in a different share.
+run holds most of the rows, and only reading the rows would show which run that is. Therefore, each
+run is also cut into time slices, which are distributed in turn: slice j of run i goes to share i +
+j, modulo the number of shares. All shares still have equal work, and each slice of the hot stream
+is in a different share.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 
 ASKING = 10_000_000
-"""The cost of querying one stream, as µs of its rows: even an empty stream costs something."""
+"""The cost of querying one stream, even if it is empty, as µs of its rows."""
 SHORTEST_SLICE = 10_000_000
 """The shortest slice, in µs of write time, that is worth its own queries."""
 MOST_QUERIES = 4_096
-"""The most queries of a sliced plan. A plan that has this many queries unsliced is not sliced."""
+"""The maximum number of queries of a sliced plan; a plan that has more is not sliced."""
 
 NONE_MISSED: Mapping[Micros, Window] = {}
 
 _EVEN = 4
-"""The fewest streams in a share of one slice, so that one stream more or less matters little."""
+"""The minimum number of streams in a share of one slice, so that shares differ little in size."""
 
 
 @frozen
@@ -106,7 +106,7 @@ def divide(
     Older generations come first, and for each stream older times first. There are `at_most` shares;
     if there are fewer streams, there are as many shares as streams or `slices`, whichever is more.
     If that is less than `at_least`, there are `at_least` shares, filled slice by slice. With one
-    slice, a stream is in one share with all its time.
+    slice, all rows of a stream are in one share.
     """
     runs = _runs(parts, at_most)
     if max(len(runs), slices) < at_least:
@@ -123,8 +123,8 @@ def divide(
 def _even(shares: int, streams: int) -> int:
     """Return the number of time slices to cut `streams` into for `shares` shares.
 
-    Each share of a slice has at least `_EVEN` streams, so that one stream more or less matters
-    little. If that is impossible, each share is one slice of all streams.
+    Each share of a slice has at least `_EVEN` streams, so that shares differ little in size. If
+    that is impossible, each share is one slice of all streams.
     """
     found = (count for count in range(1, shares) if shares % count == 0)
     return next((count for count in found if count * streams >= shares * _EVEN), shares)

@@ -16,7 +16,7 @@ from cdc_reader.streams.window import Window
 def report_lost_late_rows(count: int, window: Window, table: TableName, mode: DataLossMode) -> None:
     """Raise DataLossError, or warn, because late rows of `window` that a plan names are gone.
 
-    If a new snapshot follows each loss, it includes them, so nothing is reported.
+    If a new snapshot follows each loss, it includes these rows, so they are not reported.
     """
     if mode is DataLossMode.CONTINUE:
         warn_of_loss(window, table)
@@ -32,17 +32,17 @@ def report_lost_late_rows(count: int, window: Window, table: TableName, mode: Da
 
 @frozen
 class Promise:
-    """The rows written at `since` (µs) or later, in the newest log of this history.
+    """The rows written at `since` (µs) or later, in the newest log of the history `ttls`.
 
-    Planned on the driver, and checked by each task after it has read its rows, because rows may
-    expire, or the log may be dropped and created again, while the task waits.
+    The driver makes the promise, and each task checks it after it has read its rows, because rows
+    may expire, or the log may be dropped and created again, while the task waits.
     """
 
     ttls: TtlHistory
     since: Micros
     mode: DataLossMode
     is_open: bool = False
-    """Whether the read has no start, so that rows that expire meanwhile are only warned of."""
+    """Whether the read has no start; rows that expire meanwhile then cause only a warning."""
 
     def check(self, window: Window, table: TableName, state: TableState, now: Micros) -> None:
         """Raise DataLossError, or warn, if rows of `window` may be gone.

@@ -19,7 +19,8 @@ from pyspark_scylla_cdc.planning.partition import INLINE, SourcePartition
 class SnapshotPartition(SourcePartition):
     """The rows of a table whose tokens are in `tokens`, as of `position` µs.
 
-    Owners change at `ends`, ascending: where possible, queries for a part of `tokens` end there.
+    `ends` are the tokens at which owners change, ascending. Where possible, queries for a part of
+    `tokens` end at one of them.
     """
 
     def __init__(self, position: Micros, tokens: TokenRange, ends: Sequence[int]) -> None:

@@ -34,7 +34,7 @@ _SIZE = 16
 
 @frozen(eq=False)
 class PartitionKey:
-    """A partition of the base table: its streams, and the test for its rows."""
+    """A partition of the base table; it finds the partition's streams and filters its rows."""
 
     token: int
     columns: tuple[Column, ...]
@@ -60,8 +60,8 @@ class PartitionKey:
     def group(self, groups: Iterable[StreamGroup]) -> list[StreamGroup]:
         """Return a list with the group of the partition's stream, or an empty list.
 
-        Which stream of the group it is depends on a setting that nodes do not publish. A group has
-        one stream for each shard of a node, and one query reads them all.
+        The partition's stream in the group depends on a setting that nodes do not publish. A group
+        has one stream for each shard of a node, and one query reads them all.
         """
         generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
         return [group_of(generation, self.token)] if generation.groups else []
@@ -118,7 +118,7 @@ class Streams:
             yield Task(window, tuple(self.part(first, first + chunk)))
 
     def range_task(self, window: Window) -> RangeTask:
-        """Return the span of the ring that has these streams, and perhaps others: see `rows`."""
+        """Return a task for the token range of these streams; `rows` drops the rows of others."""
         start, end = int(self._tokens[0]) - 1, int(self._tokens[-1])
         return RangeTask(window, max(start, MIN_TOKEN), end)
 

@@ -1,4 +1,4 @@
-"""Reads which generations are announced, before each micro-batch and sometimes in between."""
+"""Reads the announced generations before each micro-batch, and sometimes in between."""
 
 from __future__ import annotations
 

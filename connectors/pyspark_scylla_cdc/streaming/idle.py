@@ -1,8 +1,8 @@
 """Skips windows without rows, which are not worth a micro-batch.
 
 Spark runs a micro-batch for each new offset, and `processAllAvailable` returns only when there are
-no new offsets. So before the position moves, the driver reads at most one row of the window from
-each chunk of streams. A window found empty has settled, so it is not checked again.
+no new offsets. Therefore, before the position moves, the driver reads at most one row of the window
+from each chunk of streams. A window found empty has settled, so it is not checked again.
 
 Over an empty log the position still advances occasionally, so a restart need not begin far back.
 """
@@ -19,8 +19,10 @@ from pyspark_scylla_cdc.streaming.row_probe import RowProbe
 GENERATIONS_INTERVAL = 1_000_000
 """µs between two reads of the cluster's generations."""
 MOST_QUERIES = 64
-"""The most queries of one check. If a window needs more, the driver does not check it; the position
-then moves in steps that are longer by the same factor.
+"""The maximum number of queries of one check.
+
+If a window needs more, the driver does not check it; the position then moves in steps that are
+longer by the same factor.
 """
 
 

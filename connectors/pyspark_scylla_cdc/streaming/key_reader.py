@@ -28,8 +28,8 @@ class KeyReader:
     Create one for each micro-batch or sweep. It reads the generations once, so a row is
     consistently either in a stream in force or a stray.
 
-    If a method takes `queries`, it reads a sample of each generation's streams that costs about
-    that many queries.
+    A method with the argument `queries` reads a sample of each generation's streams, at a cost of
+    about `queries` queries.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class KeyReader:
     def strays(self, reach: int, queries: int = FOREVER) -> Strays:
         """Return an object that finds the keys of strays.
 
-        A generation's streams are searched up to `reach` µs before and after its own time.
+        A generation's streams are searched up to `reach` µs before and after its time in force.
         """
         sampled = _Sampled(self._streams, queries * self._chunk)
         planner = Planner(sampled, self._chunk, reach=reach)
@@ -83,7 +83,7 @@ class _Sampled:
         return streams if len(streams) <= self._most else streams.sample(self._most)
 
     def timestamps(self) -> Sequence[Micros]:
-        """Always empty, because planners receive their timeline separately."""
+        """Return an empty sequence, because planners receive their timeline separately."""
         return ()
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
@@ -92,13 +92,13 @@ class _Sampled:
         return [StreamGroup(MAX_TOKEN, tuple(streams))] if len(streams) else []
 
     def unpublished(self) -> Sequence[Micros]:
-        """Always empty, because windows end before unannounced generations."""
+        """Return an empty sequence, because windows end before unannounced generations."""
         return ()
 
 
 @frozen
 class _Tasks:
-    """Reads tasks of a source."""
+    """Reads tasks from a log source."""
 
     _source: LogSource
     _in_flight: int

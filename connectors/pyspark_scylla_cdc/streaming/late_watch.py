@@ -41,10 +41,10 @@ INTERVAL = 60_000_000
 """µs between two sweeps."""
 
 MOST = 1_000
-"""The most late rows of a micro-batch, and strays of its window; others are delivered later."""
+"""The maximum number of a micro-batch's late rows, and of its strays; the rest follow later."""
 
 REPORTED = 64, 1_000_000
-"""The most queries and rows of a sweep that only reports."""
+"""The maximum numbers of queries and rows of a sweep that only reports."""
 
 
 @frozen
@@ -53,8 +53,8 @@ class Step:
 
     `late` is what the offset at the start of `window` records about late rows. If a `snapshot` is
     still to be read, rows written before the start are also late rows if they arrive from now on.
-    The micro-batch also reads the generations in `missed`, by their starts, in their windows, which
-    are behind `window`.
+    `missed` maps the start of each late-announced generation to its unread window, which is before
+    `window`; the micro-batch reads it as well.
     """
 
     window: Window
@@ -73,14 +73,14 @@ class LateWatch(Protocol):
     def next(self, step: Step, ttls: Callable[[], TtlHistory]) -> Late | None:
         """Return what the offset at the end of the window records about late rows, if anything.
 
-        If the window has too many strays, the offset is earlier: at its `Late.position`. `ttls`
-        returns the log's TTL over time.
+        If the window has too many strays, the offset is earlier, at the `Late.position` of the
+        result. `ttls` returns the log's TTL over time.
         """
         ...
 
 
 class IgnoringWatch:
-    """Ignores late rows."""
+    """The watch of a query that ignores late rows."""
 
     def finish(self, now: Micros) -> None:
         pass
@@ -119,7 +119,8 @@ class DeliveringWatch:
         now = self._clock.now()
         if self._at != (step.late, step.window.start):
             self._begin(step, now)
-        # A sweep would forget which rows of a missed generation arrived before they were planned.
+        # A sweep would lose the record of which rows of a missed generation arrived before its
+        # window was planned.
         is_due = not step.missed and is_time(self._state.reads[0], now, self._final)
         has_rows = step.missed or not step.window.is_empty
         is_empty = not has_rows and not step.snapshot
@@ -285,7 +286,7 @@ def _shortened(window: Window, found: Iterable[pa.RecordBatch]) -> Window:
 
 
 def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Yield the rows written in the window; no batch is empty."""
+    """Return the rows written in the window; empty batches are left out."""
     names = {name for batch in found for name in keys(batch) if name[1].micros in window}
     return [rows for batch in found if (rows := rows_named(batch, names)).num_rows]
 
@@ -305,9 +306,10 @@ def late_watch(
     generations: Callable[[], Timeline],
     on_late_rows: Callable[[int], None],
 ) -> LateWatch:
-    """Return the watch for the `lateRows` option; `generations` returns the micro-batch's.
+    """Return the watch for the `lateRows` option.
 
-    It calls `on_late_rows` with the number of late rows that it finds and does not deliver.
+    `generations` returns the generations of the current micro-batch. The watch calls `on_late_rows`
+    with the number of late rows that it finds but does not deliver.
     """
     if (mode := late_rows(options, schema.base)) is LateRowsMode.IGNORE:
         return IgnoringWatch()

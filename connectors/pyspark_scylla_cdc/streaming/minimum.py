@@ -12,9 +12,9 @@ class MinimumRows:
     """Decides whether a settled window has enough rows for a micro-batch; times in µs.
 
     About `least` rows are enough, as counted by `count`; when the window is `longest` long, any
-    number is enough. A window of `idle` or more without rows becomes a micro-batch too, which only
-    moves the position. Settled rows do not change, so each row is counted only once; the driver
-    counts each time the window has grown by `shortest`.
+    number is enough. A window without rows also becomes a micro-batch when it is `idle` long; this
+    only moves the position. Settled rows do not change, so each row is counted only once; the
+    driver counts each time the window has grown by `shortest`.
     """
 
     def __init__(

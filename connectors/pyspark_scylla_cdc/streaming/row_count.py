@@ -19,11 +19,11 @@ from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.sessions import row_format, source_of, streams_loader, timeline_of
 
 SAMPLE, AT_ONCE = 512, 64
-"""The number of streams sampled in a generation, and of streams per query."""
+"""The number of streams sampled in a generation, and the number of streams per query."""
 TOO_MANY = math.inf
-"""The result for rows that were not all counted, because there are too many."""
+"""The result if counting ended early because there are too many rows."""
 _WEIGHED = 64
-"""The most rows of each query that are read to estimate the size of rows."""
+"""The maximum number of rows that each query reads to estimate the size of rows."""
 
 
 @frozen

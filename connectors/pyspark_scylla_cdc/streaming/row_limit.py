@@ -13,7 +13,7 @@ from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, RowCount, row_count
 _COUNTED = 2
 """Rows are counted up to this multiple of the limit; beyond it there are too many."""
 _ROUNDS, _MOST_ROUNDS = 5, 40
-"""The most samples of a window, and the most while no rows are found.
+"""The maximum number of samples of a window, and the maximum while no rows are found.
 
 A cut without rows would make an empty micro-batch. While no rows are found, each sample halves the
 rest, so 40 samples find a row in any window.

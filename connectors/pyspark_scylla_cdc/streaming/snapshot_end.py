@@ -23,22 +23,22 @@ from pyspark_scylla_cdc.sessions import table_of
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 
 COUNTED = 100_000
-"""The most rows to count; larger micro-batches are estimated from these."""
+"""The maximum number of rows to count; larger micro-batches are estimated from these rows."""
 UNLIMITED = 10_000_000
-"""Rows of a micro-batch if the query sets no limit: not too many to read again after a failure."""
+"""The rows of a micro-batch without a limit: few enough to read again after a failure."""
 
 Tokens = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @frozen(eq=False)
 class RowsAhead:
-    """The `tokens` of the next rows, in ring order; `is_all` if there are no others."""
+    """The `tokens` of the next rows, in ring order; `is_all` is True if no other rows follow."""
 
     tokens: Tokens
     is_all: bool
 
     def end(self, start: int, limit: int) -> int:
-        """Return the token of the last of `limit` rows after `start`; MAX_TOKEN if these are all.
+        """Return the token of the last of `limit` rows after `start`; MAX_TOKEN if no rows follow.
 
         The rows of a partition stay together, so a partition of more than `limit` rows is a
         micro-batch by itself.
@@ -63,8 +63,8 @@ class SnapshotEnd:
     def is_limited(self) -> bool:
         """Whether a snapshot has several micro-batches, if Spark's trigger allows it.
 
-        Spark 4.0 and 4.1 do not say whether the query ends after the next micro-batch. So if the
-        query sets no limit, that micro-batch has the whole table, and the log as well.
+        Spark 4.0 and 4.1 do not say whether the query ends after the next micro-batch. Therefore,
+        if the query sets no limit, that micro-batch has the whole table, and the log as well.
         """
         return TELLS_START or (self._options.max_rows or self._options.max_bytes) is not None
 

@@ -1,6 +1,6 @@
 """Streaming reads: follow the log in micro-batches that Spark can repeat.
 
-Spark's behaviour, and its consequences:
+Spark's behavior, and its consequences:
 
 * Spark calls `initialOffset` several times at the start of a query, and again on a restart before
   the first commit. No checkpoint stores its result, so the offset at the end of the first
@@ -63,12 +63,12 @@ log = get_logger(__name__)
 _ONE_WINDOW = ReadMaxFiles(1)
 """Represents this source's limit by time, which none of Spark's limits can express.
 
-It only makes the source apply its limit.
+Spark passes it back to the source, which then applies its own limit.
 """
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the log; its position is a write time."""
+    """Follows the log in micro-batches; positions are write times."""
 
     def __init__(
         self,
@@ -229,10 +229,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return state
 
     def _filled(self, window: Window) -> Window | None:
-        """Return the window in which rows are expected, if a stream's time may span partitions.
+        """Return the window in which rows are expected; None if streams must not be divided.
 
-        Spreading gives up the order of rows within a partition, so it is done only if more
-        partitions are requested.
+        A stream that is divided among partitions loses the order of its rows, so streams are
+        divided only if more partitions are requested.
         """
         if self._options.min_partitions == 1:
             return None
@@ -241,13 +241,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _promise(
         self, since: Offset, until: Offset, window: Window, ttls: TtlHistory
     ) -> Promise | None:
-        """Return which rows of `window` the tasks must find; report those that may have expired.
+        """Return the rows of `window` that the tasks must find; report rows that may have expired.
 
         The window may begin before `since`, if a generation was announced late.
 
-        During a snapshot the tasks must find all rows since it began. A new query without a
-        snapshot begins with the rows that have not expired. Returns None if rows are lost and a new
-        snapshot follows.
+        During a snapshot, the tasks must find all rows written since it began. A new query without
+        a snapshot begins with the rows that have not expired. Returns None if rows are lost and a
+        new snapshot follows.
         """
         now, options = self._clock.now(), self._options
         ttls = ttls.after(since.position)
@@ -297,7 +297,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return nothing if self._has_no_past(since, ttls) else ttls.endangered(first, now)
 
     def _again(self, since: Offset, now: Micros) -> Offset:
-        """Return the start of a new snapshot."""
+        """Return the offset at which a new snapshot begins."""
         confidence = duration_micros(self._options.confidence_window)
         return since.again(settled_before(now, confidence))
 

@@ -5,7 +5,7 @@ may become empty:
 
 1. It reaches as far as rows have settled and Spark's trigger allows (`AdvancePolicy`).
 2. If it has everything that has settled, but no rows are found, it becomes empty (`Idle`).
-3. It also becomes empty if it has fewer rows than a micro-batch should have, and is not yet long
+3. It also becomes empty if it has fewer rows than a micro-batch should have, and is still short
    (`MinimumRows`).
 4. It ends before a generation that is only partly published (`PublicationGate`).
 5. It has at most about as many rows and bytes as a micro-batch may have (`RowLimit`).
@@ -15,8 +15,8 @@ may become empty:
 While a snapshot is being read, the window is empty: `SnapshotEnd` decides how much of the table the
 micro-batch has. The micro-batch has the log as well only if Spark's trigger requests everything.
 
-A generation that is announced when the position has passed its start is read from there on, beside
-the window, which may then be empty (`AnnouncedGenerations`).
+A generation announced after the position has passed its start is read from its start on, in
+addition to the window, which may then be empty (`AnnouncedGenerations`).
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
 class MicroBatch:
     """What a micro-batch delivers: its window, and what its offset records about `late` rows.
 
-    `done` is the token up to which a snapshot has been read. The offset knows `generations`. For
-    each generation in `missed`, given by its start, a window behind the position is also delivered.
+    `done` is the token up to which a snapshot has been read. `generations` are the generations that
+    the offset knows. `missed` maps the start of each late-announced generation to its window before
+    the position, which is delivered as well.
     """
 
     window: Window

@@ -197,7 +197,7 @@ class _Fold:
         return changes.groupBy(*key).agg(*columns, inserted)
 
     def _inserted(self) -> Column:
-        """Return a column: whether a change is an INSERT; null if unknown."""
+        """Return a column that is true if a change is an INSERT, and null if that is unknown."""
         from pyspark.sql import functions as sf
 
         if self._has_delta:
@@ -241,7 +241,7 @@ class _Fold:
         return inserts.withColumn(names.MODIFIED, touched).withColumn(names.INSERTED, sf.lit(True))
 
     def _is_usable(self) -> Column:
-        """Return a column: true for rows that could be converted, and deletes with a valid key."""
+        """Return a column that is true for converted rows and for deletes with a valid key."""
         from pyspark.sql import functions as sf
 
         bad = _column(names.BAD_RECORD)

@@ -27,7 +27,7 @@ def column(name: str) -> Column:
 
 
 def within(bounds: Column, fields: Sequence[StructField]) -> Column:
-    """Return a column: whether the row is in the range; `fields` are the clustering columns.
+    """Return a column that is true for rows in the range; `fields` are the clustering columns.
 
     Raises SchemaError for a column that Spark orders differently from the server.
     """
@@ -39,7 +39,7 @@ def within(bounds: Column, fields: Sequence[StructField]) -> Column:
 def _beyond(
     fields: Sequence[StructField], bound: Column, inclusive: Column, *, is_start: bool
 ) -> Column:
-    """Return a column: whether a row is inside a bound, which may be a prefix of the columns."""
+    """Return a column that is true for rows inside a bound, which may have fewer columns."""
     from pyspark.sql import functions as sf
 
     if not fields:

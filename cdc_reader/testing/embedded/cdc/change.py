@@ -10,12 +10,12 @@ from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell
 from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
 
 RowKey = tuple[bytes, ...] | None
-"""Serialised clustering values; None for the static row."""
+"""Serialized clustering values; None for the static row."""
 
 
 @frozen
 class RowWrite:
-    """Cells written to a row, and the marker that an INSERT writes: one insert or update."""
+    """One insert or update: the cells written to a row, and the marker that an INSERT writes."""
 
     key: RowKey
     marker: Cell | None = None

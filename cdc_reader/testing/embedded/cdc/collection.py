@@ -1,4 +1,4 @@
-"""Serialises the elements of a collection or UDT column to a single value for the log."""
+"""Serializes the elements of a collection or UDT column to a single value for the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cdc_reader.testing.embedded.codec.order import SortKey, join_cells, sort_ke
 from cdc_reader.testing.embedded.codec.validation import map_value, set_value
 
 Elements = Mapping[bytes, bytes]
-"""Serialised element key -> value; a set's values are empty."""
+"""Serialized element key -> value; a set's values are empty."""
 
 
 def encode(cql_type: CqlType, elements: Elements) -> bytes:

@@ -2,7 +2,8 @@
 
 The stored rows are read once, before the write. Each delta is then applied to this state, so that
 the second record of a batch sees the result of the first. The rows are not read again after the
-write. So a postimage shows the written value even if newer data wins over it, as in ScyllaDB.
+write. As in ScyllaDB, a postimage therefore shows the written value even if newer data wins over
+it.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | N
 
 
 def _regulars_touched(mutation: Partition) -> set[str]:
-    """Return the columns to read for ``preimage: true``: the first row's, as in ScyllaDB."""
+    """Return the columns to read for ``preimage: true``: those of the first row, as in ScyllaDB."""
     rows = mutation.rows.values()
     if any(row.deletion is not None for row in rows):
         return {column.name for column in mutation.table.regulars}

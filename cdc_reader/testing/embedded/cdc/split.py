@@ -1,4 +1,4 @@
-"""Splits a mutation into log records: one if that is unambiguous, else one per timestamp.
+"""Splits a mutation into log records: one if it can represent the mutation, else one per timestamp.
 
 The rules are ScyllaDB's (`cdc/split.cc`). A mutation is visited in this order: static cells; rows
 in clustering order, each with its marker, its columns by name (a collection's tombstone before its

@@ -28,14 +28,14 @@ class StreamChooser(Protocol):
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> Sequence[bytes]:
         """Return the streams that log a write with timestamp `write_us`, received at `now_us`.
 
-        There is one, except for injected faults. Raises CqlError if ScyllaDB would reject the
-        timestamp.
+        There is one stream, unless a fault is injected. Raises CqlError if ScyllaDB would reject
+        the timestamp.
         """
 
 
 @define
 class WritePath:
-    """Applies mutations to the database, and logs those to tables with CDC.
+    """Applies mutations to the database, and logs the mutations of tables with CDC.
 
     `streams` returns the stream chooser of a log table, and `random_bytes` generates the random
     half of `cdc$time`.
@@ -48,7 +48,7 @@ class WritePath:
     random_bytes: Callable[[int], bytes] = secrets.token_bytes
 
     def write(self, mutations: Sequence[Partition], now_us: int) -> None:
-        """Apply the mutations and their log rows atomically: none if a timestamp is rejected."""
+        """Apply the mutations and their log rows; apply none if a timestamp is rejected."""
         changed = [m for m in mutations if self._is_logged(m.table)]
         logged = [log for mutation in changed for log in self._log(mutation, now_us)]
         for mutation in (*mutations, *logged):

@@ -1,4 +1,4 @@
-"""Serialises the constants of CQL text."""
+"""Serializes the constants of CQL text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def accepts(constant: Constant, cql_type: CqlType) -> bool:
 
 
 def encode(constant: Constant, cql_type: Native) -> bytes:
-    """Serialise an accepted constant; raise MarshalError if its text is not a valid value."""
+    """Serialize an accepted constant; raise MarshalError if its text is not a valid value."""
     if not constant.text and cql_type.name in _MAY_BE_EMPTY:
         return b""
     if constant.kind is ConstantKind.INTEGER and cql_type.name in _FROM_NUMBER:
@@ -53,7 +53,7 @@ def encode(constant: Constant, cql_type: Native) -> bytes:
 
 
 def from_text(text: str, cql_type: Native) -> bytes:
-    """Serialise text that the grammar has not checked, as in JSON; raise MarshalError if bad."""
+    """Serialize text not checked by the grammar, as in JSON; raise MarshalError if invalid."""
     pattern = _WRITTEN.get(cql_type.name)
     if pattern is not None and not re.fullmatch(pattern, text):
         raise _no_value(text, cql_type)

@@ -1,4 +1,4 @@
-"""Serialises JSON values as INSERT JSON does for each type.
+"""Serializes JSON values as INSERT JSON does for each type.
 
 Errors are ScyllaDB's: marshaling errors, or JSON errors where ScyllaDB reads a string without
 checking the kind of value.
@@ -45,7 +45,7 @@ _KEYS_AS_THEY_ARE = ("text", "ascii", "blob")
 
 
 def from_json(value: Any, cql_type: CqlType) -> bytes:
-    """Serialise the value; MarshalError or JsonError if it is not of the type."""
+    """Serialize the value; raise MarshalError or JsonError if it is not of the type."""
     match cql_type:
         case Native(name):
             return _READERS.get(name, _other)(value, cql_type)
@@ -129,7 +129,7 @@ def _text(value: Any, cql_type: Native) -> bytes:
 
 
 def _other(value: Any, cql_type: Native) -> bytes:
-    """Serialise a value of a type that JSON always writes as a string."""
+    """Serialize a value of a type that JSON always writes as a string."""
     return constant.from_text(_string(value, _STRINGS[cql_type.name]), cql_type)
 
 

@@ -1,4 +1,4 @@
-"""The error for values that cannot be serialised, and the type names used in messages."""
+"""The error for values that cannot be serialized, and the type names used in messages."""
 
 from __future__ import annotations
 

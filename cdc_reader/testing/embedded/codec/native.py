@@ -1,4 +1,4 @@
-"""Converts scalars to and from Python values; all but decimals with the driver's codec."""
+"""Converts scalars to and from Python values, with the driver's codecs except for decimals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def decode(cql_type: Native, value: bytes) -> Any:
 
 
 def encode(cql_type: Native, value: Any) -> bytes:
-    """Serialise a Python value as this type; raise OverflowError if it does not fit."""
+    """Serialize a Python value as this type; raise OverflowError if it does not fit."""
     if cql_type.name != "decimal":
         return bytes(_codec(cql_type).serialize(value, _PROTOCOL))
     places = scale(value)
@@ -44,7 +44,7 @@ def encode(cql_type: Native, value: Any) -> bytes:
 
 
 def fixed_width(cql_type: Native) -> int | None:
-    """Return the size in bytes of all values of the type in a vector; None if they have lengths."""
+    """Return the size in bytes of the type's values in a vector; None if it varies."""
     width: int | None = _codec(cql_type).serial_size()
     return width
 

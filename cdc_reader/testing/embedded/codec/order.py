@@ -1,4 +1,4 @@
-"""The order of values: maps a serialised value to a key that Python sorts as ScyllaDB does.
+"""The order of values: maps a serialized value to a key that Python sorts as ScyllaDB does.
 
 Clustering rows, map keys and set elements are in the order of their type, not of their bytes.
 """
@@ -94,7 +94,7 @@ def _float(layout: str) -> SortKey:
     def key(value: bytes) -> tuple[bool, float, float]:
         number = struct.unpack(layout, value)[0]
         is_nan = math.isnan(number)
-        # NaN sorts after every number; -0.0 before 0.0.
+        # NaN sorts after every number, and -0.0 before 0.0.
         return is_nan, 0.0 if is_nan else number, math.copysign(1.0, number)
 
     return key
@@ -106,7 +106,7 @@ def decimal(value: bytes) -> Decimal:
 
 
 def _uuid(value: bytes) -> tuple[int, Any]:
-    """Return a key that sorts UUIDs by version, then version 1 as timeuuids, others by bytes."""
+    """Return a key that sorts UUIDs by version, then as timeuuids (version 1) or by bytes."""
     version = value[6] >> 4
     return version, (timeuuid.ticks(value), value[8:]) if version == 1 else value
 
@@ -149,7 +149,7 @@ def distinct(values: Iterable[bytes], order: SortKey) -> list[bytes]:
 
 
 class ElementKey(bytes):
-    """The key of a cell, equal to keys of equal values, such as 1.0 and 1.00."""
+    """The key of a cell; the keys of equal values, such as 1.0 and 1.00, are equal."""
 
     place: Any
 

@@ -11,7 +11,7 @@ CDC_PARTITIONER = "com.scylladb.dht.CDCPartitioner"
 
 
 def token_of(partitioner: str, key: tuple[bytes, ...]) -> int:
-    """Return the token of a partition key given as its serialised values."""
+    """Return the token of a partition key given as its serialized values."""
     if partitioner == CDC_PARTITIONER:
         return cdc_token(key[0])
     token: int = Murmur3Token.hash_fn(serialise_key(key))
@@ -26,7 +26,7 @@ def cdc_token(stream_id: bytes) -> int:
 
 
 def serialise_key(values: tuple[bytes, ...]) -> bytes:
-    """Serialise a key: one value unchanged, several as [2-byte length, value, 0x00] each."""
+    """Serialize a key: one value unchanged, several as [2-byte length, value, 0x00] each."""
     if len(values) == 1:
         return values[0]
     return b"".join(len(v).to_bytes(2, "big") + v + b"\x00" for v in values)

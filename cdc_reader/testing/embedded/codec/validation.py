@@ -172,17 +172,17 @@ def _fields(cql_type: CqlType, types: tuple[CqlType, ...]) -> Validate:
 
 
 def list_value(elements: list[bytes]) -> bytes:
-    """Serialise a list."""
+    """Serialize a list."""
     return len(elements).to_bytes(4, "big") + join_cells([*elements])
 
 
 def set_value(elements: Iterable[bytes], order: SortKey) -> bytes:
-    """Serialise a set, with its elements in `order`."""
+    """Serialize a set, with its elements in `order`."""
     return list_value(distinct(elements, order))
 
 
 def map_value(entries: Iterable[tuple[bytes, bytes]], order: SortKey) -> bytes:
-    """Serialise a map, with its keys in `order`; of equal keys, the first one is kept."""
+    """Serialize a map, with its keys in `order`; of equal keys, the first one is kept."""
     first: dict[Any, tuple[bytes, bytes]] = {}
     for entry in entries:
         first.setdefault(order(entry[0]), entry)
@@ -191,7 +191,7 @@ def map_value(entries: Iterable[tuple[bytes, bytes]], order: SortKey) -> bytes:
 
 
 def vector_value(elements: Iterable[bytes], element: CqlType) -> bytes:
-    """Serialise a vector; elements of a type without a fixed width have lengths, as vints."""
+    """Serialize a vector; elements of variable width follow their lengths, as vints."""
     if _is_packed(element):
         return b"".join(elements)
     return b"".join(part for each in elements for part in (uvint_pack(len(each)), each))

@@ -36,7 +36,7 @@ def check_cdc(table: Table, catalog: Catalog) -> None:
         )
     names = [column.name for column in log_table(table, profile).columns]
     for name in names:
-        if names.count(name) > 1:  # a real 5.2 crashes here
+        if names.count(name) > 1:  # ScyllaDB 5.2 crashes here
             raise InvalidRequest(
                 f"Cannot create CDC log for table {full_name}, because its column {name} has the "
                 "name of a column of the log"

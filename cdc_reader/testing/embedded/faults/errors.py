@@ -69,7 +69,7 @@ def _table(cql: str) -> str:
 
 
 def _needed(cql: str) -> tuple[str, str]:
-    """Return (permission, resource) that a statement needs; for a log, its base table's."""
+    """Return the (permission, resource) that a statement needs; for a log, of its base table."""
     table = _table(cql)
     match cql.split(maxsplit=1)[0].upper():
         case "SELECT":

@@ -19,7 +19,7 @@ class FaultKind(enum.Enum):
 
     DROP, CLOSE and DELAY affect the response to a statement that has been executed. The other kinds
     replace the response, and the statement is not executed. READ_TIMEOUT affects only SELECT;
-    UNPREPARED affects only prepared statements, which the node then forgets.
+    UNPREPARED affects only prepared statements, which the node then discards.
     """
 
     DROP = "drop"
@@ -92,7 +92,7 @@ class Fault:
         kind: the effect, or its name, such as "read-timeout".
         match: words that a matching statement contains, such as "ks.t_scylla_cdc_log", ignoring
             case and quotes. If empty, every statement matches except those on `system` and
-            `system_schema`, which drivers depend on; name them to match these, too.
+            `system_schema`, which drivers depend on. To match those as well, name the keyspace.
         times: the number of statements to affect; None for no limit.
         after: the number of matching statements to let pass first.
         seconds: the delay of a DELAY.

@@ -21,7 +21,7 @@ PropertyValue = str | int | float | bool | Mapping[str, str]
 
 @frozen
 class TableName:
-    """The name of a table, type or index; with `keyspace` None, in the connection's keyspace."""
+    """The name of a table, type or index; `keyspace` None means the connection's keyspace."""
 
     keyspace: str | None
     name: str
@@ -32,7 +32,7 @@ def _flag() -> Any:
 
 
 def _default(factory: Callable[[], Any]) -> Any:
-    """Return a field whose value is a new one if it is not given, or None."""
+    """Return a field whose value `factory` creates if none is given, or if None is given."""
     return field(factory=factory, converter=default_if_none(factory=factory))
 
 
@@ -87,7 +87,7 @@ AnyRelation = Relation | TupleRelation | TokenRelation
 
 @frozen
 class Select:
-    """SELECT; an empty `selected` is ``*``, and `order` has pairs (column, descending)."""
+    """A SELECT; an empty `selected` means ``*``, and `order` has pairs (column, descending)."""
 
     table: TableName
     selected: tuple[Selected, ...] = ()
@@ -112,7 +112,7 @@ class Using:
 
 @frozen
 class Insert:
-    """INSERT INTO ... VALUES."""
+    """An INSERT INTO ... VALUES statement."""
 
     table: TableName
     columns: tuple[str, ...]
@@ -123,7 +123,7 @@ class Insert:
 
 @frozen
 class InsertJson:
-    """INSERT INTO ... JSON; with `default_unset`, columns missing from the text stay unchanged."""
+    """An INSERT INTO ... JSON; with `default_unset`, columns not in the text stay unchanged."""
 
     table: TableName
     text: Term
@@ -158,7 +158,7 @@ class Assignment:
 
 @frozen
 class Update:
-    """UPDATE."""
+    """An UPDATE statement."""
 
     table: TableName
     assignments: tuple[Assignment, ...]
@@ -178,7 +178,7 @@ class Deletion:
 
 @frozen
 class Delete:
-    """DELETE; an empty `deletions` deletes rows or partitions."""
+    """A DELETE statement; with empty `deletions`, it deletes rows or partitions."""
 
     table: TableName
     deletions: tuple[Deletion, ...]
@@ -201,7 +201,7 @@ class BatchKind(enum.Enum):
 
 @frozen
 class Batch:
-    """BEGIN BATCH ... APPLY BATCH."""
+    """A BEGIN BATCH ... APPLY BATCH statement."""
 
     kind: BatchKind
     statements: tuple[Modification, ...]
@@ -225,7 +225,7 @@ class Properties:
 
 @frozen
 class ColumnDefinition:
-    """A column of CREATE TABLE or ALTER TABLE ADD; with `is_key` it is the whole primary key."""
+    """A column of CREATE TABLE or ALTER TABLE ADD; with `is_key`, it is the whole primary key."""
 
     name: str
     type: str
@@ -243,7 +243,7 @@ class PrimaryKey:
 
 @frozen
 class CreateKeyspace:
-    """CREATE KEYSPACE."""
+    """A CREATE KEYSPACE statement."""
 
     if_not_exists: bool = field(converter=bool)
     name: str
@@ -252,7 +252,7 @@ class CreateKeyspace:
 
 @frozen
 class AlterKeyspace:
-    """ALTER KEYSPACE."""
+    """An ALTER KEYSPACE statement."""
 
     name: str
     properties: Properties
@@ -260,7 +260,7 @@ class AlterKeyspace:
 
 @frozen
 class DropKeyspace:
-    """DROP KEYSPACE."""
+    """A DROP KEYSPACE statement."""
 
     if_exists: bool = field(converter=bool)
     name: str
@@ -268,7 +268,7 @@ class DropKeyspace:
 
 @frozen
 class CreateTable:
-    """CREATE TABLE; the text may have no or several primary keys, which the server rejects."""
+    """A CREATE TABLE statement; the server rejects it unless it has one primary key."""
 
     table: TableName
     columns: tuple[ColumnDefinition, ...]
@@ -279,7 +279,7 @@ class CreateTable:
 
 @frozen
 class AddColumns:
-    """ALTER TABLE ... ADD."""
+    """An ALTER TABLE ... ADD statement."""
 
     table: TableName
     columns: tuple[ColumnDefinition, ...]
@@ -287,7 +287,7 @@ class AddColumns:
 
 @frozen
 class DropColumns:
-    """ALTER TABLE ... DROP."""
+    """An ALTER TABLE ... DROP statement."""
 
     table: TableName
     columns: tuple[str, ...]
@@ -295,7 +295,7 @@ class DropColumns:
 
 @frozen
 class RenameColumns:
-    """ALTER TABLE ... RENAME, as pairs (old, new)."""
+    """An ALTER TABLE ... RENAME statement; `renames` has pairs (old, new)."""
 
     table: TableName
     renames: tuple[tuple[str, str], ...]
@@ -303,7 +303,7 @@ class RenameColumns:
 
 @frozen
 class AlterColumnType:
-    """ALTER TABLE ... ALTER ... TYPE."""
+    """An ALTER TABLE ... ALTER ... TYPE statement."""
 
     table: TableName
     column: str
@@ -312,7 +312,7 @@ class AlterColumnType:
 
 @frozen
 class AlterProperties:
-    """ALTER TABLE ... WITH."""
+    """An ALTER TABLE ... WITH statement."""
 
     table: TableName
     properties: Properties
@@ -320,7 +320,7 @@ class AlterProperties:
 
 @frozen
 class DropTable:
-    """DROP TABLE."""
+    """A DROP TABLE statement."""
 
     if_exists: bool = field(converter=bool)
     table: TableName
@@ -328,7 +328,7 @@ class DropTable:
 
 @frozen
 class CreateType:
-    """CREATE TYPE, with pairs (field, type)."""
+    """A CREATE TYPE statement; `fields` has pairs (field, type)."""
 
     type: TableName
     fields: tuple[tuple[str, str], ...]
@@ -337,7 +337,7 @@ class CreateType:
 
 @frozen
 class AddField:
-    """ALTER TYPE ... ADD."""
+    """An ALTER TYPE ... ADD statement."""
 
     type: TableName
     name: str
@@ -346,7 +346,7 @@ class AddField:
 
 @frozen
 class RenameFields:
-    """ALTER TYPE ... RENAME, as pairs (old, new)."""
+    """An ALTER TYPE ... RENAME statement; `renames` has pairs (old, new)."""
 
     type: TableName
     renames: tuple[tuple[str, str], ...]
@@ -354,7 +354,7 @@ class RenameFields:
 
 @frozen
 class DropType:
-    """DROP TYPE."""
+    """A DROP TYPE statement."""
 
     if_exists: bool = field(converter=bool)
     type: TableName
@@ -362,14 +362,14 @@ class DropType:
 
 @frozen
 class Use:
-    """USE."""
+    """A USE statement."""
 
     keyspace: str
 
 
 @frozen
 class Truncate:
-    """TRUNCATE."""
+    """A TRUNCATE statement."""
 
     table: TableName
     timeout: Term | None = None
@@ -377,9 +377,10 @@ class Truncate:
 
 @frozen
 class Describe:
-    """DESCRIBE; `what` is a list such as TABLES, a kind of element, or ANY.
+    """A DESCRIBE statement; `what` is a list such as TABLES, a kind of element, or ANY.
 
-    A KEYSPACE without a name is the connection's keyspace; `only` omits the keyspace's contents.
+    A KEYSPACE without a name is the connection's keyspace. With `only`, the keyspace's contents are
+    left out.
     """
 
     what: str

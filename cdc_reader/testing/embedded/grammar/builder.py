@@ -26,7 +26,7 @@ Element = Any  # a Term in brackets or a field's name
 
 @v_args(inline=True)
 class AstBuilder(SchemaBuilder, TermBuilder):
-    """Builds one statement; create a new one for each, because it numbers the bind markers."""
+    """Builds one statement; each needs a new builder, which numbers the bind markers."""
 
     # SELECT
 

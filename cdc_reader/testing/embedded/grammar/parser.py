@@ -52,7 +52,7 @@ _parsed: TextCache[ast.Statement | CqlError] = TextCache(_CACHED_CHARACTERS)
 
 
 def parse(cql: str) -> ast.Statement:
-    """Parse `cql`; raise InvalidSyntax if it is no statement, or has more than 200,000 tokens."""
+    """Parse `cql`; raise InvalidSyntax if it is not a statement or exceeds 200,000 tokens."""
     outcome = _parsed.get(cql)
     if outcome is None:
         outcome = _outcome(cql)
@@ -91,7 +91,7 @@ def _parse(cql: str) -> ast.Statement:
 
 
 def _check_extent(cql: str) -> None:
-    """Reject texts with too many tokens: unlike long strings, many tokens take long to parse."""
+    """Reject texts with too many tokens, which, unlike long strings, take long to parse."""
     if len(cql) <= _MAX_WORDS:
         return
     beyond = next(itertools.islice(_WORD.finditer(cql), _MAX_WORDS, None), None)
@@ -146,7 +146,7 @@ def _grammar() -> str:
 
 
 def _message(unexpected: UnexpectedInput, cql: str) -> str:
-    """Format the message as ScyllaDB does: columns count from 0, the end of the text is 1:0."""
+    """Format the message as ScyllaDB does: columns start at 0, and the end of the text is 1:0."""
     accepted = unexpected.accepts if isinstance(unexpected, UnexpectedToken) else set()
     position, found = getattr(unexpected, "pos_in_stream", None) or 0, ""
     place = f"line {_place(cql, position)}"

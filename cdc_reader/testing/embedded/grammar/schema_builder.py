@@ -15,7 +15,7 @@ from cdc_reader.testing.embedded.grammar.terms import Constant, ConstantKind, Ma
 
 @v_args(inline=True)
 class SchemaBuilder(Transformer[Token, ast.Statement]):
-    """One method per grammar rule for keyspaces, tables and types."""
+    """Builds schema statements, with one method per grammar rule."""
 
     def present(self, *_words: Any) -> bool:
         """Return True, because an optional part of the statement is present."""

@@ -22,7 +22,7 @@ from cdc_reader.testing.embedded.grammar.terms import (
 
 @v_args(inline=True)
 class TermBuilder(Transformer[Token, Term]):
-    """One method per grammar rule for terms; numbers bind markers in order of appearance."""
+    """Builds terms, with one method per grammar rule; numbers bind markers as they appear."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -43,7 +43,7 @@ class State(enum.Enum):
 
 @frozen
 class Call:
-    """A request, or the error to answer with; a trace is wanted if `traced`."""
+    """A request, or the error to respond with; `traced` is True if a trace is requested."""
 
     version: int
     stream: int
@@ -53,7 +53,7 @@ class Call:
 
 @define
 class Connection:
-    """The protocol state of a connection; `compression` is the algorithm that the client wants."""
+    """The protocol state of a connection; the client requested `compression`."""
 
     state: State = State.NEW
     version: int = NEWEST_VERSION

@@ -137,7 +137,7 @@ def _batch_statement(reader: BodyReader) -> tuple[str | bytes, Values]:
 
 
 def _parameters(reader: BodyReader) -> tuple[Values, QueryOptions, bool]:
-    """Return what follows the statement: (values, options, whether to omit the metadata)."""
+    """Read the fields after the statement: (values, options, whether to omit the metadata)."""
     consistency = _consistency(reader)
     flags = reader.byte()
     values = _values(reader, flags) if flags & QueryFlag.VALUES else []

@@ -1,4 +1,4 @@
-"""Responses: READY, SUPPORTED, each kind of RESULT, ERROR by code, EVENT."""
+"""Responses: READY, SUPPORTED, each kind of RESULT, ERROR by code, and EVENT."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ResultFormat:
 
 @frozen
 class Answer:
-    """A response without its version and stream; `rows`, the body's rest, is not copied."""
+    """A response without version and stream; the body is `body` and then `rows`, never copied."""
 
     opcode: Opcode
     body: bytes = b""

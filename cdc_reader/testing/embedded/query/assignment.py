@@ -1,4 +1,4 @@
-"""Compiles what an INSERT, UPDATE or DELETE writes to one column of a row."""
+"""Compiles the operations by which INSERT, UPDATE and DELETE write one column of a row."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class WritePlan:
 def apply(
     steps: Sequence[Step], sink: MutationSink, is_batch: bool, timestamp: int | None = None
 ) -> Void | Rows:
-    """Apply modifications together, each with its execution; `timestamp` (µs) is BATCH USING's."""
+    """Apply modifications together, each with its execution; BATCH USING sets `timestamp` (µs)."""
     if not steps:
         return Void()
     execution = steps[0][1]
@@ -91,7 +91,7 @@ def apply(
 
 
 def check_kind(kind: BatchKind, modifications: Sequence[Modification]) -> None:
-    """Reject counters in a logged batch, other tables in a counter batch, and a mix of both."""
+    """Reject counters in a logged batch, other tables in a counter batch, and mixed batches."""
     counters = [modification.table.is_counter for modification in modifications]
     if kind is BatchKind.COUNTER and not all(counters):
         raise InvalidRequest("Cannot include non-counter statement in a counter batch")

@@ -26,7 +26,7 @@ from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue
 
 
 def join(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> bytes:
-    """Return the serialised value that a reader sees, from live cells."""
+    """Return the serialized value that a reader sees, from live cells."""
     match cql_type:
         case ListType():
             return list_value([cells[key].value or b"" for key in ordered(cql_type, cells)])
@@ -48,12 +48,12 @@ def ordered(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> list[bytes]:
 
 
 def list_elements(value: bytes) -> list[bytes]:
-    """Return the elements of a serialised list or set."""
+    """Return the elements of a serialized list or set."""
     return read_collection(value, 1)
 
 
 def map_entries(value: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the (key, value) pairs of a serialised map."""
+    """Return the (key, value) pairs of a serialized map."""
     cells = read_collection(value, 2)
     return list(zip(cells[::2], cells[1::2], strict=True))
 
@@ -74,7 +74,7 @@ def entry_types(cql_type: CqlType) -> tuple[CqlType, CqlType] | None:
 
 
 def entries(cql_type: CqlType, value: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the (key, value) pairs of a serialised collection."""
+    """Return the (key, value) pairs of a serialized collection."""
     if isinstance(cql_type, MapType):
         return map_entries(value)
     elements = list_elements(value)
@@ -83,7 +83,7 @@ def entries(cql_type: CqlType, value: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def fields(value: bytes) -> list[tuple[bytes, bytes | None]]:
-    """Return the (cell key, value) pairs of a serialised UDT, without fields added later."""
+    """Return the (cell key, value) pairs of a serialized UDT, without fields added later."""
     return [(field_key(index), cell) for index, cell in enumerate(read_fields(value))]
 
 
@@ -102,7 +102,7 @@ def user_field(cql_type: CqlType, name: str, label: str) -> tuple[int, CqlType]:
 
 
 def field_value(value: bytes | None, index: int) -> bytes | None:
-    """Return a field of a serialised UDT; None if the value is older than the field."""
+    """Return a field of a serialized UDT; None if the value is older than the field."""
     cells = [] if value is None else read_fields(value)
     return cells[index] if index < len(cells) else None
 
@@ -122,7 +122,7 @@ class RowView:
         return None if source is None else source.cells.get(column.name)
 
     def value(self, column: Column) -> bytes | None:
-        """Return a column's serialised value."""
+        """Return a column's serialized value."""
         if column.kind is Kind.PARTITION_KEY:
             return self.key[column.position]
         if column.kind is Kind.CLUSTERING:
@@ -136,7 +136,7 @@ class RowView:
 def element_reader(
     column: Column, key: Term, scope: Scope
 ) -> tuple[Callable[[RowView, Execution], bytes | None], ColumnSpec]:
-    """Compile ``column[key]`` to a function that reads it, null if absent, and its type."""
+    """Return a function that reads ``column[key]``, null if absent, and the element's type."""
     types, profile = entry_types(column.type), scope.catalog.profile
     is_list, is_set = isinstance(column.type, ListType), isinstance(column.type, SetType)
     if types is None or (is_set and not profile.vectors):

@@ -109,7 +109,7 @@ class Engine:
         return "" if found is None else found.cql
 
     def forget(self, statement_id: bytes | None = None) -> None:
-        """Forget a prepared statement, or all of them, as after a node's restart."""
+        """Discard a prepared statement, or all of them, as after a node's restart."""
         if statement_id is None:
             self._prepared.clear()
         else:
@@ -179,7 +179,7 @@ class Engine:
         return self._last_timestamp
 
     def _prepared_plan(self, statement_id: bytes) -> Plan:
-        """Return the plan; forget the statement if its table was dropped or its columns changed."""
+        """Return the plan; discard the statement if its tables or their columns have changed."""
         found = self._prepared.get(statement_id)
         plan = None if found is None else self._still(found)
         if plan is None:

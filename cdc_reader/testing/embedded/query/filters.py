@@ -97,7 +97,7 @@ def _same(of_type: CqlType) -> Callable[[bytes | None, bytes | None], bool]:
 
 
 def _subject(column: Column, key: Term | None, scope: Scope) -> tuple[_Read, ColumnSpec]:
-    """Return what a relation compares (a column or an element), and its type."""
+    """Return a function that reads a relation's column or element, and the type of the value."""
     if key is None:
         return lambda view, _: view.value(column), scope.spec(column.name, freeze(column.type))
     return element_reader(column, key, scope)

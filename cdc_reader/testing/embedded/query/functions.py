@@ -33,7 +33,7 @@ class Function:
     uses_execution: bool = False
 
     def call(self, execution: Execution, arguments: list[Value]) -> bytes | None:
-        """Return the serialised result for serialised arguments."""
+        """Return the serialized result for serialized arguments."""
         given = [argument for argument in arguments if isinstance(argument, bytes)]
         if len(given) != len(arguments):
             return None

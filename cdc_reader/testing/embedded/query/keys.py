@@ -146,8 +146,8 @@ def _shifted(
 ) -> Callable[[Execution], int | None]:
     """Return a bound, moved by `by` to make it inclusive.
 
-    The smallest token becomes `smallest`: it precedes all tokens, and as an upper bound it means
-    the end of the ring.
+    The smallest token becomes `smallest`: as a lower bound it precedes all tokens, and as an upper
+    bound it means the end of the ring.
     """
 
     def shifted(execution: Execution) -> int | None:

@@ -23,7 +23,7 @@ APPLIED = "[applied]"
 
 @frozen
 class Outcome:
-    """Whether the statements apply, and the result, which has a row for each statement."""
+    """Whether the statements apply, and the result rows, one for each statement."""
 
     applies: bool
     rows: Rows
@@ -48,7 +48,7 @@ def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
 
 
 def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tuple[Column, ...]:
-    """Return the columns named in conditions: all for IF [NOT] EXISTS, and keys too in a batch."""
+    """Return the columns named in conditions (all for IF [NOT] EXISTS); a batch adds the keys."""
     named = {
         column
         for modification in modifications

@@ -1,4 +1,4 @@
-"""What planning and execution share: options, bound values, names in scope."""
+"""Types shared by planning and execution: options, bound values, and names in scope."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cdc_reader.testing.embedded.schema.names import resolve_type
 from cdc_reader.testing.embedded.schema.table import Column, Table
 
 MOST_KEYS = 100
-"""Default maximum number of partitions that IN lists may select, and of rows in each."""
+"""Default maximum number of partitions that IN lists may select, and of rows in each partition."""
 MAX_KEY = 65_535
 """Maximum number of bytes of a partition key, a clustering value, and a collection's key."""
 SERIAL = {0x08: "SERIAL", 0x09: "LOCAL_SERIAL"}
@@ -96,7 +96,7 @@ class Execution:
 
 
 Evaluate = Callable[[Execution], Value]
-"""A compiled term: returns its serialised value for an execution."""
+"""A compiled term: returns its serialized value for an execution."""
 
 
 @define
@@ -113,7 +113,7 @@ class Scope:
     writes: bool = False
 
     def column(self, name: str, message: str = _UNDEFINED) -> Column:
-        """Return the column; InvalidRequest with `message`, or a simpler one in newer versions."""
+        """Return the column; raise InvalidRequest with `message`, simpler in newer versions."""
         if (found := self.table.by_name.get(name)) is not None:
             return found
         if self.catalog.profile.new_words and message.startswith("Undefined"):

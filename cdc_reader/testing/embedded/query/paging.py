@@ -19,10 +19,10 @@ _VERSION = 1
 
 @frozen
 class PagingState:
-    """The last row returned, and what is left of the limits.
+    """The last row returned, and the rest of the limits.
 
-    `clustering` is None at the end of a partition. `remaining` is what is left of the statement's
-    LIMIT (-1: no limit), and `returned` is the number of rows returned from this partition so far.
+    `clustering` is None at the end of a partition. `remaining` is the rest of the statement's LIMIT
+    (-1: no limit), and `returned` is the number of rows returned from this partition so far.
     """
 
     key: tuple[bytes, ...]

@@ -14,7 +14,7 @@ from cdc_reader.testing.embedded.storage.partition import Partition
 
 
 class TableSource(Protocol):
-    """The partitions of tables: `storage.Database`, or virtual ones that are made on request."""
+    """The partitions of tables: `storage.Database`, or virtual tables created on request."""
 
     def partition(self, table: Table, key: tuple[bytes, ...]) -> Partition | None:
         """Return the partition with this key; None if there is none."""

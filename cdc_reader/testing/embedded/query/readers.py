@@ -106,7 +106,7 @@ class PlainReader:
 
 @frozen
 class ViewReader:
-    """Reads rows that pass the tests, computed by selectors."""
+    """Reads the rows that pass the tests; `outputs` compute the result columns."""
 
     outputs: tuple[Output, ...]
     tests: tuple[Test, ...] = ()
@@ -154,7 +154,7 @@ class DistinctReader:
             yield None, tuple(output.compute(view, execution) for output in self.inner.outputs)
 
     def static_row(self, partition: Partition, execution: Execution) -> Cells | None:
-        """Always None, because `rows` includes the static row."""
+        """Return None, because `rows` includes the static row."""
         del partition, execution
         return None
 

@@ -34,7 +34,7 @@ class SetKeyspace:
 
 @frozen
 class Rows:
-    """A page of rows of serialised cells, None for null. The last page has no paging state."""
+    """A page of rows of serialized cells, None for null. The last page has no paging state."""
 
     columns: tuple[ColumnSpec, ...]
     rows: list[tuple[bytes | None, ...]]

@@ -21,7 +21,7 @@ from cdc_reader.testing.embedded.storage.position import AFTER, BEFORE, position
 
 @frozen
 class Scan:
-    """Scans partitions by key or in token order, and rows in clustering order or `reverse`."""
+    """Scans partitions by key or in token order, and rows in clustering order or its reverse."""
 
     table: Table
     source: TableSource

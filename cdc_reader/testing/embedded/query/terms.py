@@ -60,7 +60,7 @@ from cdc_reader.testing.embedded.query.result import ColumnSpec
 
 
 def compile_term(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
-    """Return a function that evaluates the term; raise InvalidRequest if unfit for `receiver`."""
+    """Return a function that evaluates the term; raise InvalidRequest if `receiver` rejects it."""
     match term:
         case Null():
             return lambda _: None
@@ -304,7 +304,7 @@ def _argument(function: Function, index: int, scope: Scope) -> ColumnSpec:
 
 
 def assignable(found: CqlType, wanted: CqlType) -> bool:
-    """Return True if the bytes of a value of type `found` are also a valid `wanted`."""
+    """Return True if the bytes of a value of type `found` are also valid for `wanted`."""
     compatible = {("timeuuid", "uuid"), ("ascii", "text")}
     names = (str(found), str(wanted))
     return freeze(found) == freeze(wanted) or names in compatible or names[1] == "blob"

@@ -1,4 +1,4 @@
-"""Analyses WHERE: partition keys or tokens, clustering ranges, and filters."""
+"""Analyzes WHERE: partition keys or tokens, clustering ranges, and filters."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ _FITTING = ("=", "IN", *SLICES)
 
 @frozen
 class Where:
-    """An analysed WHERE clause; `filters` are the relations to test on each row.
+    """An analyzed WHERE clause; `filters` are the relations to test on each row.
 
-    `skipped` says that a clustering column is restricted, but the one before it is not.
+    `skipped` is an error message if a clustering column is restricted but the column before it is
+    not.
     """
 
     keys: KeyRestriction
@@ -49,7 +50,7 @@ class Where:
 
 
 def analyse(relations: Sequence[AnyRelation], scope: Scope) -> Where:
-    """Analyse a WHERE clause; raise InvalidRequest for invalid columns and operators."""
+    """Analyze a WHERE clause; raise InvalidRequest for invalid columns and operators."""
     single = _by_column(relations, scope)
     keys, key_filters = _keys(relations, single, scope)
     rows, row_filters, skipped = _rows(relations, single, scope)

@@ -1,4 +1,4 @@
-"""Error messages of older versions; the code raises the newest version's messages."""
+"""Error messages of older versions; all other modules raise the newest version's messages."""
 
 from __future__ import annotations
 

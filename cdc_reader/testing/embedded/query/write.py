@@ -13,7 +13,7 @@ from cdc_reader.testing.embedded.storage.cell import Cell
 from cdc_reader.testing.embedded.storage.row import LiveRow
 
 _CLOCK_SEQUENCE_BITS = 14
-_REFERENCE_US = 1_262_304_000_000_000  # 2010-01-01: times of prepended elements are mirrored at it
+_REFERENCE_US = 1_262_304_000_000_000  # 2010-01-01; times of prepended elements are mirrored at it
 _NODE = b"\xd4\x3d\x00\x22\x79\x7d"
 MAX_TTL = 630_720_000
 
@@ -35,7 +35,7 @@ class Write:
     expiry_first: bool = True
 
     def cell(self, value: bytes | None) -> Cell:
-        """Return a live cell, or a dead one for null, which never has a TTL."""
+        """Return a live cell or, for null, a dead cell, which never has a TTL."""
         if value is None or not self.ttl:
             return Cell(self.timestamp, value)
         expiry = self.execution.now + self.ttl
@@ -64,8 +64,8 @@ def _element_key(micros: int, ordinal: int) -> bytes:
     """Return the timeuuid at `micros` that sorts by `ordinal`, which is below 2^17.
 
     The upper 3 bits of the ordinal are added to the time as 100 ns ticks; the lower 14 are the
-    clock sequence. The top bit of its low byte is inverted, because timeuuids compare as signed
-    bytes.
+    clock sequence. The top bit of the sequence's low byte is inverted, because timeuuids compare as
+    signed bytes.
     """
     if ordinal >= Ordinals.LIMIT:
         raise InvalidRequest(f"Too many list elements in one statement, at most {Ordinals.LIMIT}")

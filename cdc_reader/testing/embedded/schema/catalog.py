@@ -66,7 +66,7 @@ class Catalog:
     prefers_tablets: bool = False
 
     def keyspace(self, name: str) -> Keyspace:
-        """Return the keyspace; InvalidRequest with ScyllaDB's message if there is none."""
+        """Return the keyspace; raise InvalidRequest, with ScyllaDB's message, if there is none."""
         try:
             return self.keyspaces[name]
         except KeyError:
@@ -79,7 +79,7 @@ class Catalog:
         return found
 
     def table(self, keyspace: str, name: str) -> Table:
-        """Return the table; InvalidRequest with ScyllaDB's message if there is none."""
+        """Return the table; raise InvalidRequest, with ScyllaDB's message, if there is none."""
         try:
             return self.keyspace(keyspace).tables[name]
         except KeyError:

@@ -62,7 +62,7 @@ class Column:
 
 @frozen(slots=False)
 class Table:
-    """A table: its columns in any order, its id, its properties.
+    """A table: its columns in any order, its id, and its properties.
 
     `options` holds the properties of CREATE TABLE ... WITH by name, as Python values (numbers,
     text, maps of text), without defaults. `dropped` maps the name of each dropped column to (type,

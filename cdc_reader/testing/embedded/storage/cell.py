@@ -7,7 +7,7 @@ from attrs import define, field
 
 @define(frozen=True)
 class Cell:
-    """A cell; with `value` None it is dead (a tombstone).
+    """A cell; if `value` is None, it is dead (a tombstone).
 
     `timestamp` is the write timestamp in µs. A cell with a `ttl` (seconds, 0 for none) is dead from
     `expiry` on (seconds of the server's clock). Between live cells with the same timestamp,
@@ -27,7 +27,7 @@ class Cell:
 
 @define
 class MultiCell:
-    """The cells of a non-frozen collection or UDT, by serialised element key.
+    """The cells of a non-frozen collection or UDT, by serialized element key.
 
     The key is a set's element, a map's key, a list element's timeuuid, or a UDT's field index
     (smallint). `deletion` is the timestamp of the collection tombstone, if any.

@@ -19,7 +19,7 @@ from cdc_reader.testing.embedded.storage.row import LiveRow, Row
 
 @define(eq=False)
 class Partition:
-    """All data under one partition key (serialised values); `rows` maps positions to rows."""
+    """All data under one partition key (serialized values); `rows` maps positions to rows."""
 
     table: Table
     key: tuple[bytes, ...]
@@ -55,7 +55,7 @@ class Partition:
             self.ranges.add(tombstone)
 
     def merge(self, other: Partition) -> None:
-        """Merge `other` into this partition; reads skip cells under a tombstone, which are kept."""
+        """Merge `other` into this partition; keep cells under a tombstone, which reads skip."""
         self.deletion = latest(self.deletion, other.deletion)
         self.static.merge(other.static)
         for place, row in other.rows.items():

@@ -1,4 +1,4 @@
-"""System keyspaces: definitions and virtual tables.
+"""System keyspaces: their definitions and virtual tables.
 
 The tables of `system`, `system_schema` and `system_traces` are virtual; the tables of other
 keyspaces are stored like any table.

@@ -12,7 +12,7 @@ from cdc_reader.testing.embedded.codec.validation import list_value, map_value, 
 
 
 def encode(cql_type: CqlType, value: Any) -> bytes:
-    """Serialise the value; maps and sets are sorted by key."""
+    """Serialize the value; maps and sets are sorted by key."""
     match cql_type:
         case Native():
             return native.encode(cql_type, value)
@@ -27,5 +27,5 @@ def encode(cql_type: CqlType, value: Any) -> bytes:
 
 
 def encode_map(cql_type: MapType, value: Mapping[Any, Any]) -> dict[bytes, bytes]:
-    """Serialise the entries of a map or set, by serialised key."""
+    """Serialize the entries of a map or set, by serialized key."""
     return {encode(cql_type.key, k): encode(cql_type.value, v) for k, v in value.items()}

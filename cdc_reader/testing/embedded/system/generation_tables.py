@@ -65,7 +65,7 @@ class LegacyGenerationTable:
 
 
 def stream_set(streams: Sequence[bytes]) -> bytes:
-    """Serialise a ``set<blob>`` in shard order, which clients rely on."""
+    """Serialize a ``set<blob>`` in shard order, which clients rely on."""
     return len(streams).to_bytes(4, "big") + join_cells(list(streams))
 
 

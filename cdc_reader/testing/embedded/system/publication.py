@@ -41,7 +41,7 @@ class Publication:
         self._holding = False
 
     def complete(self) -> tuple[Generation, ...]:
-        """Publish the generations that were held, in order, and return them; hold no later ones."""
+        """Stop holding generations; publish the held ones in order, and return them."""
         self.resume()
         held, self._held = tuple(self._held), []
         for generation in held:
@@ -49,7 +49,7 @@ class Publication:
         return held
 
     def rewrite(self, tables: DescriptionTables, generations: Iterable[Generation]) -> None:
-        """Publish to other tables from now on, including `generations`, except those still held."""
+        """Publish to `tables` from now on; first publish there all `generations` not held."""
         self.tables = tables
         for generation in generations:
             if generation not in self._held:

@@ -19,7 +19,7 @@ GENERATION_DELAY_MS = 5_000
 def draw_nodes(
     source: random.Random, addresses: Sequence[str], vnodes: int, shards: int
 ) -> tuple[Node, ...]:
-    """Create nodes with random tokens, one per address. ValueError for counts below one."""
+    """Create nodes with random tokens, one per address; raise ValueError for counts below 1."""
     if min(len(addresses), vnodes, shards) < 1:
         raise ValueError(
             f"{len(addresses)} nodes, {vnodes} vnodes, {shards} shards: expected at least 1 of each"
@@ -36,8 +36,9 @@ class Cluster:
     """Nodes that share one store, and the generations so far.
 
     `publish` is called with each new generation before it starts. With a `ring_delay_ms` of 0, a
-    generation starts at once, as in ScyllaDB. The first one always does, unless `first_waits`. With
-    `marks_rewritten`, nodes report that they have copied the generations of 4.3.
+    generation starts at once, as in ScyllaDB. The first generation always starts at once, unless
+    `first_waits` is True. With `marks_rewritten`, nodes report that they have copied the
+    generations of 4.3.
     """
 
     name: str

@@ -39,7 +39,7 @@ class Vnode:
 
 @frozen(slots=False)
 class Ring:
-    """The sorted tokens of all nodes. ValueError if tokens are not unique, or there are none."""
+    """The sorted tokens of all nodes; raises ValueError if there are none, or some are equal."""
 
     nodes: tuple[Node, ...]
 

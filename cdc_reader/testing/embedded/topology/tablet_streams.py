@@ -1,4 +1,4 @@
-"""The streams of tables that use tablets: created, resized, expired, dropped."""
+"""Creates, resizes, expires and drops the streams of tables that use tablets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TabletStreams:
         self._collected_us = self.clock()
 
     def follow(self, _change: SchemaChange) -> None:
-        """Create, split, merge or drop streams as the schema's logs need; the catalog calls it."""
+        """Create, split, merge or drop streams after a schema change; the catalog calls this."""
         logs = {log.id: (keyspace, log) for keyspace, log in self._logs()}
         for log_id in self._histories.keys() - logs.keys():
             del self._histories[log_id], self._wanted[log_id]
