@@ -117,7 +117,7 @@ async def follow(table: LiveTable, hosts: str, name: str) -> None:
     async with aclosing(aiter(changes)) as each:
         async for change in each:
             table.apply(change)
-            await asyncio.sleep(0)  # lets the pages run
+            await asyncio.sleep(0)  # the pages' turn
 
 
 def service(hosts: str, name: str) -> FastAPI:
