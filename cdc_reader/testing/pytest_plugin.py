@@ -2,10 +2,10 @@
 
 ``--scylla=embedded`` (the default), ``--scylla=docker[:IMAGE]`` or
 ``--scylla=[USER:PASSWORD@]HOST:PORT`` selects the server. The fixture `scylla` is that server,
-running, and `keyspace` is a fresh keyspace on it; `scylla_nodes` is a separate three-node cluster,
-which tests may change. A test marked ``needs("faults")`` is skipped, with the reason, on a server
-without that capability. If the selected server is not available, the run ends with an error before
-the first test. At its end, the run prints a table of test outcomes by server.
+already started. `keyspace` is the name of a new keyspace on it. `scylla_nodes` is a separate
+three-node cluster, which tests may change. A test marked ``needs("faults")`` is skipped, with the
+reason, on a server without that capability. If the selected server is not available, the run ends
+with an error before the first test. At its end, the run prints a table of test outcomes by server.
 """
 
 from __future__ import annotations

@@ -101,11 +101,14 @@ class Target(Protocol):
     def capabilities(self) -> frozenset[str]: ...
 
     def open(self) -> Scylla:
-        """Open the server and wait until it accepts requests; raise TargetError if it fails."""
+        """Open the server and wait until it accepts requests; raise TargetError if it does not."""
         ...
 
     def nodes(self) -> ScyllaNodes:
-        """Return a three-node cluster, which a `with` block starts; raise TargetError if unable."""
+        """Return a three-node cluster, which a `with` block starts.
+
+        Raises TargetError if this kind of server cannot provide one.
+        """
         ...
 
 

@@ -74,7 +74,7 @@ class BatchReader(DataSourceReader):
         return f"BatchReader({self._options.table})"
 
     def _timeline(self, window: Window) -> Timeline:
-        """Wait until generations that may have rows of `window` are announced, and return all."""
+        """Wait until generations that may have rows of `window` are announced; return them all."""
         read = self._options.read
         gate = PublicationGate(
             partial(generations_of, self._options), duration_micros(read.publication_wait)

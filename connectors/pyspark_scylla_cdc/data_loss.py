@@ -14,7 +14,7 @@ from pyspark_scylla_cdc.planning.promise import Promise
 def report_loss(
     options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros, remedy: str
 ) -> Promise:
-    """Raise DataLossError or warn, depending on `onDataLoss`, if rows of the window are gone.
+    """Raise DataLossError or warn, depending on `onDataLoss`, if rows of the window are lost.
 
     The window begins where the query, or an earlier one, stopped reading. Returns the rows that the
     tasks must find.

@@ -26,7 +26,7 @@ _REMEDY = (
 
 
 class JavaError(Exception):
-    """No Java that Spark can run on was found; the one-line message says what to install."""
+    """No Java suitable for Spark was found; the one-line message says what to install."""
 
     def __init__(self, found: str) -> None:
         super().__init__(f"Spark needs Java {MINIMUM} or newer, and {found}: {_REMEDY}")

@@ -33,17 +33,17 @@ log = get_logger(__name__)
 
 OPTION = "reportTo"
 _HASH = 16
-"""Bytes of a datagram's hash, and of the key."""
+"""The size in bytes of a datagram's hash, and of the key."""
 _LONGEST = 1_200
 """The maximum size of a datagram, in bytes; networks do not fragment datagrams of this size."""
 _BUFFER = 1 << 20
-"""Bytes of datagrams that may wait for the listener; the system may allow less."""
+"""The size in bytes of the buffer for unread datagrams; the system may allow less."""
 _ADDRESS = re.compile(r"(?:\[([^]]+)\]|([^:/\[\]]+)):(\d{1,5})/([0-9a-f]{32})")
 
 
 @frozen
 class Plan:
-    """What the driver knows about a micro-batch when it plans it; each partition carries it."""
+    """The driver's data about a micro-batch at its planning; every partition includes it."""
 
     table: str
     end: Micros
@@ -59,7 +59,7 @@ class Plan:
 
 @frozen
 class Report:
-    """What one task of a micro-batch read."""
+    """The statistics of one task of a micro-batch."""
 
     query: str
     batch: int
@@ -105,7 +105,7 @@ class Address:
 
 
 def send(report: Report, address: Address) -> None:
-    """Send a report; one that cannot be sent is dropped."""
+    """Send a report; drop it if it cannot be sent."""
     text = report.to_bytes()
     place = _resolved(address.host, address.port)
     if place is None or len(text) + _HASH > _LONGEST:
@@ -120,7 +120,7 @@ def send(report: Report, address: Address) -> None:
 class Inbox:
     """Receives reports at `address`; the operating system buffers them until they are taken.
 
-    It listens at `bind`, or at `host` if `bind` is empty, on `port`, or on a free port if it is 0.
+    It listens at `bind`, or at `host` if `bind` is empty. A `port` of 0 means any free port.
     """
 
     def __init__(self, host: str, port: int = 0, bind: str = "") -> None:

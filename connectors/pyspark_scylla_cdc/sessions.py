@@ -154,7 +154,7 @@ def _check_key(options: SourceOptions, base: TableSchema) -> None:
 
 
 def partition_key_of(options: SourceOptions, base: TableSchema) -> PartitionKey | None:
-    """Return the only partition to read; None for all."""
+    """Return the only partition to read; None if all partitions are read."""
     if options.partition_key is None:
         return None
     return PartitionKey.parse(options.partition_key, base)

@@ -303,7 +303,7 @@ class EmbeddedScylla:
     def upgrade_streams(self) -> None:
         """Upgrade from 4.3: describe all generations in new tables, by token range.
 
-        Sets the mark in `system.cdc_local`. Has no effect on later versions.
+        Marks the upgrade in `system.cdc_local`. Has no effect on later versions.
         """
         self._server.call(self._upgrade_streams)
 

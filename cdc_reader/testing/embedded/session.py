@@ -83,7 +83,7 @@ class Host:
 
 @frozen
 class Reply:
-    """The bytes to send, their delay in seconds, and whether to reset the connection afterwards."""
+    """The bytes to send, their delay in seconds, and whether to reset the connection afterward."""
 
     data: bytes
     delay: float = 0.0

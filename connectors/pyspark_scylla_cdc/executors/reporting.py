@@ -18,7 +18,7 @@ _BATCH = "streaming.sql.batchId"
 
 
 class ReportedPartition(InputPartition):
-    """A partition, with its plan and its number in the plan, `place`, counted from 0."""
+    """A partition with its plan; `place` is the partition's index in the plan."""
 
     def __init__(self, partition: InputPartition, plan: Plan, place: int) -> None:
         self.partition = partition

@@ -1,4 +1,4 @@
-"""`python -m pyspark_scylla_cdc doctor`: finds out why Spark does not find the data source."""
+"""`python -m pyspark_scylla_cdc doctor`: diagnoses why Spark does not find the data source."""
 
 from __future__ import annotations
 

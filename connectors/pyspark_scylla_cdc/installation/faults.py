@@ -16,7 +16,7 @@ _INSTALL = "pip install 'scylla-cdc[spark]'"
 
 @frozen
 class Fault:
-    """A fault: one line with what was found and what was expected, and the remedy."""
+    """A one-line description of a fault, found and expected, and its remedy."""
 
     found: str
     remedy: str

@@ -102,7 +102,7 @@ def planner(command: Command, options: dict[str, str]) -> Python | Unusable:
 def executors(
     context: SparkContext, command: Command, options: dict[str, str]
 ) -> list[Python | Unusable]:
-    """Return the Python of each executor; if one fails, those found and an `Unusable`.
+    """Return the Python of each executor; if one fails, those found and then an `Unusable`.
 
     Tests the Python that a data source uses: `command`, without the files of ``--py-files``.
     """

@@ -46,7 +46,7 @@ def session(builder: SparkSession.Builder) -> SparkSession:
 
 
 def prepare(archives: str) -> None:
-    """Set what a new JVM inherits: the command for data sources, and the link if needed."""
+    """Set the command that a new JVM inherits for data sources, and create the link if needed."""
     command = os.environ.setdefault(_PYTHON, _shipped(archives) or sys.executable)
     os.environ.pop(_DRIVER_PYTHON, None)
     path = Path(command)
@@ -66,7 +66,7 @@ def check(context: SparkContext) -> None:
 
 
 def _jvm_runs() -> bool:
-    """Return True if a JVM runs already, or spark-submit started one: its environment is fixed."""
+    """Return True if a JVM already runs (spark-submit starts one), so its environment is fixed."""
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
 
 

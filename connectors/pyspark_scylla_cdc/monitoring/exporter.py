@@ -18,7 +18,7 @@ LABELS = ("query", "keyspace", "table")
 
 @frozen
 class Figure:
-    """A metric of each stream, and a function that returns its value; None if it is unknown."""
+    """A metric of each stream, and a function that returns its value, or None if unknown."""
 
     name: str
     help: str

@@ -18,7 +18,7 @@ Key = tuple[str, str, str]
 
 @define
 class Totals:
-    """Sums over the micro-batches of a stream; see `StreamStatus` for each."""
+    """Sums over the micro-batches of a stream; `StreamStatus` describes the figures."""
 
     rows: int = 0
     late_rows: int = 0
@@ -48,7 +48,7 @@ class Totals:
 
 
 class Streams:
-    """Keeps the last status and the sums of each stream. Thread safe."""
+    """Keeps the last status and the sums of each stream. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -58,7 +58,7 @@ class Offset:
     table_id: UUID | None = None
     ttls: TtlHistory = TtlHistory()
     late: Late | None = None
-    """The late rows delivered, if the query delivers them."""
+    """The late rows delivered; None if the query does not deliver late rows."""
     began: int | None = None
     """The start of the query's first micro-batch, in µs, if this is the offset at its end."""
     token: int | None = None

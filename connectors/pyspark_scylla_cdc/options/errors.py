@@ -51,7 +51,7 @@ def _in_worker() -> bool:
 
 
 class RefusedStream(DataSourceStreamReader):
-    """A stream that cannot be read: every use raises the reason.
+    """A stream that cannot be read: every use raises the error.
 
     Spark hides an error raised by `streamReader` itself: it then tries to stop a reader that does
     not exist, and shows the error of that attempt instead.

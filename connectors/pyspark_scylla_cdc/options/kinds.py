@@ -43,7 +43,7 @@ class Kind:
 
 @frozen
 class Option:
-    """One option; its value is None if it is neither given nor has a default.
+    """One option; without a default, its value is None unless it is given.
 
     A `secret` value is never shown. `aliases` are the names that other connectors use; the value of
     an alias may be in milliseconds.

@@ -48,7 +48,7 @@ from pyspark_scylla_cdc.options.kinds import (
 
 
 class SchemaMode(StrEnum):
-    """What to do about a column added to the table since the DataFrame was loaded."""
+    """How to treat a column added to the table after the DataFrame was loaded."""
 
     KEEP = "keep"
     FAIL = "fail"

@@ -28,7 +28,7 @@ sending the streams would take 26 MB for each micro-batch.
 
 @frozen
 class LogRead:
-    """One query of the log, and the streams whose rows to keep from its result."""
+    """One query of the log, and the streams whose rows are kept from its result."""
 
     task: Task | RangeTask
     streams: Streams

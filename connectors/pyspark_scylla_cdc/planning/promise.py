@@ -47,7 +47,7 @@ class Promise:
     def check(self, window: Window, table: TableName, state: TableState, now: Micros) -> None:
         """Raise DataLossError, or warn, if rows of `window` may be gone.
 
-        `state` is the table's, as of `now` (µs).
+        `state` is the table's state as of `now` (µs).
         """
         ttls = self.ttls.updated(state, now, max(self.since, window.start))
         is_other_log = ttls.logs != self.ttls.logs

@@ -36,8 +36,8 @@ class AnnouncedGenerations:
         """Return the generations known to the offset after `since`; its micro-batch began at `now`.
 
         If the micro-batch has a window, generations read before `now` (µs) are not enough: another
-        may have begun in the window. If it has no window, and `since` knows no generations, none
-        can be missed yet.
+        generation may have begun in the window. If it has no window, and `since` knows no
+        generations, none can be missed yet.
         """
         if since.generations is None and not has_window:
             return None

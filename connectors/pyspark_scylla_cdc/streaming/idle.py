@@ -68,7 +68,7 @@ class Idle:
         return window.start
 
     def _begin(self, position: Micros) -> None:
-        """Reset what is known about the log after this position."""
+        """Discard all findings about the log after this position."""
         self._position = self._empty_until = position
         self._has_rows = False
 
@@ -87,7 +87,7 @@ class Idle:
         return False
 
     def _refresh_generations(self, end: Micros) -> None:
-        """Reset if a new generation appears: it may have rows in a window found empty."""
+        """Discard the findings if a new generation appears: it may have rows in an empty window."""
         if 0 <= end - self._generations_read_at < GENERATIONS_INTERVAL:
             return
         timeline = self._generations()

@@ -51,10 +51,10 @@ REPORTED = 64, 1_000_000
 class Step:
     """The step of a query from one offset to the next: a micro-batch that is being planned.
 
-    `late` is what the offset at the start of `window` records about late rows. If a `snapshot` is
-    still to be read, rows written before the start are also late rows if they arrive from now on.
-    `missed` maps the start of each late-announced generation to its unread window, which is before
-    `window`; the micro-batch reads it as well.
+    `late` is the late-row state of the offset at the start of `window`. If a `snapshot` is still to
+    be read, rows written before the start are also late rows if they arrive from now on. `missed`
+    maps the start of each late-announced generation to its unread window, which is before `window`;
+    the micro-batch reads it as well.
     """
 
     window: Window
@@ -71,7 +71,7 @@ class LateWatch(Protocol):
         ...
 
     def next(self, step: Step, ttls: Callable[[], TtlHistory]) -> Late | None:
-        """Return what the offset at the end of the window records about late rows, if anything.
+        """Return the late-row state of the offset at the end of the window, if it has any.
 
         If the window has too many strays, the offset is earlier, at the `Late.position` of the
         result. `ttls` returns the log's TTL over time.

@@ -1,4 +1,4 @@
-"""Adds what the driver knows about a micro-batch to its partitions, whose tasks report it."""
+"""Adds the driver's statistics of a micro-batch to its partitions, whose tasks report them."""
 
 from __future__ import annotations
 

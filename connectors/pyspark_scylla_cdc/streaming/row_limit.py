@@ -11,7 +11,7 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, RowCount, row_count
 
 _COUNTED = 2
-"""Rows are counted up to this multiple of the limit; beyond it there are too many."""
+"""The multiple of the limit up to which rows are counted; more rows are too many."""
 _ROUNDS, _MOST_ROUNDS = 5, 40
 """The maximum number of samples of a window, and the maximum while no rows are found.
 
@@ -62,8 +62,8 @@ class RowLimit:
     def _step(self, low: Cut, high: Cut, *, is_quiet: bool) -> int:
         """Return the distance from `low` to the next cut.
 
-        Assumes an even distribution. If there were too many rows to count, returns a quarter of the
-        distance to `high`, and if there are no rows before `low`, at least half of it.
+        Assumes an even distribution. Returns a quarter of the distance to `high` if there were too
+        many rows to count, and at least half of it if there are no rows before `low`.
         """
         gap = high.end - low.end
         if high.rows == TOO_MANY:

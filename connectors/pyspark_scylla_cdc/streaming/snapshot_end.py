@@ -1,7 +1,7 @@
 """Decides how much of the table a micro-batch of a snapshot reads.
 
-The table is read in ring order, so one token marks what has been read. A micro-batch ends with a
-whole partition, so the driver counts the rows after the token. It counts at most `COUNTED` rows,
+The table is read in ring order, so one token marks what has been read. A micro-batch ends at the
+end of a partition, so the driver counts the rows after the token. It counts at most `COUNTED` rows,
 and treats them as a sample of the rest: tokens are hashes, so rows are spread evenly over them.
 """
 
@@ -54,7 +54,7 @@ class RowsAhead:
 
 @frozen
 class SnapshotEnd:
-    """Decides where each micro-batch of a snapshot ends: after about as many rows as allowed."""
+    """Decides where each micro-batch of a snapshot ends: after about the allowed number of rows."""
 
     _options: SourceOptions
     _schema: LogSchema = field(repr=False)

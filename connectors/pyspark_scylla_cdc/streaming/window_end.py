@@ -4,7 +4,7 @@ The window begins at the position of the last offset. Each of six steps can only
 may become empty:
 
 1. It reaches as far as rows have settled and Spark's trigger allows (`AdvancePolicy`).
-2. If it has everything that has settled, but no rows are found, it becomes empty (`Idle`).
+2. If it covers all settled write times, but no rows are found, it becomes empty (`Idle`).
 3. It also becomes empty if it has fewer rows than a micro-batch should have, and is still short
    (`MinimumRows`).
 4. It ends before a generation that is only partly published (`PublicationGate`).
@@ -13,7 +13,8 @@ may become empty:
    that the micro-batch delivers).
 
 While a snapshot is being read, the window is empty: `SnapshotEnd` decides how much of the table the
-micro-batch has. The micro-batch has the log as well only if Spark's trigger requests everything.
+micro-batch has. The micro-batch includes the log only if Spark's trigger requests all available
+rows.
 
 A generation announced after the position has passed its start is read from its start on, in
 addition to the window, which may then be empty (`AnnouncedGenerations`).
@@ -50,7 +51,7 @@ from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
 
 @frozen
 class MicroBatch:
-    """What a micro-batch delivers: its window, and what its offset records about `late` rows.
+    """The contents of a micro-batch: its window, and the late-row state `late` of its offset.
 
     `done` is the token up to which a snapshot has been read. `generations` are the generations that
     the offset knows. `missed` maps the start of each late-announced generation to its window before
@@ -104,7 +105,7 @@ class WindowEnd:
         self._snapshot = SnapshotEnd(options, schema)
 
     def finish(self, now: Micros) -> None:
-        """Let the query end with what is available at `now`."""
+        """Let the query end with the rows available at `now`."""
         self._policy = self._policy.finishing(now)
         self._late.finish(now)
 
@@ -117,8 +118,8 @@ class WindowEnd:
     ) -> MicroBatch:
         """Return the micro-batch after the offset `since`, which may be empty.
 
-        `ttls` returns the log's TTL over time. If not `limited`, the micro-batch has everything
-        that has settled, because Spark's trigger requests it.
+        `ttls` returns the log's TTL over time. If not `limited`, the micro-batch has all settled
+        rows, because Spark's trigger requests them.
         """
         if since.is_before_snapshot and limited and self._snapshot.is_limited:
             return self._of_snapshot(since, ttls)

@@ -47,8 +47,8 @@ def fold(
     of the order in which writes arrived. Exceptions: writes with explicit timestamps to *elements*
     of one collection, and expired cells. Without it, a row equals its last postimage.
 
-    In CQL, a row whose columns are all null exists only if an INSERT created it. So a row left
-    without values is kept only if one of `changes` inserted it. Without ``includeDelta``, the
+    In CQL, a row whose columns are all null exists only if an INSERT created it. A row left without
+    values is therefore kept only if one of `changes` inserted it. Without ``includeDelta``, the
     changes of a table with preimages do not show which of them are INSERTs; such a row then fails
     the query. Rows of `onto` and of a snapshot count as inserted, because a SELECT does not show
     how they were created. With option ``columns``, a row that was not inserted and has values only

@@ -1,4 +1,4 @@
-"""Sinks, the targets of copies of tables: the interface, and what all implementations share."""
+"""Sinks, the targets of copies of tables: the interface, and shared functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 APPLICATION = "scylla_cdc_mirror"
-"""The name under which targets record the micro-batches that they have."""
+"""The name under which targets record the micro-batches that they contain."""
 GONE = "__gone"
 """A column of merged rows: true for rows that the table no longer has."""
 
@@ -86,7 +86,7 @@ def quoted(name: str) -> str:
 
 
 def same_row(layout: Layout) -> str:
-    """Return the condition that `s` and `t` are the same row; static rows have null keys."""
+    """Return the SQL condition that `s` and `t` are the same row; static rows have null keys."""
     partition, clustering = (map(quoted, part) for part in (layout.partition, layout.clustering))
     equal = [f"t.{name} = s.{name}" for name in partition]
     return " AND ".join([*equal, *(f"(t.{it} IS NOT DISTINCT FROM s.{it})" for it in clustering)])

@@ -10,7 +10,7 @@ from cdc_reader.testing.embedded.codec.order import SortKey, join_cells, sort_ke
 from cdc_reader.testing.embedded.codec.validation import map_value, set_value
 
 Elements = Mapping[bytes, bytes]
-"""Serialized element key -> value; a set's values are empty."""
+"""Values by serialized element key; a set's values are empty."""
 
 
 def encode(cql_type: CqlType, elements: Elements) -> bytes:

@@ -42,7 +42,7 @@ class ImageState:
     """The rows of one partition that a write changes, and their images.
 
     `deletes_only_row` is True if the write deletes a partition of a table without clustering
-    columns, which is a single row, and this server version logs a preimage for that.
+    columns, which is a single row, and the server version logs a preimage of this row.
     """
 
     table: Table

@@ -97,7 +97,7 @@ class Log:
 
 
 def columns_are_the_log_s_own(renaming: bool, attached: bool) -> InvalidRequest:
-    """Return the error for altering a log's columns; `attached` if its base still writes to it."""
+    """Return the error for altering a log's columns; `attached` means its base writes to it."""
     if attached and renaming:
         return InvalidRequest("Cannot rename a column of a CDC log table.")
     if attached:

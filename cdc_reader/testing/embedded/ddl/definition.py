@@ -19,7 +19,7 @@ def define(  # noqa: PLR0911 - one return per kind of statement
     database: Database,
     now_us: int,
 ) -> SchemaChange | None:
-    """Change the catalog and notify its listeners; None if IF [NOT] EXISTS leaves it unchanged."""
+    """Change the catalog and notify its listeners; return None if it remains unchanged."""
     match statement:
         case ast.CreateKeyspace():
             return create_keyspace(statement, catalog)

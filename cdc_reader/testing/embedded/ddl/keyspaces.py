@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP KEYSPACE."""
+"""Executes CREATE, ALTER and DROP KEYSPACE."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PROPERTIES = frozenset(["replication", "durable_writes", "tablets", "storage", 
 
 
 def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaChange | None:
-    """Execute CREATE KEYSPACE; None if IF NOT EXISTS leaves the schema unchanged."""
+    """Execute CREATE KEYSPACE; return None if IF NOT EXISTS leaves the schema unchanged."""
     check_keyspace_name(statement.name, catalog.profile)
     properties = _checked(statement.properties, catalog.profile)
     if not properties and not catalog.profile.default_replication:

@@ -1,4 +1,4 @@
-"""CREATE TABLE and DROP TABLE."""
+"""Executes CREATE TABLE and DROP TABLE."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def create_table(
 def drop_table(
     statement: ast.DropTable, keyspace: str, catalog: Catalog, database: Database
 ) -> SchemaChange | None:
-    """Execute DROP TABLE, which drops the log too; a log in use cannot be dropped itself."""
+    """Execute DROP TABLE, which also drops the table's log; reject it for a log in use."""
     name = statement.table.name
     if statement.if_exists and name not in getattr(catalog.keyspaces.get(keyspace), "tables", ()):
         return None

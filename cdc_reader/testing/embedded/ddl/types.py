@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP TYPE."""
+"""Executes CREATE, ALTER and DROP TYPE."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def change_type(
 
 
 def _create(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
-    """Execute CREATE TYPE; None if IF NOT EXISTS leaves the schema unchanged."""
+    """Execute CREATE TYPE; return None if IF NOT EXISTS leaves the schema unchanged."""
     types, name = catalog.modifiable(keyspace).types, statement.type.name
     if name in types:
         if statement.if_not_exists:
@@ -48,7 +48,7 @@ def _create(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> Schem
 def _alter(
     statement: ast.AddField | ast.RenameFields, keyspace: str, catalog: Catalog
 ) -> SchemaChange:
-    """Execute ALTER TYPE, also in every table and type that uses the type."""
+    """Execute ALTER TYPE, and change every table and type that uses the type."""
     space, name = catalog.modifiable(keyspace), statement.type.name
     if name not in space.types:
         raise InvalidRequest(f"No user type named {keyspace}.{name} exists.")
@@ -120,7 +120,7 @@ def _renamed(old: UserType, renames: dict[str, str]) -> tuple[tuple[str, CqlType
 
 
 def _users(space: Keyspace, name: str) -> Iterator[str]:
-    """Yield what uses a type, as text: other types, then tables, newest first."""
+    """Yield descriptions of a type's users: other types, then tables, newest first."""
     for other in space.types.values():
         if other.name != name and _mentions(other, name):
             yield f"user type {space.name}.{other.name}"

@@ -114,7 +114,10 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``KIND[,match=TEXT][,times=N][,after=N][,seconds=S]``; else ConfigurationError."""
+        """Parse ``KIND[,match=TEXT][,times=N][,after=N][,seconds=S]``.
+
+        Raises ConfigurationError if the text is invalid.
+        """
         kind, *settings = text.split(",")
         given = dict(setting.partition("=")[::2] for setting in settings)
         try:

@@ -71,7 +71,7 @@ class FaultPlan:
         return bool(self._armed)
 
     def strike(self, statement: Statement) -> Strike | None:
-        """Return the fault that affects this statement, if any; uses up one of its `times`."""
+        """Return the fault that affects this statement, if any, and count the statement."""
         with self._lock:
             for armed in self._armed:
                 if armed.strikes(statement):

@@ -49,7 +49,7 @@ class Selected:
 
 @frozen
 class Relation:
-    """``column operator term``; with a `key`, ``column[key] operator term``.
+    """A relation, ``column operator term`` or, with a `key`, ``column[key] operator term``.
 
     `operator` is one of = != < <= > >= IN CONTAINS, "CONTAINS KEY", LIKE and "IS NOT". The right
     side of IN is a `TupleTerm` of its elements or one `Marker`.
@@ -63,7 +63,7 @@ class Relation:
 
 @frozen
 class TupleRelation:
-    """``(a, b) operator (1, 2)``, or IN with a `TupleTerm` of tuples."""
+    """A relation on columns, ``(a, b) operator (1, 2)``, or IN with a `TupleTerm` of tuples."""
 
     columns: tuple[str, ...]
     operator: str
@@ -72,7 +72,7 @@ class TupleRelation:
 
 @frozen
 class TokenRelation:
-    """``token(a, b) operator term``."""
+    """A relation on a token, ``token(a, b) operator term``."""
 
     columns: tuple[str, ...]
     operator: str
@@ -103,7 +103,7 @@ class Select:
 
 @frozen
 class Using:
-    """``USING TTL ... AND TIMESTAMP ... AND TIMEOUT ...``."""
+    """A USING clause, ``USING TTL ... AND TIMESTAMP ... AND TIMEOUT ...``."""
 
     ttl: Term | None = None
     timestamp: Term | None = None
@@ -143,7 +143,7 @@ class Change(enum.Enum):
 
 @frozen
 class Assignment:
-    """``column = value`` or ``column = column + value``, or the same for one element or field.
+    """An assignment to a column, an element or a field, such as ``column = column + value``.
 
     `key` is the term in brackets, or a field's name as a str. `by_id` is True if the term is the
     timeuuid of a list element, not its index.
@@ -213,7 +213,7 @@ class Batch:
 
 @frozen
 class Properties:
-    """``WITH ...``: values by name, and the properties that have a special syntax.
+    """A WITH clause: values by name, and the properties that have a special syntax.
 
     `clustering_order` has pairs (column, descending). Map values hold the text of their constants.
     """
@@ -235,7 +235,7 @@ class ColumnDefinition:
 
 @frozen
 class PrimaryKey:
-    """``PRIMARY KEY ((partition), clustering)``."""
+    """A primary key, ``PRIMARY KEY ((partition), clustering)``."""
 
     partition: tuple[str, ...]
     clustering: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ class ColumnSelector:
 
 @frozen
 class FieldSelector:
-    """``column.field`` of a column with a user-defined type."""
+    """A field, ``column.field``, of a column with a user-defined type."""
 
     selector: Selector
     field: str
@@ -24,7 +24,7 @@ class FieldSelector:
 
 @frozen
 class ElementSelector:
-    """``column[key]``."""
+    """An element, ``column[key]``, of a collection."""
 
     column: str
     key: Term
@@ -32,7 +32,7 @@ class ElementSelector:
 
 @frozen
 class MetadataSelector:
-    """``writetime(column)`` or ``ttl(column)``."""
+    """A call of ``writetime(column)`` or ``ttl(column)``."""
 
     function: str
     column: str
@@ -48,7 +48,7 @@ class CallSelector:
 
 @frozen
 class CastSelector:
-    """``CAST(selector AS type)``."""
+    """A cast, ``CAST(selector AS type)``."""
 
     selector: Selector
     type: str

@@ -42,35 +42,35 @@ class Marker:
 
 @frozen
 class ListTerm:
-    """``[a, b]``."""
+    """A list, ``[a, b]``."""
 
     elements: tuple[Term, ...]
 
 
 @frozen
 class SetTerm:
-    """``{a, b}``; empty braces are an empty set, map or UDT, depending on the receiver's type."""
+    """A set, ``{a, b}``; empty braces are a set, map or UDT, depending on the receiver's type."""
 
     elements: tuple[Term, ...]
 
 
 @frozen
 class MapTerm:
-    """``{k: v}``."""
+    """A map, ``{k: v}``."""
 
     entries: tuple[tuple[Term, Term], ...]
 
 
 @frozen
 class UserTypeTerm:
-    """``{field: value}``."""
+    """A UDT value, ``{field: value}``."""
 
     fields: tuple[tuple[str, Term], ...]
 
 
 @frozen
 class TupleTerm:
-    """``(a, b)``."""
+    """A tuple, ``(a, b)``."""
 
     elements: tuple[Term, ...]
 
@@ -85,7 +85,7 @@ class CallTerm:
 
 @frozen
 class HintTerm:
-    """``(type) term``: a term with an explicit type."""
+    """A term with an explicit type, ``(type) term``."""
 
     type: str
     term: Term

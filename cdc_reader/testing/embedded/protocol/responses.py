@@ -36,7 +36,7 @@ _MAX_STRING = 0xFFFF
 
 
 class ResultKind(enum.IntEnum):
-    """Kinds of RESULT."""
+    """The kinds of RESULT responses."""
 
     VOID = 1
     ROWS = 2

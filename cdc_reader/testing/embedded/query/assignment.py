@@ -58,7 +58,7 @@ def assignment(change: Assignment, scope: Scope) -> Operation:
 
 
 def check_assignments(assignments: Sequence[Assignment]) -> None:
-    """Reject conflicting assignments to a column: a whole value and any other, or a field twice."""
+    """Reject a second assignment to a field, or to a column that is set as a whole."""
     for index, later in enumerate(assignments):
         for earlier in assignments[:index]:
             if earlier.column == later.column and not (

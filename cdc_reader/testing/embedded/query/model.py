@@ -53,7 +53,7 @@ class QueryOptions:
 class Ordinals:
     """Numbers the list elements of a statement or batch, so that their timeuuids keep the order.
 
-    Appended elements are numbered upwards from 0, prepended ones downwards from 2^17.
+    Appended elements are numbered upward from 0, prepended elements downward from 2^17.
     """
 
     LIMIT = 1 << 17

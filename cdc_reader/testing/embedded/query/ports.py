@@ -45,7 +45,7 @@ class MutationSink(Protocol):
 
 @frozen
 class SchemaAction:
-    """A plan without result rows: DDL, USE, TRUNCATE."""
+    """A plan without result rows, for DDL, USE and TRUNCATE."""
 
     action: Callable[[Execution], Result]
     bind_columns: tuple[ColumnSpec, ...] = ()

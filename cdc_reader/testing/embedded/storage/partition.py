@@ -102,7 +102,7 @@ class Partition:
                 yield live
 
     def deletion_at(self, place: Position) -> int | None:
-        """Return when the partition or a range that includes `place` was deleted, or None."""
+        """Return when the partition, or a range that includes `place`, was deleted, or None."""
         if not self.ranges.ranges:
             return self.deletion
         return latest(self.deletion, self.ranges.deletion_at(place))

@@ -1,8 +1,8 @@
 """Positions in a partition: rows, and the gaps before and after all rows with a prefix.
 
-A position is a flat tuple that Python compares as ScyllaDB compares positions. A row is
-``(1, k1, 1, k2, 1)``; the gap before all rows with prefix k1 is ``(1, k1, 0)``, the gap after
-them ``(1, k1, 2)``.
+A position is a flat tuple that Python compares as ScyllaDB compares positions. A row is ``(1, k1,
+1, k2, 1)``; the gap before all rows with prefix k1 is ``(1, k1, 0)``, and the gap after them is
+``(1, k1, 2)``.
 """
 
 from __future__ import annotations
