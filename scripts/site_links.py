@@ -1,4 +1,4 @@
-"""A hook of mkdocs: links from the pages to other files of the project lead to its repository."""
+"""A hook of mkdocs that turns links to other files of the project into links to its repository."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class InProcessConnection(Queries):
         return retry(action, self._read.retry_deadline, self._sleep)
 
     def _answer(self, recorded: RecordedQuery) -> Callable[[], Page]:
-        """Request the page now, as a driver would; return a function that returns it or raises."""
+        """Request the page now; return a function that returns the page or raises the error."""
         try:
             page = self._page(recorded)
         except Exception as error:  # noqa: BLE001 - raised later, as a driver would

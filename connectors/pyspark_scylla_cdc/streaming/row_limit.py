@@ -63,7 +63,7 @@ class RowLimit:
         """Return the distance from `low` to the next cut.
 
         Assumes an even distribution. Returns a quarter of the distance to `high` if there were too
-        many rows to count, and at least half of it if there are no rows before `low`.
+        many rows to count, and at least half of that distance if there are no rows before `low`.
         """
         gap = high.end - low.end
         if high.rows == TOO_MANY:

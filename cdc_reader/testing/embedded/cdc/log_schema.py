@@ -51,7 +51,7 @@ def log_table(base: Table, profile: Profile) -> Table:
 
 
 def follow(log: Table, base: Table, now_us: int, profile: Profile) -> Table:
-    """Return the log updated to match its base table; it keeps its id.
+    """Return the log, with the same id, updated to match its base table.
 
     Versions that keep a disabled log also record the columns dropped from it. The properties become
     those of a new log, unless the version leaves them unchanged.

@@ -113,7 +113,10 @@ class Scope:
     writes: bool = False
 
     def column(self, name: str, message: str = _UNDEFINED) -> Column:
-        """Return the column; raise InvalidRequest with `message`, simpler in newer versions."""
+        """Return the column; raise InvalidRequest with `message` if there is none.
+
+        In newer versions, "Unrecognized name" replaces messages that begin with "Undefined".
+        """
         if (found := self.table.by_name.get(name)) is not None:
             return found
         if self.catalog.profile.new_words and message.startswith("Undefined"):

@@ -47,7 +47,10 @@ class CdcOptions:
         }
 
     def as_extension(self) -> bytes:
-        """Encode as blob 'cdc' in `system_schema.tables.extensions`, with little-endian lengths."""
+        """Encode the options as the blob 'cdc' of `system_schema.tables.extensions`.
+
+        Lengths are little-endian.
+        """
         parts = [_chunk(key) + _chunk(value) for key, value in self.as_map().items()]
         return len(parts).to_bytes(4, "little") + b"".join(parts)
 
