@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pyspark
 import pytest
 
 from cdc_reader.testing import Scylla
+from tests import maven
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/howto/write-to-kafka.md").read_text()
@@ -38,21 +38,12 @@ TOPIC = "cluster.shop.orders"
 Messages = list[dict[str, Any]]
 
 
-def jars(profile: str, version: str) -> list[Path]:
+def jars(profile: str, **properties: str) -> list[Path]:
     """Return the artifacts of a profile of the POM; skip the test if they cannot be downloaded."""
-    folder = ROOT / "build" / "kafka" / f"{profile}-{version}"
-    if not folder.exists():
-        if shutil.which("mvn") is None:
-            pytest.skip("no mvn on PATH: install Maven")
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-        command = ["mvn", "-q", "-B", "-f", str(POM), f"-P{profile}", f"-Dspark={version}", *goal]
-        ran = subprocess.run(
-            [*command, f"-DoutputDirectory={folder}"], capture_output=True, text=True, check=False
-        )
-        if ran.returncode:
-            shutil.rmtree(folder, ignore_errors=True)
-            pytest.skip(f"Maven cannot get the Kafka {profile} {version}")
-    return sorted(folder.glob("*.jar"))
+    try:
+        return maven.jars(POM, profile, **properties)
+    except maven.Unavailable as error:
+        pytest.skip(str(error))
 
 
 def free_port() -> int:
@@ -107,7 +98,7 @@ class Broker:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A running broker."""
-    broker = Broker(jars("broker", "3.9.1"), tmp_path)
+    broker = Broker(jars("broker"), tmp_path)
     broker.wait()
     yield broker
     broker.process.kill()
@@ -132,7 +123,7 @@ def written(broker: Broker, scylla: Scylla, keyspace: str, folder: Path) -> Mess
     code = code.replace("kafka.example.com:9092", broker.address)
     code = code.replace('"shop"', f'"{keyspace}"').replace("/data/", f"{folder}/")
     code = code.replace(".load()", '.option("confidenceWindow", "0s").load()')
-    sink = ",".join(map(str, jars("sink", pyspark.__version__)))
+    sink = ",".join(map(str, jars("sink", spark=pyspark.__version__)))
     ran = subprocess.run(
         [sys.executable, str(RUNNER), str(folder), sink, broker.address, TOPIC],
         input=code,
@@ -163,7 +154,7 @@ def test_the_query_writes_the_messages(
     scylla: Scylla, orders: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """After a crash, repeated messages have the same key, sequence and value as before."""
-    jars("sink", pyspark.__version__)
+    jars("sink", spark=pyspark.__version__)
     broker: Broker = request.getfixturevalue("broker")
     first = written(broker, scylla, orders, tmp_path)
     values = [json.loads(message["value"]) for message in first]

@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cdc_reader.errors import ConfigurationError
-from pyspark_scylla_cdc.tables.sink import APPLICATION, GONE, Layout, is_done, merged, same_row
+from pyspark_scylla_cdc.tables.sink import (
+    APPLICATION,
+    GONE,
+    Layout,
+    is_done,
+    merged,
+    missing,
+    same_row,
+)
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Schema
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 class DeltaLakeSink:
@@ -29,14 +38,12 @@ class DeltaLakeSink:
 
     def prepare(self, layout: Layout) -> None:
         """See `Sink.prepare`."""
-        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
 
-        wanted = to_arrow_schema(layout.schema)
-        table = self._deltalake.DeltaTable.create(self._path, schema=wanted, mode="ignore")
-        there = {field.name for field in table.schema().fields}
-        fields = self._deltalake.Schema.from_arrow(wanted).fields
-        if missing := [field for field in fields if field.name not in there]:
-            table.alter.add_columns(missing)
+        schema = self._schema(layout.schema)
+        table = self._deltalake.DeltaTable.create(self._path, schema=schema, mode="ignore")
+        if lacking := missing(layout, [field.name for field in table.schema().fields]):
+            table.alter.add_columns(self._schema(StructType(lacking)).fields)
 
     def has(self, batch: int) -> bool:
         """See `Sink.has`."""
@@ -76,6 +83,9 @@ class DeltaLakeSink:
             .when_not_matched_insert_all(f"NOT s.{GONE}", except_cols=[GONE])
             .execute()
         )
+
+    def _schema(self, schema: StructType) -> Schema:
+        return self._deltalake.Schema.from_json(schema.json())  # Delta writes schemas as Spark does
 
     def _table(self) -> DeltaTable:
         return self._deltalake.DeltaTable(self._path)

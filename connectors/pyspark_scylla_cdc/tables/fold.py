@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 # Spark's functions are imported where they are used: Spark imports this package in search of
 # data sources, whether one is used or not.
 
-_UPSERTS = ("insert", "update_postimage")
+UPSERTS = ("insert", "update_postimage")
 _ORDER = "__order"
 _DELETED = "__deleted"
 _SINCE = "__since"
-_INSERTED = "__inserted"
+INSERTED = "__inserted"
 _BEFORE_ALL = "0001-01-01 00:00:00"
 _NO_VERSION = ""
 """The commit version of rows that were in `onto`."""
@@ -65,10 +65,10 @@ def fold(
     which ``load()`` sets. Raises SchemaError if columns are missing, or if rows cannot be compared
     with the bounds of ranges.
     """
-    return _Fold(changes, keys).result(onto)
+    return Fold(changes, keys).result(onto)
 
 
-class _Fold:
+class Fold:
     """Folds `changes`: determines the role of each column, and then the rows that remain."""
 
     def __init__(self, changes: DataFrame, keys: Sequence[str] | None) -> None:
@@ -102,14 +102,14 @@ class _Fold:
         changes = self._changes
         if onto is not None:
             changes = changes.unionByName(self._as_changes(onto), allowMissingColumns=True)
-        alive = self._alive(changes.withColumn(_ORDER, _order()))
+        alive = self._alive(changes.withColumn(_ORDER, order_of_changes()))
         if not (self._statics and self._clustering):
             return self._there(self._last(alive, self._regulars)).select(self._table)
         is_static = _column(self._clustering[0]).isNull()
         rows = self._there(self._last(alive.where(~is_static), self._regulars))
         statics = self._last(alive.where(is_static), self._statics)
-        statics = statics.drop(*self._clustering, _INSERTED)
-        is_told = ~is_static | _any_set(self._statics)
+        statics = statics.drop(*self._clustering, INSERTED)
+        is_told = ~is_static | any_set(self._statics)
         return rows.join(statics, self._partition, "full").where(is_told).select(self._table)
 
     @property
@@ -124,7 +124,7 @@ class _Fold:
         kind = _column(names.CHANGE_TYPE)
         if self._has_marks:
             changes = self._since_snapshot(changes)
-        relevant = changes.where(kind.isin(*_UPSERTS, "delete", "delete_partition"))
+        relevant = changes.where(kind.isin(*UPSERTS, "delete", "delete_partition"))
         deletes = [
             self._last_of("delete", self._key),
             self._last_of("delete_partition", self._partition),
@@ -134,7 +134,7 @@ class _Fold:
             deletes.append(_column(_SINCE))
         relevant = relevant.withColumn(_DELETED, sf.greatest(*deletes))
         is_later = _column(_DELETED).isNull() | (_column(_ORDER) > _column(_DELETED))
-        return relevant.where(kind.isin(*_UPSERTS) & is_later)
+        return relevant.where(kind.isin(*UPSERTS) & is_later)
 
     def _since_snapshot(self, changes: DataFrame) -> DataFrame:
         """Return the changes from the start of the last snapshot on; all if there is none."""
@@ -173,8 +173,12 @@ class _Fold:
             .agg(sf.max(_SINCE).alias(_SINCE))
             .select(*(_column(name).alias(f"__{name}") for name in self._key), _column(_SINCE))
         )
+        return self._beside(rows, covered)
+
+    def _beside(self, rows: DataFrame, others: DataFrame) -> DataFrame:
+        """Join the columns that `others` has for each row; in `others`, keys begin with ``__``."""
         match = [_column(name).eqNullSafe(_column(f"__{name}")) for name in self._key]
-        joined = rows.join(covered, reduce(and_, match), "left")
+        joined = rows.join(others, reduce(and_, match), "left")
         return joined.drop(*(f"__{name}" for name in self._key))
 
     def _last(self, changes: DataFrame, values: list[str]) -> DataFrame:
@@ -183,18 +187,24 @@ class _Fold:
 
         order = _column(_ORDER)
         key = list(map(_column, self._key))
-        inserted = sf.bool_or(self._inserted()).alias(_INSERTED)
+        inserted = sf.bool_or(self._inserted()).alias(INSERTED)
         if not self._has_delta:
             whole = sf.struct(*map(_column, values or self._key))
             last = changes.groupBy(*key).agg(sf.max_by(whole, order).alias(_SINCE), inserted)
             columns = [_column(_SINCE)[name].alias(name) for name in values]
-            return last.select(*key, *columns, _column(_INSERTED))
-        modified = _column(names.MODIFIED)
-        columns = [
-            sf.max_by(_column(name), sf.when(sf.array_contains(modified, name), order)).alias(name)
-            for name in values
-        ]
+            return last.select(*key, *columns, _column(INSERTED))
+        columns = [last.alias(name) for name, last in self._last_set(values, order).items()]
         return changes.groupBy(*key).agg(*columns, inserted)
+
+    def _last_set(self, values: list[str], order: Column) -> dict[str, Column]:
+        """Return an aggregate for each column: the value that was set last, by `order`."""
+        from pyspark.sql import functions as sf
+
+        modified = _column(names.MODIFIED)
+        return {
+            name: sf.max_by(_column(name), sf.when(sf.array_contains(modified, name), order))
+            for name in values
+        }
 
     def _inserted(self) -> Column:
         """Return a column that is true if a change is an INSERT, and null if that is unknown."""
@@ -203,7 +213,7 @@ class _Fold:
         if self._has_delta:
             return sf.coalesce(_column(names.INSERTED), sf.lit(False))
         if self._tells_inserts:
-            return _column(names.CHANGE_TYPE) == _UPSERTS[0]
+            return _column(names.CHANGE_TYPE) == UPSERTS[0]
         return sf.when(_column(names.COMMIT_VERSION) == _NO_VERSION, sf.lit(True))
 
     def _there(self, rows: DataFrame) -> DataFrame:
@@ -211,11 +221,11 @@ class _Fold:
         from pyspark.sql import functions as sf
 
         if not self._regulars and not self._has_delta:
-            return rows.drop(_INSERTED)
+            return rows.drop(INSERTED)
         unknown = sf.raise_error(sf.lit(_UNKNOWN)).cast("boolean")
-        inserted = sf.coalesce(_column(_INSERTED), unknown)
-        is_there = sf.when(_any_set(self._regulars), sf.lit(True)).otherwise(inserted)
-        return rows.where(is_there).drop(_INSERTED)
+        inserted = sf.coalesce(_column(INSERTED), unknown)
+        is_there = sf.when(any_set(self._regulars), sf.lit(True)).otherwise(inserted)
+        return rows.where(is_there).drop(INSERTED)
 
     def _as_changes(self, table: DataFrame) -> DataFrame:
         """Return the rows of a table as inserts that come before all other changes."""
@@ -230,7 +240,7 @@ class _Fold:
         from pyspark.sql import functions as sf
 
         inserts = (
-            rows.withColumn(names.CHANGE_TYPE, sf.lit(_UPSERTS[0]))
+            rows.withColumn(names.CHANGE_TYPE, sf.lit(UPSERTS[0]))
             .withColumn(names.COMMIT_TIMESTAMP, sf.lit(_BEFORE_ALL).cast("timestamp"))
             .withColumn(names.COMMIT_VERSION, sf.lit(_NO_VERSION))
             .withColumn(names.SEQUENCE, sf.lit(0))
@@ -262,16 +272,17 @@ class _Fold:
                 )
 
 
-def _order() -> Column:
+def order_of_changes() -> Column:
     """Return the sort key of a row's changes: in one µs, deletes come after other writes."""
     from pyspark.sql import functions as sf
 
-    is_delete = ~_column(names.CHANGE_TYPE).isin(*_UPSERTS, names.SNAPSHOT_BEGIN)
+    is_delete = ~_column(names.CHANGE_TYPE).isin(*UPSERTS, names.SNAPSHOT_BEGIN)
     place = [_column(names.COMMIT_VERSION), _column(names.SEQUENCE)]
     return sf.struct(_column(names.COMMIT_TIMESTAMP), is_delete.alias("is_delete"), *place)
 
 
-def _any_set(columns: list[str]) -> Column:
+def any_set(columns: list[str]) -> Column:
+    """Return a column: whether any of these columns is not null."""
     from pyspark.sql import functions as sf
 
     return reduce(or_, (_column(name).isNotNull() for name in columns), sf.lit(False))

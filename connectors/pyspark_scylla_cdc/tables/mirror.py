@@ -17,9 +17,19 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.fold import fold
+from pyspark_scylla_cdc.tables.history import versions
+from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.parquet import ParquetSink
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.sink import Layout, Sink, quoted
+from pyspark_scylla_cdc.tables.sink import (
+    IS_CURRENT,
+    VALID_FROM,
+    VALID_TO,
+    VERSION,
+    Layout,
+    Sink,
+    quoted,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +55,7 @@ class Format(StrEnum):
     """The format of a copy."""
 
     DELTA = "delta"
+    ICEBERG = "iceberg"
     PARQUET = "parquet"
 
 
@@ -57,13 +68,14 @@ class _Copy:
     sink: Sink
     checkpoint: str
     trigger: Mapping[str, Any]
+    history: bool
     query: StreamingQuery | None = field(default=None, init=False)
     _layout: Layout | None = field(default=None, init=False)
 
     def start(self) -> None:
         """Load the table with its current columns, prepare the target, and start the query."""
         frame = self.spark.readStream.format("scylla_cdc").options(**self.options).load()
-        layout = layout_of(frame)
+        layout = layout_of(frame, history=self.history)
         self.sink.prepare(layout)
         writer = frame.writeStream.foreachBatch(partial(update, self.sink, layout))
         writer = writer.option("checkpointLocation", self.checkpoint)
@@ -144,6 +156,7 @@ def mirror(
     tables: Sequence[str] | None = None,
     checkpoint: str | None = None,
     trigger: Mapping[str, Any] | None = None,
+    history: bool = False,
 ) -> Mirror:
     """Start maintaining copies of one or several tables; return the running `Mirror`.
 
@@ -158,24 +171,30 @@ def mirror(
         spark: the session.
         options: the options of the source: hosts, keyspace, table and so on. The copy sets
             ``format``, ``includeDelta``, ``rangeDeletes``, ``snapshot`` and ``schemaMode`` itself.
-        target: the path of the copy. With `tables` it is the directory that contains the copies:
-            the copy of ``shop.orders`` is at ``target/shop/orders``.
-        format: with ``delta``, the copy is a Delta table, written by deltalake. With ``parquet``,
-            each micro-batch writes a directory with the whole table; the last two are kept, and
-            `Mirror.read` reads the newest.
+        target: the path of the copy; for ``iceberg`` its name as SQL, which begins with the name of
+            a catalog. With `tables` it is the directory, catalog or namespace that contains the
+            copies: the copy of ``shop.orders`` is ``target/shop/orders`` or ``target.shop.orders``.
+        format: with ``delta``, the copy is a Delta table, written by Delta Lake if the session has
+            its extension, otherwise by deltalake. With ``iceberg``, the copy is an Iceberg table.
+            With ``parquet``, each micro-batch writes a directory with the whole table; the last two
+            are kept, and `Mirror.read` reads the newest.
         tables: several tables, each as ``keyspace.table``, instead of the one in `options`.
         checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables;
-            by default `target` with the suffix ``.checkpoint``. It belongs to the copy: delete both
-            to start over.
+            by default `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. It
+            belongs to the copy: delete both to start over.
         trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``.
+        history: keep all versions of each row. The copy then has three more columns: ``valid_from``
+            and ``valid_to`` (null for a current version), and ``is_current``.
 
     Raises ConfigurationError for values that cannot be used, and the errors of ``load()``.
     """
     if taken := [name for name in options if name.lower() in _SET]:
         raise ConfigurationError(taken[0], options[taken[0]], "a copy sets this option: leave out")
     kind = member("format", format, Format)
+    if kind is Format.ICEBERG and checkpoint is None:
+        raise ConfigurationError("checkpoint", None, "give a directory: a catalog has none for it")
     copies = [
-        _Copy(spark, _source(options, table), sink, place, dict(trigger or {}))
+        _Copy(spark, _source(options, table), sink, place, dict(trigger or {}), history)
         for table, sink, place in _places(spark, kind, target, tables, checkpoint)
     ]
     running = Mirror(copies)
@@ -205,17 +224,27 @@ def _places(
     found: list[tuple[TableName | None, Sink, str]] = []
     for name in map(TableName.parse, tables):
         path, place = (f"{it.rstrip('/')}/{name.keyspace}/{name.name}" for it in (target, folder))
+        if kind is Format.ICEBERG:
+            path = f"{target}.{quoted(name.keyspace)}.{quoted(name.name)}"
         found.append((name, _sink(spark, kind, path), place))
     return found
 
 
 def _sink(spark: SparkSession, kind: Format, target: str) -> Sink:
-    return ParquetSink(spark, target) if kind is Format.PARQUET else DeltaLakeSink(target)
+    if kind is Format.PARQUET:
+        return ParquetSink(spark, target)
+    if kind is Format.ICEBERG:
+        return IcebergSink(spark, target)
+    has_delta_lake = "io.delta" in (spark.conf.get("spark.sql.extensions", None) or "")
+    return DeltaSparkSink(spark, target) if has_delta_lake else DeltaLakeSink(target)
 
 
-def layout_of(changes: DataFrame) -> Layout:
-    """Return the layout of a copy, from the schema of a table's changes."""
-    from pyspark.sql.types import StructField, StructType
+def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
+    """Return the layout of a copy, from the schema of a table's changes.
+
+    Raises ConfigurationError if the table has a column of a name that the history needs.
+    """
+    from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
     fields = [each for each in changes.schema if each.name not in names.ALL]
     kinds = {each.name: each.metadata.get("cql.kind") for each in fields}
@@ -224,7 +253,14 @@ def layout_of(changes: DataFrame) -> Layout:
         [name for name, found in kinds.items() if found == kind]
         for kind in ("partition_key", "clustering")
     )
-    return Layout(StructType(plain), partition, clustering)
+    if not history:
+        return Layout(StructType(plain), partition, clustering)
+    if taken := [name for name in kinds if name.lower() in VERSION]:
+        remedy = f"the table has a column {taken[0]}, a name that the history needs: leave out"
+        raise ConfigurationError("history", history, remedy)
+    types = {VALID_FROM: TimestampType(), VALID_TO: TimestampType(), IS_CURRENT: BooleanType()}
+    plain += [StructField(name, types[name]) for name in VERSION]
+    return Layout(StructType(plain), partition, [*clustering, VALID_FROM], history)
 
 
 def update(sink: Sink, layout: Layout, changes: DataFrame, batch: int) -> None:
@@ -234,14 +270,22 @@ def update(sink: Sink, layout: Layout, changes: DataFrame, batch: int) -> None:
     changes.persist()  # each fold reads the changes more than once
     try:
         touched = changes.select(*map(quoted, layout.partition)).distinct()
-        columns = [quoted(field.name) for field in layout.schema]
-        there = sink.rows(changes.sparkSession).select(*columns)
+        there = _typed(sink.rows(changes.sparkSession), layout)
+        if layout.history:
+            there = there.where(column(IS_CURRENT))
         before = there.join(touched, [*layout.partition], "left_semi")
         if _begins_anew(changes):
             before = there
-        sink.commit(batch, layout, before, fold(changes, onto=before))
+        after = versions(changes, before) if layout.history else fold(changes, onto=before)
+        sink.commit(batch, layout, before, after)
     finally:
         changes.unpersist()
+
+
+def _typed(rows: DataFrame, layout: Layout) -> DataFrame:
+    """Return the columns with the types of the layout; a target may have wider ones."""
+    cast = ((field.name, column(field.name).cast(field.dataType)) for field in layout.schema)
+    return rows.select(*(value.alias(name) for name, value in cast))
 
 
 def _begins_anew(changes: DataFrame) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_scylla_cdc.tables.sink import Layout, is_done
+from pyspark_scylla_cdc.tables.sink import Layout, is_done, missing, quoted, same_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +26,8 @@ class ParquetSink:
 
     def prepare(self, layout: Layout) -> None:
         """See `Sink.prepare`; columns that an older version lacks are read as null."""
+        if versions := self._versions():
+            missing(layout, self._spark.read.parquet(f"{self._path}/{max(versions)}").columns)
         self._layout = layout
 
     def has(self, batch: int) -> bool:
@@ -48,9 +50,11 @@ class ParquetSink:
 
     def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
         """See `Sink.commit`."""
-        partitions = before.select(*layout.partition)
-        partitions = partitions.unionByName(after.select(*layout.partition)).distinct()
-        untouched = self.rows(after.sparkSession).join(partitions, [*layout.partition], "left_anti")
+        from pyspark.sql import functions as sf
+
+        rows = self.rows(after.sparkSession).alias("t")
+        replaced = before.select(*map(quoted, layout.key)).alias("s")
+        untouched = rows.join(replaced, sf.expr(same_row(layout)), "left_anti")
         whole = untouched.unionByName(after, allowMissingColumns=True)
         whole.write.mode("overwrite").parquet(f"{self._path}/{batch}")
         for version in sorted(self._versions())[:-_KEPT]:

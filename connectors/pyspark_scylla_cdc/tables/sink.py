@@ -7,25 +7,31 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
-from cdc_reader.errors import CheckpointError
+from cdc_reader.errors import CheckpointError, ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 APPLICATION = "scylla_cdc_mirror"
 """The name under which targets record the micro-batches that they contain."""
 GONE = "__gone"
 """A column of merged rows: true for rows that the table no longer has."""
+VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+"""Columns of a copy with history: each of its rows is a version of a row of the table."""
 
 
 @frozen
 class Layout:
-    """The columns of a copy: the table's columns, in its order, and which of them are the key."""
+    """The columns of a copy: the table's columns, in its order, and which of them are the key.
+
+    A copy with `history` also has the columns `VERSION`; `VALID_FROM` is the end of its key.
+    """
 
     schema: StructType
     partition: Sequence[str]
     clustering: Sequence[str]
+    history: bool = False
 
     @property
     def key(self) -> list[str]:
@@ -52,7 +58,7 @@ class Sink(Protocol):
         ...
 
     def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
-        """Replace the rows `before`, from some partitions, with `after`; record the micro-batch.
+        """Replace the rows `before` with `after`; record the micro-batch.
 
         This is one atomic operation.
         """
@@ -69,6 +75,19 @@ def is_done(batch: int, last: int | None, target: str) -> bool:
             f"one in {target}: target and checkpoint belong together; delete both to start over"
         )
     return False
+
+
+def missing(layout: Layout, there: Sequence[str]) -> list[StructField]:
+    """Return the fields that a target with the columns `there` lacks.
+
+    Raises ConfigurationError if the target has no history, and the layout has one, or vice versa.
+    """
+    known, wanted = ({name.lower() for name in each} for each in (there, layout.schema.names))
+    has_versions = known.issuperset(VERSION)
+    if has_versions != layout.history and not (has_versions and wanted.issuperset(VERSION)):
+        remedy = f"the target was created with history={not layout.history}: give another target"
+        raise ConfigurationError("history", layout.history, remedy)
+    return [field for field in layout.schema if field.name.lower() not in known]
 
 
 def merged(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:

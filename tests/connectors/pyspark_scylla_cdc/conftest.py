@@ -11,6 +11,7 @@ import pytest
 from cdc_reader.cluster import Connection
 from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
+from tests.connectors.pyspark_scylla_cdc.support import lakehouse
 from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "tests",
         folder / "spark.log",
         **{"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": "600m"},
+        **lakehouse.settings(folder / "lakehouse"),
     )
     yield session
     session.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,8 @@ from pyspark_scylla_cdc import Mirror, mirror
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 from pyspark_scylla_cdc.tables import mirror as mirroring
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
-from pyspark_scylla_cdc.tables.sink import Layout, Sink
+from pyspark_scylla_cdc.tables.sink import IS_CURRENT, Layout, Sink
+from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     ADAPTIVE,
     IMAGES,
@@ -27,6 +29,7 @@ from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     statement,
     table_of,
 )
+from tests.connectors.pyspark_scylla_cdc.tables.test_history import Rows, known, told, valid_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +44,10 @@ HISTORIES = int(os.environ.get("MIRROR_HISTORIES", "1"))
 CRASHES = int(os.environ.get("MIRROR_CRASHES", "2"))
 ROUND = 15
 """The number of statements between two crashes."""
-FORMATS = ["delta", "parquet"]
+PAGE = Path(__file__).parents[4] / "docs/howto/keep-a-table-current.md"
+BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FORMATS = ["delta", "deltalake", "iceberg", "parquet"]
+"""The formats; ``delta`` is written by Delta Lake's library, and ``deltalake`` by the other one."""
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +105,27 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
     return plan
 
 
+@pytest.fixture(params=FORMATS)
+def place(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    keyspace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> dict[str, str]:
+    """The arguments of `mirror` for a copy of each format, if the session can write it."""
+    kind, target = request.param, str(tmp_path / "copy")
+    has_lakehouse = spark.conf.get(f"spark.sql.catalog.{CATALOG}", None) is not None
+    if kind in {"delta", "iceberg"} and not has_lakehouse:
+        pytest.skip("the tests' session has Iceberg and Delta Lake on Spark 4.0 only, with Maven")
+    if kind == "deltalake":
+        monkeypatch.setattr(mirroring, "DeltaSparkSink", lambda _spark, path: DeltaLakeSink(path))
+        kind = "delta"
+    if kind == "iceberg":
+        target = f"{CATALOG}.{keyspace}.t"
+    return {"format": kind, "target": target, "checkpoint": str(tmp_path / "positions")}
+
+
 @pytest.fixture
 def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start:
     """Starts a copy that ends when it has read all available rows."""
@@ -113,15 +140,9 @@ def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start
     return start
 
 
-def known(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], set[tuple[int, Any]]]:
-    """Return the rows with values, and the static values. Other rows may differ (see `fold`)."""
-    statics = {(row["pk"], row["s"]) for row in rows if row["s"] is not None}
-    return [row for row in rows if row["v"] is not None or row["w"]], statics
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("format_name", FORMATS)
-@pytest.mark.parametrize("_history", range(HISTORIES))
+@pytest.mark.parametrize("history", [False, True], ids=["rows", "versions"])
+@pytest.mark.parametrize("_number", range(HISTORIES))
 @pytest.mark.timeout(300 + 120 * CRASHES)
 def test_a_copy_is_the_table_through_crashes(
     scylla: Scylla,
@@ -129,8 +150,9 @@ def test_a_copy_is_the_table_through_crashes(
     execute: Execute,
     start: Start,
     crashes: Callable[[str | None], None],
-    _history: int,
-    format_name: str,
+    place: dict[str, str],
+    _number: int,
+    history: bool,
 ) -> None:
     """A copy that starts with rows that are not in the log equals the table after crashes.
 
@@ -139,20 +161,32 @@ def test_a_copy_is_the_table_through_crashes(
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     draw = random.Random(seed)
+    table = f"{keyspace}.t"
     execute(TABLE.partition(" AND cdc")[0], *statements(draw, 2 * ROUND))
     execute(f"ALTER TABLE {{t}} WITH cdc = {IMAGES['full images']}")
+    if history:  # which is exact from the end of the snapshot
+        assert start(**place, history=history).awaitTermination()
+        execute(*statements(draw, ROUND))
+    seen: list[tuple[int, Rows]] = []
     for number in range(CRASHES):
         crashes("after" if number % 2 == 0 else "before")
         with pytest.raises(StreamingQueryException, match="Crash"):
-            start(format=format_name).awaitTermination()
-        execute(*statements(draw, ROUND))
+            start(**place, history=history).awaitTermination()
+        for text in statements(draw, ROUND):
+            execute(text)
+            seen.append((SystemClock().now(), table_of(scylla, table)))
         if not TELLS_START:  # each run has one micro-batch; this run repeats it
             crashes(None)
-            assert start(format=format_name).awaitTermination()
+            assert start(**place, history=history).awaitTermination()
     crashes(None)
-    copy = start(format=format_name)
+    copy = start(**place, history=history)
     assert copy.awaitTermination()
-    assert known(rows_of(copy.read())) == known(table_of(scylla, f"{keyspace}.t"))
+    if not history:
+        assert known(rows_of(copy.read())) == known(table_of(scylla, table))
+        return
+    found = told(copy.read())
+    for time, rows in seen:
+        assert known(valid_at(time, found)) == known(rows)
 
 
 def statements(draw: random.Random, count: int) -> list[str]:
@@ -166,19 +200,18 @@ def statements(draw: random.Random, count: int) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format_name", FORMATS)
-def test_new_columns_come_along(execute: Execute, start: Start, format_name: str) -> None:
+def test_new_columns_come_along(execute: Execute, start: Start, place: dict[str, str]) -> None:
     """Columns may be added between and during runs. A dropped column stays in the copy."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v, w) VALUES (1, 1, 1)",
     )
-    assert start(format=format_name).awaitTermination()
+    assert start(**place).awaitTermination()
     execute(
-        'ALTER TABLE {t} ADD "Odd na.me" frozen<map<text, frozen<set<int>>>>',
-        "INSERT INTO {t} (pk, \"Odd na.me\") VALUES (2, {'k': {1}})",
+        'ALTER TABLE {t} ADD "Odd.name" frozen<map<text, frozen<set<int>>>>',
+        "INSERT INTO {t} (pk, \"Odd.name\") VALUES (2, {'k': {1}})",
     )
-    copy = start(format=format_name, trigger={"processingTime": "0 seconds"})
+    copy = start(**place, trigger={"processingTime": "0 seconds"})
     while len(rows_of(copy.read())) < 2:
         copy.awaitTermination(timeout=1)
     execute(
@@ -190,12 +223,18 @@ def test_new_columns_come_along(execute: Execute, start: Start, format_name: str
         copy.awaitTermination(timeout=1)
     copy.stop()
     found = {row["pk"]: row for row in rows_of(copy.read())}
-    assert (found[1]["w"], found[2]["Odd na.me"], found[3]["x"]) == (1, {"k": [1]}, "x")
-    assert found[3] == {"pk": 3, "v": None, "w": None, "Odd na.me": None, "x": "x"}
+    assert (found[1]["w"], found[2]["Odd.name"], found[3]["x"]) == (1, {"k": [1]}, "x")
+    assert found[3] == {"pk": 3, "v": None, "w": None, "Odd.name": None, "x": "x"}
 
 
 def test_several_tables_in_one_call(
-    scylla: Scylla, keyspace: str, execute: Execute, start: Start, tmp_path: Path
+    scylla: Scylla,
+    spark: SparkSession,
+    keyspace: str,
+    execute: Execute,
+    start: Start,
+    place: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     """Each table has its own copy and checkpoint. A copy without its checkpoint is rejected."""
     names = [f"{keyspace}.t", f"{keyspace}.other"]
@@ -204,22 +243,61 @@ def test_several_tables_in_one_call(
             f"CREATE TABLE {name} (pk int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
         )
         scylla.session.execute(f"INSERT INTO {name} (pk) VALUES ({number})")
-    copy = start(tables=names, format="delta", checkpoint=str(tmp_path / "positions"))
+    is_iceberg = place["format"] == "iceberg"
+    place["target"] = CATALOG if is_iceberg else place["target"]
+    copy = start(**place, tables=names)
     assert copy.awaitTermination()
     assert [rows_of(copy.read(number)) for number in (0, 1)] == [[{"pk": 0}], [{"pk": 1}]]
-    assert (tmp_path / "copy" / keyspace / "other" / "_delta_log").is_dir()
     assert len(copy.queries) == len(list((tmp_path / "positions" / keyspace).iterdir())) == 2
     execute("INSERT INTO {t} (pk) VALUES (7)")
-    target = str(tmp_path / "copy" / keyspace / "t")
-    shutil.rmtree(target)
-    copy = start(target=target, checkpoint=str(tmp_path / "positions" / keyspace / "t"))
+    if is_iceberg:
+        place["target"] = f"{CATALOG}.{keyspace}.t"
+        spark.sql(f"DROP TABLE {place['target']}")
+    else:
+        place["target"] += f"/{keyspace}/t"
+        shutil.rmtree(place["target"])
+    place["checkpoint"] += f"/{keyspace}/t"
     with pytest.raises(StreamingQueryException, match=r"micro-batch \d does not follow none"):
-        copy.awaitTermination()
+        start(**place).awaitTermination()
 
 
 @pytest.mark.slow
+def test_micro_batches_without_rows_count(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """Each is recorded in the copy, so that the next one follows it."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk, v) VALUES (1, 1)",
+    )
+    assert start(**place).awaitTermination()
+    for _ in range(2):
+        execute("DELETE FROM {t} WHERE pk = 2")
+        assert start(**place).awaitTermination()
+    execute("INSERT INTO {t} (pk, v) VALUES (3, 3)")
+    copy = start(**place)
+    assert copy.awaitTermination()
+    assert rows_of(copy.read()) == [{"pk": 1, "v": 1}, {"pk": 3, "v": 3}]
+
+
+def test_a_copy_keeps_its_kind(execute: Execute, start: Start, place: dict[str, str]) -> None:
+    """A copy with history cannot go on without, or the other way round."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk) VALUES (1)",
+    )
+    assert start(**place, history=True).awaitTermination()
+    with pytest.raises(ConfigurationError, match="created with history=True: give another"):
+        start(**place)
+    execute("ALTER TABLE {t} ADD valid_to int")
+    with pytest.raises(ConfigurationError, match="a column valid_to, a name that the history"):
+        start(**place, history=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("history", [False, True], ids=["rows", "versions"])
 def test_a_new_snapshot_replaces_the_rows(
-    execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: bool
 ) -> None:
     """After a loss, a new snapshot removes rows from the copy that are no longer in the table."""
     execute(
@@ -227,18 +305,42 @@ def test_a_new_snapshot_replaces_the_rows(
         "INSERT INTO {t} (pk) VALUES (1)",
         "INSERT INTO {t} (pk) VALUES (2)",
     )
-    assert start().awaitTermination()
+    monkeypatch.setattr(mirroring, "DeltaSparkSink", lambda _spark, path: DeltaLakeSink(path))
+    assert start(history=history).awaitTermination()
     execute("TRUNCATE {t}", "INSERT INTO {t} (pk) VALUES (2)")
     monkeypatch.setattr(DeltaLakeSink, "has", lambda _sink, _batch: False)
-    copy = start(checkpoint=str(tmp_path / "other"), onDataLoss="resnapshot")
+    copy = start(checkpoint=str(tmp_path / "other"), onDataLoss="resnapshot", history=history)
     assert copy.awaitTermination()
-    assert rows_of(copy.read()) == [{"pk": 2}]
+    found = rows_of(copy.read())
+    assert [row["pk"] for row in found if row.get(IS_CURRENT, True)] == [2]
+    assert len(found) == (3 if history else 1)
+
+
+@pytest.mark.parametrize("place", ["iceberg"], indirect=True)
+def test_the_block_of_the_page(
+    spark: SparkSession, options: dict[str, str], execute: Execute, place: dict[str, str]
+) -> None:
+    """The page's code for Iceberg keeps a copy."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk) VALUES (1)",
+    )
+    (code,) = [block for block in BLOCK.findall(PAGE.read_text()) if '"iceberg"' in block]
+    code = code.replace("scylla.example.com:9042", options["hosts"])
+    code = code.replace('"shop"', f'"{options["keyspace"]}"').replace('"orders"', '"t"')
+    code = code.replace("lake.shop.orders", place["target"])
+    code = code.replace("/data/lake.checkpoint", place["checkpoint"])
+    defined: dict[str, Any] = {"spark": spark, "mirror": mirror}
+    exec(code, defined)
+    assert rows_of(defined["copy"].read()) == [{"pk": 1}]
 
 
 def test_wrong_values_are_told(start: Start) -> None:
     """Wrong values raise an error before any row is read."""
     for values, message in (
-        ({"format": "csv"}, "format is 'csv': give one of delta, parquet"),
+        ({"format": "csv"}, "format is 'csv': give one of delta, iceberg, parquet"),
+        ({"format": "iceberg"}, "checkpoint is None: give a directory"),
+        ({"format": "iceberg", "checkpoint": "/c"}, "give the name of a table in an Iceberg"),
         ({"tables": ["t"]}, "table"),
     ):
         with pytest.raises(ConfigurationError, match=message):

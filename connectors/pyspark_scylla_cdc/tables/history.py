@@ -1,0 +1,158 @@
+"""Determines all versions of the rows that changes affect: slowly changing dimensions, type 2.
+
+Each change that affects a row begins a version of it. A row's state at a time is what `fold` would
+return for the changes up to that time. Here windows compute the states at all times in one pass.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from cdc_reader.changes.frames import columns as names
+from pyspark_scylla_cdc.tables.fold import INSERTED, UPSERTS, Fold, any_set, order_of_changes
+from pyspark_scylla_cdc.tables.ranges import column, within
+from pyspark_scylla_cdc.tables.sink import IS_CURRENT, VALID_FROM, VALID_TO, VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_AT = "__at"
+_ORDER = "__order"
+_DELETED = "__deleted"
+_SINCE = "__since"
+_ROWS = "__rows"
+_TOLD = "__told"
+_OF_PARTITION = ("delete_partition", names.SNAPSHOT_BEGIN)
+"""Change types that delete whole partitions, including their static columns."""
+
+
+def versions(changes: DataFrame, current: DataFrame) -> DataFrame:
+    """Return the versions that `changes`, read with ``includeDelta``, make of `current` versions.
+
+    The result has the versions in `current`, with their end if a change ended them, and all later
+    ones. A version of a row ends when the next change affects the row: a change of its own or of
+    its static columns, or a delete. If several changes of one row have the same time, only the last
+    one begins a version. Times never decrease: a change that is older than the current version
+    replaces it.
+    """
+    return _History(changes, None).versions(current)
+
+
+class _History(Fold):
+    def versions(self, current: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as sf
+
+        before = self._as_changes(current.drop(*VERSION))
+        changes = self._changes.unionByName(before, allowMissingColumns=True)
+        states = self._states(self._events(changes.withColumn(_ORDER, order_of_changes())), current)
+        if not (self._statics and self._clustering):
+            rows = self._there(states)
+        else:
+            is_static = column(self._clustering[0]).isNull()
+            rows = self._there(states.where(~is_static))
+            alone = self._alone(states.where(is_static), rows)
+            rows = rows.unionByName(alone, allowMissingColumns=True)
+        return rows.select(
+            *self._table, VALID_FROM, VALID_TO, sf.isnull(VALID_TO).alias(IS_CURRENT)
+        )
+
+    def _events(self, changes: DataFrame) -> DataFrame:
+        """Return the changes that affect each row; a wider change appears once for each row."""
+        from pyspark.sql import functions as sf
+
+        kind = column(names.CHANGE_TYPE)
+        first = column(self._clustering[0]) if self._clustering else sf.lit("no clustering")
+        is_static = kind.isin(*UPSERTS) & first.isNull()
+        own = changes.where((kind.isin(*UPSERTS) & ~is_static) | (kind == "delete"))
+        keys = changes.where(kind.isin(*UPSERTS)).select(*map(column, self._key)).distinct()
+        wide = changes.where(is_static | kind.isin("delete_range", *_OF_PARTITION))
+        wide = wide.drop(*self._clustering).withColumn(names.INSERTED, sf.lit(False))
+        wide = wide.withColumnsRenamed({name: f"__{name}" for name in self._partition})
+        same = [column(name) == column(f"__{name}") for name in self._partition]
+        if names.RANGE in changes.columns and self._clustering:
+            fields = [field for field in self._fields if field.name in self._clustering]
+            covers = first.isNotNull() & within(column(names.RANGE), fields)
+            same.append((kind != "delete_range") | covers)
+        affecting = keys.join(wide, reduce(and_, same))
+        if self._has_marks:
+            begins = wide.where(kind == names.SNAPSHOT_BEGIN)
+            affecting = affecting.unionByName(keys.crossJoin(begins))
+        affecting = affecting.drop(*(f"__{name}" for name in self._partition))
+        return own.unionByName(affecting)
+
+    def _states(self, events: DataFrame, current: DataFrame) -> DataFrame:
+        """Return the state of each row from each event to the next; deleted rows have no values."""
+        from pyspark.sql import functions as sf
+
+        kind = column(names.CHANGE_TYPE)
+        events = self._beside(events, self._begun(current))
+        at = sf.greatest(column(names.COMMIT_TIMESTAMP), column(_SINCE))
+        states = self._up_to_each(events.withColumn(_AT, at), ~kind.isin(*UPSERTS), self._regulars)
+        if self._statics and self._clustering:
+            states = self._up_to_each(states, kind.isin(*_OF_PARTITION), self._statics)
+        return _until_next(states, self._key)
+
+    def _begun(self, current: DataFrame) -> DataFrame:
+        """Return since when each row is in its state; static columns: since the newest row is."""
+        from pyspark.sql import functions as sf
+
+        key, partition = (
+            [column(name).alias(f"__{name}") for name in part]
+            for part in (self._key, self._partition)
+        )
+        begun = current.select(*key, column(VALID_FROM).alias(_SINCE))
+        if not (self._statics and self._clustering):
+            return begun
+        rows = begun.where(column(f"__{self._clustering[0]}").isNotNull())
+        statics = current.groupBy(*partition).agg(sf.max(VALID_FROM).alias(_SINCE))
+        return rows.unionByName(statics, allowMissingColumns=True)
+
+    def _up_to_each(self, events: DataFrame, is_delete: Column, values: list[str]) -> DataFrame:
+        """Replace `values` by those that result from all changes up to the time of each event."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as sf
+
+        key = list(map(column, self._key))
+        order, deleted = column(_ORDER), column(_DELETED)
+        last_delete = sf.max(sf.when(is_delete, order)).over(Window.partitionBy(*key).orderBy(_AT))
+        is_alive = column(names.CHANGE_TYPE).isin(*UPSERTS) & (deleted.isNull() | (order > deleted))
+        since_delete = Window.partitionBy(*key, deleted).orderBy(_AT)
+        last = self._last_set(values, sf.when(is_alive, order))
+        if values is self._regulars:
+            last[INSERTED] = sf.bool_or(self._inserted() & is_alive)
+        states = {name: value.over(since_delete) for name, value in last.items()}
+        return events.withColumn(_DELETED, last_delete).withColumns(states)
+
+    def _alone(self, statics: DataFrame, rows: DataFrame) -> DataFrame:
+        """Return versions of `statics` at the times when their partition has none of `rows`."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as sf
+
+        partition = list(map(column, self._partition))
+        values = sf.struct(*map(column, self._statics)).alias(_TOLD)
+        told = statics.select(
+            *partition, column(VALID_FROM).alias(_AT), sf.lit(0).alias(_ROWS), values
+        )
+        begins = rows.select(*partition, column(VALID_FROM).alias(_AT), sf.lit(1).alias(_ROWS))
+        ends = rows.select(*partition, column(VALID_TO).alias(_AT), sf.lit(-1).alias(_ROWS))
+        ends = ends.where(column(_AT).isNotNull())
+        times = told.unionByName(begins.unionByName(ends), allowMissingColumns=True)
+        until = Window.partitionBy(*partition).orderBy(_AT)
+        last = sf.max_by(_TOLD, sf.when(column(_TOLD).isNotNull(), column(_AT))).over(until)
+        times = times.withColumns({_ROWS: sf.sum(_ROWS).over(until), _TOLD: last})
+        found = _until_next(times, self._partition).where(column(_ROWS) == 0)
+        found = found.withColumns({name: column(_TOLD)[name] for name in self._statics})
+        return found.where(any_set(self._statics)).drop(_ROWS, _TOLD)
+
+
+def _until_next(states: DataFrame, key: list[str]) -> DataFrame:
+    """Return the states with their validity: from their own time to the next one of the `key`."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sf
+
+    following = sf.lead(_AT).over(Window.partitionBy(*map(column, key)).orderBy(_AT))
+    begun = states.withColumn(VALID_TO, following).withColumnRenamed(_AT, VALID_FROM)
+    is_last = column(VALID_TO).isNull() | (column(VALID_TO) > column(VALID_FROM))
+    return begun.where(is_last)  # the states of one time are equal

@@ -1,0 +1,181 @@
+"""A copy in a table that Spark merges rows into: Iceberg, or Delta Lake's own library."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.tables.sink import (
+    APPLICATION,
+    GONE,
+    Layout,
+    is_done,
+    merged,
+    missing,
+    quoted,
+    same_row,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_VIEW = "__scylla_cdc_merged"
+_BATCH = f"{APPLICATION}.batch"
+_TRANSACTION = "spark.databricks.delta.write.txn"
+
+
+class _MergeSink(ABC):
+    """A `Sink` in a table of this name, as SQL; a ``MERGE`` also records the micro-batch."""
+
+    PROVIDER: ClassVar[str]
+
+    def __init__(self, spark: SparkSession, table: str) -> None:
+        self._spark = spark
+        self._table = table
+
+    def prepare(self, layout: Layout) -> None:
+        """See `Sink.prepare`."""
+        from pyspark.sql.types import StructType
+
+        columns = self._declared(layout.schema)
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self._table} ({columns}) USING {self.PROVIDER}"
+        )
+        if lacking := missing(layout, self.rows(self._spark).columns):
+            columns = self._declared(StructType(lacking))
+            self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
+
+    def has(self, batch: int) -> bool:
+        """See `Sink.has`."""
+        return is_done(batch, self._last(), self._table)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """See `Sink.rows`."""
+        return spark.table(self._table)
+
+    def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
+        """See `Sink.commit`."""
+        # Spark evaluates the source of a merge twice, and some versions cannot plan a source that
+        # reads the target.
+        rows = merged(layout, before, after).localCheckpoint()
+        spark = rows.sparkSession
+        if rows.isEmpty():  # a merge without rows may not commit
+            self._record(spark, batch, self.rows(spark).limit(0).writeTo(self._table).append)
+            return
+        rows.createOrReplaceTempView(_VIEW)
+        self._record(spark, batch, lambda: spark.sql(self._merge(layout)))
+        spark.catalog.dropTempView(_VIEW)
+
+    def _merge(self, layout: Layout) -> str:
+        columns = [quoted(field.name) for field in layout.schema]
+        updates = ", ".join(f"t.{column} = s.{column}" for column in columns)
+        cells = ", ".join(f"s.{column}" for column in columns)
+        return (
+            f"MERGE INTO {self._table} t USING {_VIEW} s ON {same_row(layout)} "  # noqa: S608 - quoted
+            f"WHEN MATCHED AND s.{GONE} THEN DELETE "
+            f"WHEN MATCHED THEN UPDATE SET {updates} "
+            f"WHEN NOT MATCHED AND NOT s.{GONE} THEN "
+            f"INSERT ({', '.join(columns)}) VALUES ({cells})"
+        )
+
+    def _declared(self, schema: StructType) -> str:
+        """Return columns as SQL, quoted also inside of types."""
+        declared: str = self._spark.createDataFrame([], schema)._jdf.schema().toDDL()  # noqa: SLF001 - older PySpark has no other way
+        return declared
+
+    @abstractmethod
+    def _last(self) -> int | None:
+        """Return the last micro-batch that the table has."""
+
+    @abstractmethod
+    def _record(self, spark: SparkSession, batch: int, write: Callable[[], object]) -> None:
+        """Call `write`, whose commit then also records the micro-batch."""
+
+
+class IcebergSink(_MergeSink):
+    """A `Sink` in an Iceberg table; the summary of a snapshot has the micro-batch."""
+
+    PROVIDER = "iceberg"
+
+    def __init__(self, spark: SparkSession, table: str) -> None:
+        catalog = table.partition(".")[0].strip("`")
+        if "iceberg" not in (spark.conf.get(f"spark.sql.catalog.{catalog}", None) or ""):
+            remedy = (
+                "give the name of a table in an Iceberg catalog of the session, as in "
+                "'lake.shop.orders'; the catalog is set by spark.sql.catalog.lake"
+            )
+            raise ConfigurationError("target", table, remedy)
+        super().__init__(spark, table)
+
+    def prepare(self, layout: Layout) -> None:
+        """See `Sink.prepare`; the namespace is created too."""
+        namespace = self._table.rpartition(".")[0]
+        if "." in namespace:
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+        super().prepare(layout)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """See `Sink.rows`."""
+        spark.sql(f"REFRESH TABLE {self._table}")  # each session caches tables
+        return super().rows(spark)
+
+    def _last(self) -> int | None:
+        """Return the last micro-batch; a snapshot that was rolled back does not count."""
+        self._spark.sql(f"REFRESH TABLE {self._table}")
+        history = self._spark.table(f"{self._table}.history").where("is_current_ancestor")
+        snapshots = self._spark.table(f"{self._table}.snapshots").join(history, "snapshot_id")
+        (found,) = snapshots.selectExpr(f"max(CAST(summary['{_BATCH}'] AS INT))").collect()
+        last: int | None = found[0]
+        return last
+
+    def _record(self, spark: SparkSession, batch: int, write: Callable[[], object]) -> None:
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
+        properties = jvm.java.util.HashMap()
+        properties.put(_BATCH, str(batch))
+        jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(
+            properties, _Callable(write), jvm.java.lang.Class.forName("java.lang.RuntimeException")
+        )
+
+
+class DeltaSparkSink(_MergeSink):
+    """A `Sink` in a Delta table at a path, written by Delta Lake's library for Spark."""
+
+    PROVIDER = "delta"
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        super().__init__(spark, f"delta.{quoted(path)}")
+        self._path = path
+
+    def _last(self) -> int | None:
+        """Return the last micro-batch, from the table's transactions."""
+        jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
+        log = jvm.org.apache.spark.sql.delta.DeltaLog
+        found = log.forTableWithSnapshot(self._spark._jsparkSession, self._path)  # noqa: SLF001
+        last = found.productElement(1).transactions().get(APPLICATION)
+        return int(last.get()) if last.isDefined() else None
+
+    def _record(self, spark: SparkSession, batch: int, write: Callable[[], object]) -> None:
+        settings = {f"{_TRANSACTION}AppId": APPLICATION, f"{_TRANSACTION}Version": str(batch)}
+        for name, value in settings.items():
+            spark.conf.set(name, value)  # a micro-batch has a session of its own
+        try:
+            write()
+        finally:
+            for name in settings:
+                spark.conf.unset(name)
+
+
+class _Callable:
+    """A Python function as Java's ``Callable``."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+
+    def call(self) -> None:
+        self._call()
+
+    class Java:
+        implements: ClassVar = ["java.util.concurrent.Callable"]

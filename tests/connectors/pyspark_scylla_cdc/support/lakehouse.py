@@ -1,0 +1,36 @@
+"""Iceberg and Delta Lake in the tests' Spark session, for the Spark versions they are made for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyspark
+
+from tests import maven
+
+POM = Path(__file__).with_suffix(".xml")
+CATALOG = "lake"
+_VERSIONS = ("4.0",)
+_EXTENSIONS = (
+    "io.delta.sql.DeltaSparkSessionExtension",
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+)
+
+
+def settings(warehouse: Path) -> dict[str, str]:
+    """Return the settings of a session with both; none if they cannot be had."""
+    version = pyspark.__version__.rpartition(".")[0]
+    if version not in _VERSIONS:
+        return {}
+    try:
+        jars = maven.jars(POM, f"spark-{version}")
+    except maven.Unavailable:
+        return {}
+    return {
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.extensions": ",".join(_EXTENSIONS),
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{CATALOG}.type": "hadoop",
+        f"spark.sql.catalog.{CATALOG}.warehouse": str(warehouse),
+    }

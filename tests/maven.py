@@ -1,0 +1,40 @@
+"""Artifacts of other projects, from Maven's repositories."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+from pathlib import Path
+
+BUILD = Path(__file__).parents[1] / "build"
+
+
+class Unavailable(Exception):
+    """The artifacts cannot be had here; the message says why."""
+
+
+def jars(pom: Path, profile: str, **properties: str) -> list[Path]:
+    """Return the artifacts of a profile of the POM; raise Unavailable if they cannot be had."""
+    name = "-".join([profile, *properties.values()])
+    folder = BUILD / pom.stem / name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{name}.lock").open("w") as lock:  # the tests run in several processes
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _download(pom, profile, properties, folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _download(pom: Path, profile: str, properties: dict[str, str], folder: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise Unavailable("no mvn on PATH: install Maven")
+    given = [f"-D{name}={value}" for name, value in properties.items()]
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+    command = ["mvn", "-q", "-B", "-f", str(pom), f"-P{profile}", *given, *goal]
+    ran = subprocess.run(
+        [*command, f"-DoutputDirectory={folder}"], capture_output=True, text=True, check=False
+    )
+    if ran.returncode:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise Unavailable(f"Maven cannot get {profile} of {pom.name}")
