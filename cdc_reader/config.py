@@ -259,7 +259,8 @@ class ReadConfig:
     delivered. Windows whose rows take more than `sort_bytes` are made smaller. Rows written in the
     same microsecond are delivered stream by stream. With `delivery` eager, rows are delivered as
     soon as they have been read: streams with new rows are polled every `eager_interval`, and idle
-    streams up to five times less often. The whole confidence window is read again every second.
+    streams up to eight times less often. Each chunk's whole confidence window is read again about
+    once a second.
 
     `late_rows` is what to do with rows that arrive behind the position, and with strays: rows in
     streams of a generation that was not in force at their write time. To find rows that arrive
@@ -295,7 +296,7 @@ class ReadConfig:
     delivery: DeliveryMode = field(default=DeliveryMode.SETTLED, converter=_delivery)
     sort_bytes: int = field(default=32 * 1024 * 1024, validator=between(1, 1 << 40))
     eager_interval: timedelta = field(
-        default=timedelta(milliseconds=50), converter=duration, validator=POSITIVE
+        default=timedelta(milliseconds=30), converter=duration, validator=POSITIVE
     )
     late_rows: LateRowsMode = field(default=LateRowsMode.IGNORE, converter=_late_rows)
     late_horizon: timedelta = field(

@@ -10,10 +10,11 @@ from itertools import groupby, pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader._time import Micros
+from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.reading.progress import Mark, RowKey
 from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.window import Window
 
 ROW_KEY = STREAM_ID, TIME, BATCH_SEQ_NO
 
@@ -87,12 +88,13 @@ class Deduplicator:
     """
 
     def __init__(self) -> None:
-        self._reads: deque[tuple[int, list[pa.Array]]] = deque()
+        self._window = Window(BEGINNING, FOREVER)
+        self._delivered: deque[tuple[Micros, pa.Array]] = deque()
         self._newest: dict[StreamId, RowKey] = {}
 
-    def begin(self, latest: Micros) -> None:
-        """Begin a read of rows written before `latest`, in µs."""
-        self._reads.append((latest, []))
+    def begin(self, window: Window) -> None:
+        """Begin a read of this window."""
+        self._window = window
 
     def has_new(self, batch: pa.RecordBatch) -> bool:
         """Return whether the batch has rows that `new` has not seen, without marking them."""
@@ -107,14 +109,14 @@ class Deduplicator:
         unseen = self._unseen(names)
         if not len(unseen):
             return
-        self._reads[-1][1].append(names.take(unseen))
+        self._delivered.append((self._window.end, names.take(unseen)))
         rows = batch if len(unseen) == batch.num_rows else batch.take(unseen)
         yield from self._in_runs(rows)
 
     def forget(self, position: Micros) -> None:
-        """Drop the keys of reads that end at or before `position` (µs)."""
-        while self._reads and self._reads[0][0] <= position:
-            self._reads.popleft()
+        """Drop the keys of windows that end at or before `position` (µs)."""
+        while self._delivered and self._delivered[0][0] <= position:
+            self._delivered.popleft()
         self._newest = {s: key for s, key in self._newest.items() if key.micros >= position}
 
     def _unseen(self, names: pa.Array) -> pa.Array:
@@ -122,7 +124,9 @@ class Deduplicator:
         return pc.indices_nonzero(pc.invert(pc.is_in(names, value_set=self._seen())))
 
     def _seen(self) -> pa.Array:
-        arrays = [array for _, read in self._reads for array in read]
+        """Return the keys of windows that overlap this one; no other window has its rows."""
+        start = self._window.start
+        arrays = [names for end, names in self._delivered if end > start]
         return pa.concat_arrays(arrays) if arrays else pa.array([], pa.string())
 
     def _in_runs(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:

@@ -53,7 +53,7 @@ In between, only chunks of streams that are due are polled, the position does no
 column is noticed when its first row is read.
 """
 _TAIL = 2_000_000
-"""The greatest age, in µs, of rows polled between refreshes; a refresh polls older rows too."""
+"""The age, in µs, of rows that most polls read; a chunk's older rows are read once a second."""
 
 
 class Follower:
@@ -129,7 +129,7 @@ class Follower:
             if not is_fresh:
                 refreshed, horizon = began, self._refresh(began)
             if horizon > BEGINNING:
-                yield from self._poll_tail(began, end) if is_fresh else self._pass(horizon, end)
+                yield from self._poll(end) if is_fresh else self._pass(horizon, end)
             if self._position >= end:
                 return
             self._pause(began)
@@ -152,7 +152,8 @@ class Follower:
         if not self._is_eager or settled - self._position > self._size.base:
             yield from self._settle(settled)
         if self._is_eager:
-            yield from self._poll(settled, end)
+            yield from self._settle_polled(settled, end)
+            yield from self._poll(end)
         if self._late is not None:
             yield from self._sweep(self._late)
 
@@ -246,26 +247,25 @@ class Follower:
             end = min([end, *(start for start in later if start > self._position)])
         return self._size.next_window(self._position, end)
 
-    def _poll(self, settled: Micros, end: Micros) -> Iterator[Delivery]:
-        """Deliver all undelivered rows from the position on, settled or not.
+    def _poll(self, end: Micros) -> Iterator[Delivery]:
+        """Deliver undelivered rows, settled or not, of the chunks that are due."""
+        now = self._clock.now()
+        window = Window(self._position, min(written_before(now), end))
+        if window.is_empty:
+            return
+        newest = min(now, end) - _TAIL
+        yield from self._read(window, choose=partial(self._polls.due, now=now, newest=newest))
 
-        The position moves once a poll interval has settled, or the end is reached.
-        """
-        began = self._clock.now()
-        window = Window(self._position, min(written_before(began), end))
-        yield from self._read(window, choose=partial(self._polls.all, now=began))
-        is_worth = settled - self._position >= duration_micros(self._config.poll_interval)
-        if is_worth or self._position < settled == end:
-            yield from self._read_strays(Window(self._position, settled))
+    def _settle_polled(self, settled: Micros, end: Micros) -> Iterator[Delivery]:
+        """Move the position once a poll interval has settled, or the end is reached."""
+        began, window = self._clock.now(), Window(self._position, settled)
+        is_worth = window.length >= duration_micros(self._config.poll_interval)
+        if is_worth or (not window.is_empty and settled == end):
+            yield from self._read(window)
+            yield from self._read_strays(window)
             if not self._stopped.is_set():
-                self._check_read(Window(self._position, settled))
+                self._check_read(window)
                 yield self._move_to(settled, began)
-
-    def _poll_tail(self, now: Micros, end: Micros) -> Iterator[Delivery]:
-        """Deliver the newest undelivered rows of the chunks that are due."""
-        window = Window(max(self._position, min(now, end) - _TAIL), min(written_before(now), end))
-        if not window.is_empty:
-            yield from self._read(window, choose=partial(self._polls.due, now=now))
 
     def _read(
         self,
@@ -290,7 +290,7 @@ class Follower:
         seen: frozenset[RowKey] = frozenset(),
         choose: Choose | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        self._deduplicator.begin(window.end)
+        self._deduplicator.begin(window)
         has_ttl = self._late is not None
         for task, batch in self._reader.read(window, choose, remaining_ttl=has_ttl):
             if self._has_unsettled(batch) and self._log.refresh():
@@ -312,6 +312,7 @@ class Follower:
 
         if self._stopped.is_set():
             return
+        self._deduplicator.begin(window)
         found = self._all_of(read)
         for batch in found:
             for rows, _ in self._new(batch, behind=fresh is not None):

@@ -67,7 +67,7 @@ class WindowReader:
                 seen.update(streams_in(batch))
             for rows in self._of_announced_streams(tasks[number], batch):
                 yield tasks[number], rows
-        if len(tasks) < len(planned):
+        if choose is not None:
             return
         self._planner.adapt(held)
         if self._choice.is_open:

@@ -5,44 +5,60 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from cdc_reader._time import BEGINNING, Micros
+from attrs import evolve
+
+from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
 
 SomeTask = TypeVar("SomeTask", Task, RangeTask)
 _Chunk = StreamId | int
 
-_SHARE, _TIMES, _LONGEST = 4, 5, 1_000_000
+_SHARE, _TIMES, _LONGEST = 4, 8, 1_000_000
+_WHOLE_INTERVAL = 1_000_000
+"""µs after which the next poll of a chunk reads its whole window."""
 
 
 class PollSchedule:
     """Decides which tasks are due; times and intervals in µs.
 
     A chunk is polled again after a quarter of the time since its last new row, but not before
-    `interval` has passed. Idle chunks are polled after five intervals or a second, whichever is
-    shorter. A chunk is identified by its first stream, or by where its range starts.
+    `interval` has passed. Idle chunks are polled after eight intervals or a second, whichever is
+    shorter. If a chunk is due and its whole window has not been read for a second, the whole window
+    is read instead of the newest rows. Chunks take turns, so that no poll waits for all of them.
+    A chunk is identified by its first stream, or by where its range starts.
     """
 
     def __init__(self, interval: int) -> None:
         self._interval = interval
         self._longest = max(interval, min(_TIMES * interval, _LONGEST))
         self._due: dict[_Chunk, Micros] = {}
+        self._whole_due: dict[_Chunk, Micros] = {}
         self._found: dict[_Chunk, Micros] = {}
 
-    def all(self, tasks: Sequence[SomeTask], now: Micros) -> Sequence[SomeTask]:
-        """Return all tasks, which are polled now; forget chunks that are not among them."""
-        chunks = set(map(_chunk, tasks))
-        self._found = {chunk: at for chunk, at in self._found.items() if chunk in chunks}
-        self._due.clear()
-        return self.due(tasks, now)
+    def due(self, tasks: Sequence[SomeTask], now: Micros, newest: Micros) -> Sequence[SomeTask]:
+        """Return the due tasks, which are polled now; forget chunks that are not among `tasks`.
 
-    def due(self, tasks: Sequence[SomeTask], now: Micros) -> Sequence[SomeTask]:
-        """Return the tasks that are due, which are polled now."""
-        self._due = {chunk: self._due.get(chunk, now) for chunk in map(_chunk, tasks)}
-        chosen = [task for task in tasks if self._due[_chunk(task)] <= now]
-        for chunk in map(_chunk, chosen):
-            idle = now - self._found.get(chunk, BEGINNING)
-            self._due[chunk] = now + min(max(self._interval, idle // _SHARE), self._longest)
+        Tasks whose whole window is not due are limited to rows written at `newest` or later.
+        """
+        before, self._due = self._due, {}
+        whole_before, self._whole_due = self._whole_due, {}
+        turn = _WHOLE_INTERVAL // max(1, len(tasks))
+        chosen = []
+        for number, task in enumerate(tasks, start=1):
+            chunk, part = _chunk(task), task
+            due, whole_due = before.get(chunk, now), whole_before.get(chunk, now)
+            if due <= now:
+                due = now + self._wait(chunk, now)
+                if whole_due <= now:
+                    whole_due = now + (_WHOLE_INTERVAL if chunk in before else number * turn)
+                else:
+                    part = evolve(task, window=task.window.intersect(Window(newest, FOREVER)))
+                if not part.window.is_empty:
+                    chosen.append(part)
+            self._due[chunk], self._whole_due[chunk] = due, whole_due
+        self._found = {chunk: at for chunk, at in self._found.items() if chunk in self._due}
         return chosen
 
     def found_rows(self, task: Task | RangeTask, now: Micros) -> None:
@@ -53,6 +69,11 @@ class PollSchedule:
     def until_next(self, now: Micros) -> int:
         """Return the time until the next task is due."""
         return min([at - now for at in self._due.values()], default=self._interval)
+
+    def _wait(self, chunk: _Chunk, now: Micros) -> int:
+        """Return the time from a poll to the next one, if it finds no rows."""
+        idle = now - self._found.get(chunk, BEGINNING)
+        return min(max(self._interval, idle // _SHARE), self._longest)
 
 
 def _chunk(task: Task | RangeTask) -> _Chunk:

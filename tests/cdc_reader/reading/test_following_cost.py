@@ -72,14 +72,17 @@ def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: i
 def test_an_idle_table_costs_one_query_per_chunk_and_poll(
     strategy: str, chunks: int, delivery: str
 ) -> None:
-    """An idle table takes one query per chunk and poll, however long it has been idle."""
+    """An idle table takes one query per chunk and poll, however long it has been idle.
+
+    Eager delivery also reads each settled window once, before the position moves past it.
+    """
     counted = _Counted()
     config = ReadConfig(strategy=strategy, delivery=delivery, eager_interval=timedelta(seconds=5))
     follower = counted.follower(config, _EPOCH)
     deliveries = list(follower.follow(_EPOCH + duration_micros(timedelta(minutes=10))))
     looks = 1 + -(-(counted.clock.now() - _EPOCH) // duration_micros(config.poll_interval))
     assert len(deliveries) <= looks
-    assert 0 < counted.of_log <= looks * chunks
+    assert 0 < counted.of_log <= looks * chunks * (2 if delivery == "eager" else 1)
     assert 0 < counted.others <= looks * _SMALL_QUERIES_A_LOOK + 2 * _SMALL_QUERIES_A_LOOK
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,37 +14,65 @@ from cdc_reader.streams.window import Window
 MILLISECOND = 1_000
 SECOND = 1_000_000
 EPOCH = 1_700_000_000 * SECOND
-INTERVAL, LONGEST = 50 * MILLISECOND, 250 * MILLISECOND
-CHUNKS = [RangeTask(Window(0, 1), start, start + 1) for start in range(4)]
+INTERVAL, LONGEST = 30 * MILLISECOND, 240 * MILLISECOND
+WHOLE, NEWEST = Window(0, 100), Window(90, 100)
+CHUNKS = [RangeTask(WHOLE, start, start + 1) for start in range(4)]
 
 finds = st.lists(st.sets(st.integers(0, len(CHUNKS) - 1)), min_size=1, max_size=60)
 
 
+def polled(
+    schedule: PollSchedule, now: int, chunks: Sequence[RangeTask] = CHUNKS
+) -> dict[int, bool]:
+    """Return the chunks that are polled now; True for those whose whole window is read."""
+    chosen = schedule.due(chunks, now, NEWEST.start)
+    assert all(task.window in (WHOLE, NEWEST) for task in chosen)
+    return {task.start: task.window == WHOLE for task in chosen}
+
+
 @given(finds)
 def test_a_chunk_is_never_polled_too_often_nor_forgotten(found: list[set[int]]) -> None:
-    """A chunk is polled at most once per interval, and at least once in five intervals."""
+    """A chunk is polled at most once per interval, and at least once in eight intervals."""
     schedule, now = PollSchedule(INTERVAL), EPOCH
-    schedule.all(CHUNKS, now)
-    polled = dict.fromkeys(range(len(CHUNKS)), now)
+    assert polled(schedule, now) == dict.fromkeys(range(len(CHUNKS)), True)
+    last = dict.fromkeys(range(len(CHUNKS)), now)
+    whole = dict(last)
     for with_rows in found:
         wait = schedule.until_next(now)
         assert 0 < wait <= LONGEST
         now += wait
-        chosen = schedule.due(CHUNKS, now)
+        chosen = polled(schedule, now)
         assert chosen
-        for task in chosen:
-            assert INTERVAL <= now - polled[task.start] <= LONGEST
-            polled[task.start] = now
-            if task.start in with_rows:
-                schedule.found_rows(task, now)
+        for start, is_whole in chosen.items():
+            assert INTERVAL <= now - last[start] <= LONGEST
+            last[start] = now
+            if is_whole:
+                whole[start] = now
+            if start in with_rows:
+                schedule.found_rows(CHUNKS[start], now)
                 assert schedule.until_next(now) <= INTERVAL
+        assert max(now - at for at in whole.values()) <= SECOND + LONGEST
+
+
+def test_whole_windows_are_read_in_turn() -> None:
+    """After the first poll, no two chunks' whole windows are read at once."""
+    schedule, now = PollSchedule(INTERVAL), EPOCH
+    polled(schedule, now)
+    chosen: list[int] = []
+    while len(chosen) < 12:
+        now += schedule.until_next(now)
+        whole = [start for start, is_whole in polled(schedule, now).items() if is_whole]
+        assert len(whole) <= 1
+        chosen += whole
+    assert chosen == [0, 1, 2, 3] * 3
+    assert now < EPOCH + 5 * SECOND
 
 
 def test_a_long_interval_is_kept() -> None:
     """Idle chunks wait for at most a second, unless the interval is longer."""
     for interval, longest in ((400 * MILLISECOND, SECOND), (5 * SECOND, 5 * SECOND)):
         schedule = PollSchedule(interval)
-        schedule.all(CHUNKS, EPOCH)
+        polled(schedule, EPOCH)
         assert schedule.until_next(EPOCH) == longest
 
 
@@ -52,7 +82,16 @@ def test_chunks_that_are_gone_do_not_count() -> None:
     Chunks are split, merged, and replaced with those of another generation.
     """
     schedule = PollSchedule(INTERVAL)
-    schedule.all(CHUNKS[:2], EPOCH)
-    later = EPOCH + LONGEST
-    assert schedule.due(CHUNKS[2:], later) == CHUNKS[2:]
+    polled(schedule, EPOCH, CHUNKS[:2])
+    later = EPOCH + LONGEST // 2
+    assert polled(schedule, later, CHUNKS[2:]) == {2: True, 3: True}
     assert schedule.until_next(later) == LONGEST
+
+
+def test_chunks_without_newest_rows_wait_for_their_whole_window() -> None:
+    """A chunk of an earlier generation has no rows as new as those that most polls read."""
+    schedule = PollSchedule(INTERVAL)
+    old = [RangeTask(Window(0, 50), 0, 1)]
+    assert schedule.due(old, EPOCH, NEWEST.start) == old
+    assert schedule.due(old, EPOCH + LONGEST, NEWEST.start) == []
+    assert schedule.due(old, EPOCH + SECOND + LONGEST, NEWEST.start) == old
