@@ -708,11 +708,11 @@ def test_spark_ends_with_rows_that_expired_in_its_tasks(
     execute("INSERT INTO {t} (pk) VALUES (1)")
     run()
     execute("INSERT INTO {t} (pk) VALUES (2)")
+    while load(startingTimestamp=start, onDataLoss="continue").count():
+        pass  # until both rows have expired
     message = r"rows of .*\.t written in .* expired before they were read; the log's TTL of 5 s"
     with pytest.raises(StreamingQueryException, match=message):
         run()
-    while load(startingTimestamp=start, onDataLoss="continue").count():
-        pass  # until both rows have expired
     with pytest.raises(PythonException, match=message):
         load(startingTimestamp=start).collect()
 
