@@ -117,6 +117,8 @@ class Laws:
             self._begin_reading()
         if "schema_version" in cql:
             self._is_new_refresh = True
+        elif " streams FROM" in cql:
+            self._is_new_refresh = False  # a lookup after the refresh, which may query times too
         elif any(words in cql for words in _GENERATION_QUERIES):
             self._refreshes = [] if self._is_new_refresh else self._refreshes
             self._refreshes.append(self._world.clock.now())
