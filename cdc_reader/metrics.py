@@ -102,8 +102,8 @@ GENERATION = Metric(
 HANDLER_RETRIES = Metric("handler_retries", "Handler retries.")
 """Counts the times that a failed handler was called again."""
 
-HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed after all attempts.")
-"""Counts the changes whose handler failed in all attempts."""
+HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed at every attempt.")
+"""Counts the changes whose handler failed at every attempt."""
 
 CHECKPOINTS = Metric("checkpoint_saves", "Checkpoints saved.")
 """Counts the checkpoints saved."""

@@ -262,7 +262,7 @@ class TableReader:
         ranges are delivered again.
 
         If the table's columns change, the columns of later batches do too. Options and errors are
-        those of `change_batches` and `follow`. Raises ConfigurationError if `start` is a moment and
+        as for `change_batches` and `follow`. Raises ConfigurationError if `start` is a moment and
         `snapshot` is ``initial``.
         """
         options = FormatOptions.of(

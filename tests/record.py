@@ -66,7 +66,7 @@ class Server:
 
 
 def newest(kind: str) -> Any:
-    """Load the newest recording of this kind, whose statements are run again."""
+    """Load the newest recording of this kind, so that its statements can be run again."""
     paths = DATA.glob(f"scylla-*-{kind}.json.gz")
     return read_recording(max(paths, key=lambda path: _number(path.name.split("-")[1])))
 

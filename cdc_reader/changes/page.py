@@ -21,7 +21,7 @@ from cdc_reader.cql.values import FrozenDict
 T_co = TypeVar("T_co", covariant=True)
 
 _IMAGE = 2
-"""The kind of rows without deltas. Kind 0 is regular rows, and kind 1 is static rows."""
+"""The number for rows without deltas; regular rows have number 0, and static rows 1."""
 
 
 class Items(Protocol[T_co]):

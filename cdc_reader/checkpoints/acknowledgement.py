@@ -11,9 +11,9 @@ acknowledged in any order. Two structures decide what may be saved:
   listed one by one. A log that is read before it has settled has no `acked_through`: a row may
   still appear between two others.
 
-The cost is that of a page and its streams, not of each change. Memory holds the row keys of pages
-with a stretch that is outstanding or follows an outstanding one, and a mark for each stream with
-rows after the position.
+There is a cost for each page and each of its streams, but not for each change. Memory holds the row
+keys of pages with a stretch that is outstanding or follows an outstanding one, and a mark for each
+stream with rows after the position.
 """
 
 from __future__ import annotations
@@ -120,8 +120,9 @@ class _Stretch:
         return self.rows.last_key(self.rows.records[self.changes[-1]])
 
     def before_outstanding(self) -> tuple[RowKey | None, int]:
-        """Return the last row of the first records, which are acknowledged, and how many changes
-        they have.
+        """Return the last row of the leading acknowledged records, and the number of their changes.
+
+        The row is None if the first record is outstanding.
         """
         records = self.rows.records[self.changes]
         first = np.argmin(self.rows.are_acknowledged[self.changes])
@@ -129,7 +130,7 @@ class _Stretch:
         return self.rows.last_key(records[count - 1]) if count else None, count
 
     def acknowledged(self, first: int = 0) -> Iterator[RowKey]:
-        """Yield the keys of the acknowledged rows, without those of the first changes."""
+        """Yield the keys of the acknowledged rows, from the change with index `first` on."""
         changes = self.changes[first:]
         return self.rows.keys(changes[self.rows.are_acknowledged[changes]])
 

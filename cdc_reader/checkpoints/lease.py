@@ -1,8 +1,8 @@
-"""Leases ensure that only one consumer of a name at a time saves checkpoints.
+"""Leases ensure that only one consumer with a given name saves checkpoints at a time.
 
 Two rules make this safe, even if a process is suspended for a long time. An owner relies on its
-lease only until it expires by the owner's clock, read before the request was sent. A store rejects
-a save after another owner has acquired the lease, however late the save arrives.
+lease only until the lease expires according to the owner's clock, read before the request was sent.
+A store rejects a save after another owner has acquired the lease, however late the save arrives.
 """
 
 from __future__ import annotations

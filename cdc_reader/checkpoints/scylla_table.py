@@ -1,15 +1,15 @@
 """The checkpoint table in ScyllaDB: its schema, and the statements that read and write it.
 
-A checkpoint is one partition: static columns hold the position, and rows hold the marks. A mark's
-row has the position it was saved with as its `base`. Only marks with the current position as their
-base apply. When the position advances, one range delete removes all earlier marks, and marks that
-still matter are written again with the new base.
+A checkpoint is one partition: static columns hold the position, and rows hold the marks. The `base`
+of a mark's row is the position with which the mark was saved. Only marks whose base is the current
+position apply. When the position advances, one range delete removes all earlier marks, and marks
+that still matter are written again with the new base.
 
-Two static cells hold the lease. `lease` names its holder, and expires by the servers' clock.
-`owner` names the last owner to acquire it and does not expire: no other owner may save. Both are
-written only by lightweight transactions. A save under a lease is such a transaction too, with a
-condition on `owner`. The timestamp of a transaction is later than the timestamps of all earlier
-ones in its partition, regardless of clocks.
+Two static cells hold the lease. `lease` names its holder, and expires according to the servers'
+clocks. `owner` names the last owner to acquire the lease and does not expire: no other owner may
+save. Both cells are written only by lightweight transactions. A save under a lease is such a
+transaction too, with a condition on `owner`. The timestamp of a transaction is later than the
+timestamps of all earlier ones in its partition, regardless of clocks.
 """
 
 from __future__ import annotations
@@ -270,12 +270,12 @@ class LeaseCells:
         return None if said[_APPLIED] else cast("str | None", said["lease"])
 
     def renew(self, name: CheckpointName, owner: str, lifetime: int) -> bool:
-        """Extend the lease to `lifetime` from now, unless another owner acquired it since."""
+        """Extend the lease to `lifetime` from now, unless another owner has acquired it."""
         guard = self._own(name, owner, lifetime, " IF owner = ?")
         return self._applies([guard, self._hold(name, owner, lifetime)])
 
     def release(self, name: CheckpointName, owner: str) -> None:
-        """Release the lease, unless another owner acquired it since."""
+        """Release the lease, unless another owner has acquired it."""
         self.write_as(owner, name, [Write(_LEAVE.format(table=self._table), key_of(name))])
 
     def write_as(self, owner: str, name: CheckpointName, writes: Sequence[Write]) -> bool:

@@ -327,7 +327,10 @@ class Connection(Queries):
         return self.retry(attempt)
 
     def _prepare(self, cql: str, doing: str) -> PreparedStatement:
-        """Prepare a statement, and drop the driver's metadata: its types are not this library's."""
+        """Prepare a statement.
+
+        Drops the driver's result metadata, whose types this library does not use.
+        """
         try:
             session = self.session()
             statement = interruptibly(partial(session.prepare, cql), "driver-prepare")

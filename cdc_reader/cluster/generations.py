@@ -187,7 +187,7 @@ class TabletGenerations:
         if not known and not self._queries.rows(_TABLE, *self._key):
             raise dropped(self._name)
         raise TransientError(
-            f"a node does not know the streams of {self._name} from {start // 1_000} ms on yet, "
+            f"a node does not yet know the streams of {self._name} from {start // 1_000} ms on, "
             "though another node announced them; check that all nodes agree on the schema"
         )
 

@@ -18,7 +18,7 @@ from cdc_reader._settings import (
 
 
 class OnError(StrEnum):
-    """What to do with a change whose handler failed in every attempt."""
+    """What to do with a change whose handler failed at every attempt."""
 
     STOP = "stop"
     SKIP = "skip"

@@ -98,7 +98,7 @@ class Mappings:
     """A `FrozenDict` for each row, made from its fields when it is read.
 
     `kinds` has a byte for each row: the index in `fields` of the row's own fields, which are any
-    objects with a method `put` like that of `Field`.
+    objects with the method `put` of `Field`.
     """
 
     def __init__(self, kinds: bytes, fields: Sequence[Sequence[Any]]) -> None:

@@ -91,7 +91,9 @@ def whole_records(
 
 
 def _end_of_records(batch: pa.RecordBatch) -> int:
-    """Return the number of rows before the last record, or of all rows if its end is marked.
+    """Return the number of rows before the last record.
+
+    If the end of that record is marked, this is the number of all rows.
 
     Before ScyllaDB 4.3, logs do not mark the end of a record, and all rows are counted.
     """
@@ -106,7 +108,7 @@ def _end_of_records(batch: pa.RecordBatch) -> int:
 class CurrentLog:
     """Reads tasks with the schema of the last `refresh`.
 
-    A column that was added since then is read from the next refresh on. Refresh after reading the
+    A column that is added later is read from the next refresh on. Refresh after reading the
     clock: the schema then has every column of the rows that had settled by that time. If a query is
     rejected because a column was dropped, or a user-defined type has new fields, the schema is read
     again and reading resumes after the last whole record. Errors without a schema change are

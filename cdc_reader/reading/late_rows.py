@@ -7,8 +7,8 @@ clock. The error is at most `_BLUR` either way, and the response time makes the 
 read is late, and a sweep finds it.
 
 A row's TTL is the one in force when it arrived. After a change of the TTL, either value is
-possible. The correct value yields an arrival within the time it was in force. If both values do,
-the later arrival is used: the row may then be delivered twice, but is not lost.
+possible. The correct value yields an arrival within the time it was in force. If both values yield
+such an arrival, the later arrival is used: the row may then be delivered twice, but is not lost.
 
 If a row's arrival and the read are too close to compare, keys decide. Keys are kept only for
 delivered rows that arrived more than a confidence window after their write time, and within `DOUBT`

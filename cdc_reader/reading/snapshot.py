@@ -285,9 +285,9 @@ class SnapshotReader:
         groups = () if generation is None else self._table.generations.groups(generation)
         if generation is not None and not groups and not self._shard.is_whole:
             raise CheckpointError(
-                f"the generation of {format_timestamp(generation)}, which says which rows of "
-                f"{self._log.schema.base.name} are shard {self._shard}'s, is gone; start all "
-                "shards anew, under another application name"
+                f"the generation of {format_timestamp(generation)}, which determines the rows of "
+                f"{self._log.schema.base.name} that belong to shard {self._shard}, is gone; start "
+                "all shards anew, under another application name"
             )
         return Ownership(groups, self._shard)
 

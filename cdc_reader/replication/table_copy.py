@@ -23,8 +23,8 @@ def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> No
     """
     if target.cdc.enabled and target.id is not None and target.id == source.id:
         raise UnsupportedTableError(
-            f"table {target.name} at the target is the table to read from itself, by its id "
-            f"{target.id}: give a table of another cluster, or another name"
+            f"table {target.name} at the target is the source table itself, as its id {target.id} "
+            "shows: give a table of another cluster, or another name"
         )
     if target.cdc.enabled:
         raise UnsupportedTableError(

@@ -104,14 +104,14 @@ def _edge(tail: Values, bound: Bound) -> Edge | None:
 
 
 def _after(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """Yield the slices of rows that begin with the tail's first value, starting at the tail."""
+    """Yield slices for the rows from the tail onwards that share the tail's first value."""
     for length in range(len(tail) - 1, 0, -1):
         is_last = length == len(tail) - 1
         yield Slice(fixed + tail[:length], start=Edge(tail[length], inclusive and is_last))
 
 
 def _before(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """Yield the slices of rows that begin with the tail's first value, ending at the tail."""
+    """Yield slices for the rows up to the tail that share the tail's first value."""
     for length in range(1, len(tail)):
         is_last = length == len(tail) - 1
         yield Slice(fixed + tail[:length], end=Edge(tail[length], inclusive and is_last))

@@ -79,7 +79,11 @@ class TableRows:
         self._before: pa.RecordBatch | None = None
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield (batch, is_static) pairs; the columns of the other kind of rows are null."""
+        """Yield (batch, is_static) pairs.
+
+        Clustering and regular columns are null in static batches; static columns are null in the
+        others.
+        """
         if not (self._statics and self._key):
             yield batch, False
             return

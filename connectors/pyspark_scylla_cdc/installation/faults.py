@@ -46,7 +46,7 @@ def faults(
 
 
 def _is_same(one: Python | Unusable, other: Python | Unusable) -> bool:
-    """Return True if both are the same Python on the same machine, so one remedy fixes both."""
+    """Return True for the same Python on the same machine, so that one remedy is enough."""
     if isinstance(one, Unusable) or isinstance(other, Unusable):
         return False
     return (one.host, one.python) == (other.host, other.python)

@@ -103,7 +103,10 @@ class Late:
         return self.reads.ends[-1]
 
     def planned(self, window: Window, ttls: TtlHistory) -> Planned:
-        """Return the filter for rows of `window`, the last one read, of a log with these TTLs."""
+        """Return the filter for the rows of `window`, the last window read.
+
+        `ttls` are the log's TTLs.
+        """
         known = frozenset(name for name in self.reads.known if name[1].micros in window)
         return Planned(self.reads.reads[-1], ttls, known)
 

@@ -191,7 +191,8 @@ class Offset:
         if self.token is not None:
             raise CheckpointError(
                 f"{option}: the offset is in the middle of a snapshot of {self.table}, which only "
-                "the query of its checkpointLocation can complete: give an offset from after it"
+                "the query of its checkpointLocation can complete: give an offset that was "
+                "reported after the snapshot was complete"
             )
 
     def check_snapshot(self, *, wanted: bool, again: bool = False) -> None:

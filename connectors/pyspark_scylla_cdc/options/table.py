@@ -413,9 +413,9 @@ OPTIONS = (
     Option(
         "maxQueriesPerSecond",
         COUNT,
-        "Limit of pages per second that all tasks of a query together request from the cluster. "
-        "Each partition of a batch or micro-batch gets an equal part of the limit. Without this "
-        "option there is no limit. See [Load on the cluster](#load-on-the-cluster).",
+        "Maximum number of pages that all tasks of a query together request from the cluster per "
+        "second. Each partition of a batch or micro-batch gets an equal part of the limit. Without "
+        "this option there is no limit. See [Load on the cluster](#load-on-the-cluster).",
     ),
     Option(
         "readStrategy",

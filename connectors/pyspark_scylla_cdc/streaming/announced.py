@@ -33,11 +33,11 @@ class AnnouncedGenerations:
         return self._timeline if self._read_at > BEGINNING else self.read()
 
     def known(self, since: Offset, now: Micros, *, has_window: bool) -> KnownGenerations | None:
-        """Return the generations known to the offset after `since`; its micro-batch began at `now`.
+        """Return the generations known to the offset that follows `since`.
 
-        If the micro-batch has a window, generations read before `now` (µs) are not enough: another
-        generation may have begun in the window. If it has no window, and `since` knows no
-        generations, none can be missed yet.
+        The micro-batch that ends at that offset began at `now` (µs). If the micro-batch has a
+        window, generations read before `now` are not enough: another generation may have begun in
+        the window. If it has no window, and `since` knows no generations, none can be missed yet.
         """
         if since.generations is None and not has_window:
             return None

@@ -82,7 +82,7 @@ class Fold:
             self._partition = list(keys or ())
         if not self._partition:
             raise SchemaError(
-                "the DataFrame does not say which columns are the key: give keys to fold"
+                "the DataFrame does not say which columns are the key: pass keys=[...] to fold()"
             )
         self._key = [*self._partition, *self._clustering]
         self._statics = self._of_kind("static")

@@ -1,7 +1,8 @@
 """Determines all versions of the rows that changes affect: slowly changing dimensions, type 2.
 
 Each change that affects a row begins a version of it. A row's state at a time is what `fold` would
-return for the changes up to that time. Here windows compute the states at all times in one pass.
+return for the changes up to that time. Spark's window functions compute the states at all times in
+one pass.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _OF_PARTITION = ("delete_partition", names.SNAPSHOT_BEGIN)
 
 
 def versions(changes: DataFrame, current: DataFrame) -> DataFrame:
-    """Return the versions that `changes`, read with ``includeDelta``, make of `current` versions.
+    """Return the versions that result from applying `changes` to the `current` versions.
 
-    The result has the versions in `current`, with their end if a change ended them, and all later
-    ones. A version of a row ends when the next change affects the row: a change of its own or of
-    its static columns, or a delete. If several changes of one row have the same time, only the last
-    one begins a version. Times never decrease: a change that is older than the current version
-    replaces it.
+    `changes` must be read with ``includeDelta``. The result has the versions in `current`, with an
+    end if a change ended them, and all later versions. A version of a row ends when the next change
+    affects the row: a change of the row itself or of its static columns, or a delete. If several
+    changes of one row have the same time, only the last of them begins a version. Times never
+    decrease: a change that is older than the current version replaces that version.
     """
     return _History(changes, None).versions(current)
 
@@ -95,7 +96,10 @@ class _History(Fold):
         return _until_next(states, self._key)
 
     def _begun(self, current: DataFrame) -> DataFrame:
-        """Return since when each row is in its state; static columns: since the newest row is."""
+        """Return the time at which the current version of each row began.
+
+        For static columns, this is the latest such time in their partition.
+        """
         from pyspark.sql import functions as sf
 
         key, partition = (
@@ -110,7 +114,7 @@ class _History(Fold):
         return rows.unionByName(statics, allowMissingColumns=True)
 
     def _up_to_each(self, events: DataFrame, is_delete: Column, values: list[str]) -> DataFrame:
-        """Replace `values` by those that result from all changes up to the time of each event."""
+        """Set `values` to the result of all changes up to the time of each event."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
@@ -126,7 +130,7 @@ class _History(Fold):
         return events.withColumn(_DELETED, last_delete).withColumns(states)
 
     def _alone(self, statics: DataFrame, rows: DataFrame) -> DataFrame:
-        """Return versions of `statics` at the times when their partition has none of `rows`."""
+        """Return the versions of `statics` for the times when their partition has no `rows`."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 

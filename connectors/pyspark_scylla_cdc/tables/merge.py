@@ -88,7 +88,7 @@ class _MergeSink(ABC):
 
     @abstractmethod
     def _last(self) -> int | None:
-        """Return the last micro-batch that the table has."""
+        """Return the number of the last micro-batch that the table contains, or None."""
 
     @abstractmethod
     def _record(self, spark: SparkSession, batch: int, write: Callable[[], object]) -> None:

@@ -163,7 +163,7 @@ def mirror(
         mirror(spark, options, target="/data/orders").awaitTermination()
 
     The copy begins with a snapshot of the table; then each micro-batch of changes is merged into it
-    in one commit, exactly once. It has the table's columns, including those added later. Its rows
+    in one commit, exactly once. It has the table's columns, including new ones. Its rows
     equal the result of a SELECT, except that cells that expire remain in the copy: see the how-to
     "Keep a table current".
 
@@ -242,7 +242,7 @@ def _sink(spark: SparkSession, kind: Format, target: str) -> Sink:
 def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
     """Return the layout of a copy, from the schema of a table's changes.
 
-    Raises ConfigurationError if the table has a column of a name that the history needs.
+    Raises ConfigurationError if the table has a column whose name the history needs.
     """
     from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 

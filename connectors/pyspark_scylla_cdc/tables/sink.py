@@ -25,7 +25,7 @@ VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_curre
 class Layout:
     """The columns of a copy: the table's columns, in its order, and which of them are the key.
 
-    A copy with `history` also has the columns `VERSION`; `VALID_FROM` is the end of its key.
+    A copy with `history` also has the columns `VERSION`; `VALID_FROM` is the last of its key.
     """
 
     schema: StructType
@@ -80,7 +80,7 @@ def is_done(batch: int, last: int | None, target: str) -> bool:
 def missing(layout: Layout, there: Sequence[str]) -> list[StructField]:
     """Return the fields that a target with the columns `there` lacks.
 
-    Raises ConfigurationError if the target has no history, and the layout has one, or vice versa.
+    Raises ConfigurationError if only one of the target and the layout has a history.
     """
     known, wanted = ({name.lower() for name in each} for each in (there, layout.schema.names))
     has_versions = known.issuperset(VERSION)

@@ -25,7 +25,7 @@ _TABLE = f"{KEYSPACE}.{FLAT}"
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure the CPU time of a consumer above that of iterating over the same changes."""
+    """Measure how much more CPU time a consumer takes than iterating over the same changes."""
     with serving() as served:
         fill(served)
         served.replay_on(log_of(FLAT), PAGES, PAGE_ROWS)

@@ -46,7 +46,10 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def check(page: RecordedPage) -> None:
-    """Check that both return the same columns, except sets, which the driver sorts."""
+    """Check that the kernel and the driver return the same columns.
+
+    Sets are not compared, because the driver sorts them.
+    """
     ours = decode(page.received())
     for column, mine, theirs in zip(page.columns, ours.columns, by_driver(page), strict=True):
         if "set<" not in str(column.type) and not mine.equals(theirs):

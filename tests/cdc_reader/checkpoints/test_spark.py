@@ -75,7 +75,10 @@ def test_after_the_first_commit_the_start_is_ignored(tmp_path: Path) -> None:
 
 
 def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
-    """A query without offsets has no position; Spark creates the directories first."""
+    """A query without offsets has no position.
+
+    Spark creates the checkpoint's directories before it writes the first offset.
+    """
     assert position(checkpoint(tmp_path, {})) is None
 
 

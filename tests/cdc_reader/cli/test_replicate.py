@@ -303,7 +303,7 @@ def test_a_table_is_not_copied_onto_itself(scylla: Scylla, table: str, tmp_path:
     outcome = invoke("replicate", host, table, host, "--checkpoint", store, *TO_NOW)
     assert outcome.exit_code == 1
     [line] = outcome.stderr.splitlines()
-    assert f"table {table} at the target is the table to read from itself" in line
+    assert f"table {table} at the target is the source table itself" in line
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def insert(server: EmbeddedScylla, p: int) -> None:
 def test_raising_the_ttl_does_not_hide_a_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Raising the TTL does not hide a loss, because older rows expire by the old TTL."""
+    """Raising the TTL does not hide a loss, because older rows keep the old TTL."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -288,7 +288,7 @@ def test_a_start_that_was_never_read_on_expires(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """A saved start is checked like any other checkpoint, by the TTL that applied at its time."""
+    """A saved start is checked like any other checkpoint, with the TTL that applied at its time."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     insert(server, 1)

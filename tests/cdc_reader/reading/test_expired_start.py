@@ -67,7 +67,7 @@ def test_rows_since_a_snapshot_that_expired(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     ttl: int,
 ) -> None:
-    """Rows since a snapshot expire by the TTL at its time, even if the TTL is raised later."""
+    """Rows written after a snapshot keep the TTL of that time, even if the TTL is raised later."""
     reader = open_reader()
     position = reader.snapshot().position
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
@@ -383,7 +383,7 @@ def test_a_moment_at_which_rows_begin_to_expire(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     late: int,
 ) -> None:
-    """A start one TTL ago or more is reported, because rows written since may have expired."""
+    """A start one TTL ago or more is reported, because rows written after it may have expired."""
     start = datetime.fromtimestamp(clock.now() / SECOND, UTC)
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR + late * SECOND)

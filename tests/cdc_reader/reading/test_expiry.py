@@ -205,7 +205,7 @@ def reporter() -> tuple[LossReporter, list[Window]]:
 
 
 def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
-    """Each report has only new losses: rows read since, or growth of at least a minute."""
+    """A report has only a new loss, or the growth of an earlier loss by at least a minute."""
     losses, told = reporter()
     minute, nothing = 60 * SECOND, Window(0, 0)
     for lost in (nothing, Window(0, 100), Window(0, 101), Window(0, 100 + minute), nothing):

@@ -40,7 +40,7 @@ def followed() -> Followed:
 
 
 def astray(followed: Followed, c: int, at: int, *, by: int, twice: bool = False) -> None:
-    """Write a row to the generation `by` places after the right one or, with `twice`, to both."""
+    """Write a row `by` generations after the right one; if `twice`, to the right one too."""
     followed.server.misplacing.by, followed.server.misplacing.twice = by, twice
     followed.insert(c, c, at)
     followed.server.misplacing.by = 0

@@ -83,7 +83,10 @@ def entries(cql_type: CqlType, value: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def fields(value: bytes) -> list[tuple[bytes, bytes | None]]:
-    """Return the (cell key, value) pairs of a serialized UDT, without fields added later."""
+    """Return the (cell key, value) pairs of a serialized UDT.
+
+    Fields that were added to the type after the value was written are absent.
+    """
     return [(field_key(index), cell) for index, cell in enumerate(read_fields(value))]
 
 

@@ -28,7 +28,7 @@ def new_id(created_us: int) -> UUID:
 
 
 class Kind(enum.Enum):
-    """Kinds of columns; the values are those of `system_schema.columns.kind`."""
+    """Kinds of columns, with their values in `system_schema.columns.kind`."""
 
     PARTITION_KEY = "partition_key"
     CLUSTERING = "clustering"

@@ -69,7 +69,7 @@ class Cluster:
         return self._new_generation(now_us // 1000 + self.delay_ms * self.first_waits)
 
     def new_node(self, vnodes: int, shards: int, address: str | None = None) -> Node:
-        """Create a node, which has not joined yet; its tokens differ from those of the ring."""
+        """Create a node that has not joined yet; its tokens differ from all tokens in the ring."""
         tokens = draw_tokens(self.source, vnodes, taken=self.ring.tokens)
         return Node(_host_id(self.source), tokens, shards, address)
 

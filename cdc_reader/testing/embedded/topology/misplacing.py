@@ -10,9 +10,10 @@ from cdc_reader.testing.embedded.topology.tablets import StreamHistory
 
 @define
 class Misplacing:
-    """Settings of the fault: log writes `by` generations after the current one (-1: before).
+    """Settings of the fault: a write is logged `by` generations after the current one.
 
-    With `twice`, log them in the current stream too, as ScyllaDB 5.2 did when generations changed.
+    If `by` is negative, the write is logged in an earlier generation. With `twice`, it is logged in
+    the current stream too, as in ScyllaDB 5.2 when generations changed.
     """
 
     by: int = 0

@@ -1,4 +1,4 @@
-"""Detection of the installed driver, and a warning if both are installed."""
+"""Detection of the installed driver, and a warning if two drivers are installed."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_a_deleted_set_has_no_streams(
 def test_a_lagging_node_is_queried_again(generations: TableGenerations) -> None:
     """A node that does not know a set of streams yet is queried again until the deadline."""
     late = max(generations.timestamps()) + 1_000
-    with pytest.raises(RetriesExhaustedError, match=r"does not know the streams of tk\.t"):
+    with pytest.raises(RetriesExhaustedError, match=r"does not yet know the streams of tk\.t"):
         generations.groups(late)
 
 

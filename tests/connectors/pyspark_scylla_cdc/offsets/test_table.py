@@ -574,7 +574,7 @@ def test_starting_offsets_of_another_table(tables: Tables) -> None:
 
 
 def test_raising_the_ttl_does_not_hide_a_loss(tables: Tables) -> None:
-    """Raising the TTL hides no loss, because rows expire by the TTL at the time of their write."""
+    """Raising the TTL does not hide a loss, because older rows keep the old TTL."""
     tables.create(ttl=3_600)
     offset = tables.advanced(tables.query())
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")

@@ -130,5 +130,5 @@ def test_late_rows_that_are_only_reported(
 
 
 def test_readers_print_what_they_read(make: Make) -> None:
-    """The repr of a reader shows its table, and that of a partition its window."""
+    """The repr of a reader shows its table."""
     assert repr(make()) == "StreamReader(ks.t)"

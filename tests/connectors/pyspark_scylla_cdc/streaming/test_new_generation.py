@@ -172,7 +172,7 @@ def test_a_restart_while_a_generation_is_unannounced(
 def test_a_repeated_micro_batch_reads_the_generations_of_its_plan(
     cluster: EmbeddedScylla, late: Make, mode: str
 ) -> None:
-    """A repeated micro-batch has the same rows; the next one reads a generation announced since."""
+    """A repeated micro-batch has the same rows; the next one reads a generation announced later."""
     followed = late(lateRows=mode)
     followed.write(0)
     unannounced(cluster, followed.clock)

@@ -38,7 +38,7 @@ class FollowedLog:
             self.reader.partitions(start, start)
 
     def write(self, pk: int, age: int = 0) -> None:
-        """Write a row with a timestamp `age` seconds ago."""
+        """Write a row whose timestamp is `age` seconds in the past."""
         at = self.clock.now() - age * SECOND
         self.session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0) USING TIMESTAMP %s", (pk, at))
 
@@ -70,7 +70,7 @@ class FollowedLog:
     def astray(
         self, server: EmbeddedScylla, pk: int, *, by: int, twice: bool = False, age: int = 0
     ) -> None:
-        """Write a row to the generation `by` places after the right one; if `twice`, to both."""
+        """Write a row `by` generations after the right one; if `twice`, to the right one too."""
         server.misplacing.by, server.misplacing.twice = by, twice
         self.write(pk, age)
         server.misplacing.by = 0

@@ -104,7 +104,7 @@ def test_the_valid_versions_are_the_table_at_each_time(
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_in_every_micro_batch(execute: Execute, load: Load, watch: Watch, seed: int) -> None:
-    """Versions go on from the current versions of an earlier micro-batch."""
+    """Versions continue from the current versions of an earlier micro-batch."""
     execute(TABLE + IMAGES["full images"])
     statements = [text for text in random_statements(seed, 120) if "TIMESTAMP" not in text]
     execute(*statements[:10])
@@ -163,7 +163,7 @@ def test_each_version_ends_when_the_next_begins(execute: Execute, load: Load) ->
 
 
 def test_static_columns_alone(execute: Execute, load: Load, watch: Watch) -> None:
-    """They make a row of their own whenever their partition has no other row."""
+    """Static columns make a separate row whenever their partition has no other row."""
     execute(TABLE + IMAGES["full images"])
     row = f"pk = 1 AND a = 'x' AND b = {TIMES[0]}"
     seen = watch(

@@ -281,7 +281,7 @@ def test_micro_batches_without_rows_count(
 
 
 def test_a_copy_keeps_its_kind(execute: Execute, start: Start, place: dict[str, str]) -> None:
-    """A copy with history cannot go on without, or the other way round."""
+    """A copy with history cannot continue without history, nor the other way round."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",

@@ -63,7 +63,7 @@ def test_tablets_are_a_power_of_two(tablets: int) -> None:
     ("offset", "index"), [(0, 1), (5, 1), (-1, 1), (-10, 1), (-11, 0), (-100, 0)]
 )
 def test_a_write_goes_to_the_streams_of_its_time(offset: int, index: int) -> None:
-    """A write goes to the streams of its timestamp, even if they have been closed since."""
+    """A write goes to the streams of its timestamp, even if these are already closed."""
     made = history((-100, 2), (-10, 4), (60, 8))
     assert made.stream_id(ZERO, NOW + offset * SECOND, NOW) in made.sets[index].streams
 
