@@ -3,12 +3,15 @@
 Tests of a client are skipped if its build tool is missing or the build fails.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,25 +38,25 @@ def go(module: str) -> Command:
 def java(driver: str) -> Command:
     """Build the client with a Java driver (see `JAVA_DRIVERS`); return its command."""
     group, version = JAVA_DRIVERS[driver]
-    home = _copied("java", driver)
-    # Retry look-ups that failed in earlier builds, because the package may be available now.
-    quiet = ("--batch-mode", "--quiet", "--update-snapshots", "--file", home / "pom.xml")
-    chosen = (f"-Ddriver.group={group}", f"-Ddriver.version={version}")
-    _make("mvn", *quiet, *chosen, "compile", "dependency:copy-dependencies")
+    with _copied("java", driver) as home:
+        # Retry look-ups that failed in earlier builds, because the package may be available now.
+        quiet = ("--batch-mode", "--quiet", "--update-snapshots", "--file", home / "pom.xml")
+        chosen = (f"-Ddriver.group={group}", f"-Ddriver.version={version}")
+        _make("mvn", *quiet, *chosen, "compile", "dependency:copy-dependencies")
     return ["java", "-cp", f"{home}/target/classes:{home}/target/lib/*", "Client"]
 
 
 def rust() -> Command:
     """Build the client with ScyllaDB's Rust driver, and return its command."""
-    home = _copied("rust")
-    _make("cargo", "build", "--quiet", "--manifest-path", home / "Cargo.toml")
+    with _copied("rust") as home:
+        _make("cargo", "build", "--quiet", "--manifest-path", home / "Cargo.toml")
     return [home / "target" / "debug" / "client"]
 
 
 def node() -> Command:
     """Build the client with cassandra-driver for Node; return its command."""
-    home = _copied("node")
-    _make("npm", "install", "--prefix", home, "--no-package-lock", "--no-audit", "--silent")
+    with _copied("node") as home:
+        _make("npm", "install", "--prefix", home, "--no-package-lock", "--no-audit", "--silent")
     return ["node", home / "client.js"]
 
 
@@ -69,18 +72,30 @@ def environment(*requirements: str) -> Path:
     """
     wanted = "\n".join((sys.version, *requirements))
     home = CACHE / hashlib.sha256(wanted.encode()).hexdigest()[:16]
-    if not (home / "ready").exists():
-        venv.create(home, with_pip=True, clear=True)
-        _make(home / "bin" / "pip", "install", "--quiet", "--timeout", "30", *requirements)
-        (home / "ready").touch()
+    with _locked(home):
+        if not (home / "ready").exists():
+            venv.create(home, with_pip=True, clear=True)
+            _make(home / "bin" / "pip", "install", "--quiet", "--timeout", "30", *requirements)
+            (home / "ready").touch()
     return home / "bin"
 
 
-def _copied(language: str, variant: str = "") -> Path:
-    """Copy a client's sources, to keep build output out of the source tree."""
+@contextmanager
+def _copied(language: str, variant: str = "") -> Iterator[Path]:
+    """Copy a client's sources, to keep build output out of the source tree, and lock the copy."""
     home = BUILD / language / variant
-    shutil.copytree(SOURCES / language, home, dirs_exist_ok=True)
-    return home
+    with _locked(home):
+        shutil.copytree(SOURCES / language, home, dirs_exist_ok=True)
+        yield home
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """Let one process at a time build in a directory: tests of a client run in several."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with home.with_name(f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _make(tool: str | Path, *arguments: str | Path) -> None:
