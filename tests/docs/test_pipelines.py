@@ -62,7 +62,8 @@ def project(folder: Path, spec: str, module: str, scylla: Scylla, keyspace: str)
 def run(number: int, scylla: Scylla, keyspace: str, folder: Path) -> tuple[str, list[Any]]:
     """Run a pipeline of the page; return its output, and the rows of the table `orders`."""
     (spec,) = blocks("yaml")
-    spec = project(folder / "project", spec, blocks("py")[number], scylla, keyspace)
+    modules = [block for block in blocks("py") if "pipelines" in block]
+    spec = project(folder / "project", spec, modules[number], scylla, keyspace)
     ran = subprocess.run(
         [sys.executable, str(RUNNER), str(folder), spec],
         capture_output=True,
