@@ -43,9 +43,11 @@ def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     One of these keyspaces has the name that recorded statements drop.
     """
     folder = tmp_path_factory.mktemp("recorded")
-    # An hour before the oldest writes, because the machine's clock may be set back by a minute.
-    began = time.time_ns() // 1000 - 3_600_000_000
-    with EmbeddedScylla(version=version, ring_delay_ms=0, clock=Since(began)) as server:
+    # The first generation begins an hour before the oldest writes, because the machine's clock may
+    # be set back by a minute.
+    clock = Since(time.time_ns() // 1000 - 3_600_000_000)
+    with EmbeddedScylla(version=version, ring_delay_ms=0, clock=clock) as server:
+        clock.is_running = True
         server.execute(f"CREATE KEYSPACE nonexist WITH {MADE}")  # recorded statements drop it
         before = set(server.catalog.keyspaces)
         paths = list(record.record(server.contact_point, folder))
@@ -59,18 +61,15 @@ def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 class Since(SystemClock):
-    """The system's clock, except that the first reading is `start`."""
+    """A clock that stands at `start` (µs) until it runs, then is the system's clock."""
 
     def __init__(self, start: int) -> None:
         self._start = start
-        self._is_started = False
+        self.is_running = False
 
     def now(self) -> int:
         """Return the time, in µs since 1970."""
-        if self._is_started:
-            return time.time_ns() // 1000
-        self._is_started = True
-        return self._start
+        return time.time_ns() // 1000 if self.is_running else self._start
 
 
 def kept(version: str, kind: str) -> Any:
