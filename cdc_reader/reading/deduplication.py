@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader._time import BEGINNING, FOREVER, Micros
+from cdc_reader._time import Micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.reading.progress import Mark, RowKey
 from cdc_reader.streams.stream import StreamId
-from cdc_reader.streams.window import Window
 
 ROW_KEY = STREAM_ID, TIME, BATCH_SEQ_NO
+_SECOND = 1_000_000
 
 
 def runs(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, int, int]]:
@@ -88,13 +87,8 @@ class Deduplicator:
     """
 
     def __init__(self) -> None:
-        self._window = Window(BEGINNING, FOREVER)
-        self._delivered: deque[tuple[Micros, pa.Array]] = deque()
+        self._delivered: dict[int, pa.Array] = {}
         self._newest: dict[StreamId, RowKey] = {}
-
-    def begin(self, window: Window) -> None:
-        """Begin a read of this window."""
-        self._window = window
 
     def has_new(self, batch: pa.RecordBatch) -> bool:
         """Return whether the batch has rows that `new` has not seen, without marking them."""
@@ -109,29 +103,38 @@ class Deduplicator:
         unseen = self._unseen(names)
         if not len(unseen):
             return
-        self._delivered.append((self._window.end, names.take(unseen)))
         rows = batch if len(unseen) == batch.num_rows else batch.take(unseen)
-        yield from self._in_runs(rows)
+        found = list(keys(rows))
+        self._keep(names.take(unseen), max(key.micros for _, key in found))
+        yield from self._in_runs(rows, found)
 
     def forget(self, position: Micros) -> None:
-        """Drop the keys of windows that end at or before `position` (µs)."""
-        while self._delivered and self._delivered[0][0] <= position:
-            self._delivered.popleft()
+        """Drop the keys of rows written before `position` (µs), to within a second."""
+        first = position // _SECOND
+        self._delivered = {at: names for at, names in self._delivered.items() if at >= first}
         self._newest = {s: key for s, key in self._newest.items() if key.micros >= position}
+
+    def _keep(self, names: pa.Array, latest: Micros) -> None:
+        """Keep names until the second of their `latest` row has passed.
+
+        Those of a second are one array: comparing with many small arrays would take far longer.
+        """
+        kept = self._delivered.get(second := latest // _SECOND)
+        self._delivered[second] = names if kept is None else pa.concat_arrays([kept, names])
 
     def _unseen(self, names: pa.Array) -> pa.Array:
         """Return the indices of names not seen before."""
         return pc.indices_nonzero(pc.invert(pc.is_in(names, value_set=self._seen())))
 
     def _seen(self) -> pa.Array:
-        """Return the keys of windows that overlap this one; no other window has its rows."""
-        start = self._window.start
-        arrays = [names for end, names in self._delivered if end > start]
+        arrays = list(self._delivered.values())
         return pa.concat_arrays(arrays) if arrays else pa.array([], pa.string())
 
-    def _in_runs(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    def _in_runs(
+        self, rows: pa.RecordBatch, found: Sequence[tuple[StreamId, RowKey]]
+    ) -> Iterator[tuple[pa.RecordBatch, bool]]:
         at = 0
-        for behind, run in groupby(list(map(self._is_behind, *zip(*keys(rows), strict=True)))):
+        for behind, run in groupby([self._is_behind(stream, key) for stream, key in found]):
             length = len(list(run))
             yield rows.slice(at, length), behind
             at += length

@@ -290,7 +290,6 @@ class Follower:
         seen: frozenset[RowKey] = frozenset(),
         choose: Choose | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        self._deduplicator.begin(window)
         has_ttl = self._late is not None
         for task, batch in self._reader.read(window, choose, remaining_ttl=has_ttl):
             if self._has_unsettled(batch) and self._log.refresh():
@@ -312,7 +311,6 @@ class Follower:
 
         if self._stopped.is_set():
             return
-        self._deduplicator.begin(window)
         found = self._all_of(read)
         for batch in found:
             for rows, _ in self._new(batch, behind=fresh is not None):
