@@ -198,7 +198,8 @@ def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
     start = begin(followed)
     assert start.snapshot is not None
     gone = evolve(start, snapshot=evolve(start.snapshot, generation=EPOCH - 5))
-    with pytest.raises(CheckpointError, match=r"that belong to shard 1/2, is gone; start all shards anew"):
+    message = r"that belong to shard 1/2, is gone; start all shards anew"
+    with pytest.raises(CheckpointError, match=message):
         list(reader_of(followed, gone, Shard(1, 2)).deliveries())
     assert rows(reader_of(followed, gone).deliveries()) == WHOLE
 
