@@ -6,6 +6,7 @@ Values are as Kafka Connect's JSON converter writes them; see `connect_values`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from importlib.metadata import version
 
 import numpy as np
@@ -20,7 +21,7 @@ from cdc_reader.changes.frames.columns import log_columns
 from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
 from cdc_reader.changes.frames.connect_values import connect_type, connect_values
 from cdc_reader.changes.frames.envelope import EnvelopeFormat
-from cdc_reader.changes.frames.net_changes import DELETE, NetChanges
+from cdc_reader.changes.frames.net_changes import DELETE, UPDATE, NetChanges
 from cdc_reader.changes.frames.options import (
     AdvancedEnvelope,
     FormatOptions,
@@ -79,19 +80,28 @@ class AdvancedEnvelopeFormat(EnvelopeFormat):
         """Return the log columns for the key, the time and the included images."""
         rows = any(self._gives(image) and image in wanted for image in ("before", "after"))
         values = [column.name for column in self._values] if rows else []
-        return log_columns(self._log, values, deltas=False)
+        deltas = IncludedImage.ONLY_UPDATED in (self._envelope.before, self._envelope.after)
+        return log_columns(self._log, values, deltas=deltas)
 
     def _check(self) -> None:
-        """Raise UnsupportedTableError if the log lacks an image."""
+        """Raise UnsupportedTableError if the log lacks an image, or what a change modified."""
         if self._gives("before"):
             reason = "the envelope includes 'before', but"
             images.require_full_preimages(self._base, reason)
         if self._gives("after"):
             reason = "the envelope includes 'after', but the log has no postimages"
             images.require_postimages(self._base, reason)
+        for image in ("before", "after"):
+            if self._included(image) is IncludedImage.ONLY_UPDATED:
+                shown = f"the envelope includes only updated columns in {image!r}"
+                images.require_deltas(self._base, f"{shown}, but the log has keys only")
+
+    def _included(self, image: str) -> IncludedImage:
+        included: IncludedImage = getattr(self._envelope, image)
+        return included
 
     def _gives(self, image: str) -> bool:
-        return getattr(self._envelope, image) is IncludedImage.FULL
+        return self._included(image) is not IncludedImage.NONE
 
     def _is_placed(self, place: KeyPlacement) -> bool:
         return place in self._envelope.key_placement
@@ -124,26 +134,31 @@ class AdvancedEnvelopeFormat(EnvelopeFormat):
             return pa.array([{} if is_shown else None for is_shown in shown], kind)
         return pa.StructArray.from_arrays(made, fields=list(kind), mask=nulls)
 
-    def _column(self, name: str, net: NetChanges) -> pa.Array:
-        def key(column: Column) -> pa.Array:
+    def _cells(self, net: NetChanges, image: str, column: Column) -> pa.Array:
+        """Return the column's cells in an image; a key is in each change."""
+        if column.is_key:
             return pick(net.batch.column(column.name), net.at)
+        is_before = image == "before"
+        values = (
+            net.values_before(column) if is_before else net.values_after(column, postimages=True)
+        )
+        if self._included(image) is IncludedImage.FULL:
+            return values
+        shown = (net.kind != UPDATE) | net.modified(column)
+        return pick(values, np.where(shown, np.arange(len(shown)), NONE))
 
-        def before(column: Column) -> pa.Array:
-            return key(column) if column.is_key else net.values_before(column)
-
-        def after(column: Column) -> pa.Array:
-            return key(column) if column.is_key else net.values_after(column, postimages=True)
-
+    def _column(self, name: str, net: NetChanges) -> pa.Array:
+        cells = partial(self._cells, net, name)
         every = np.ones(len(net.at), bool)
         match name:
             case "before" | "after" if not self._gives(name):
                 return pa.nulls(len(net.at), self.schema.field(name).type)
             case "before":
-                return self._row(KeyPlacement.PAYLOAD_BEFORE, before, net.before != NONE)
+                return self._row(KeyPlacement.PAYLOAD_BEFORE, cells, net.before != NONE)
             case "after":
-                return self._row(KeyPlacement.PAYLOAD_AFTER, after, net.kind != DELETE)
+                return self._row(KeyPlacement.PAYLOAD_AFTER, cells, net.kind != DELETE)
             case "key":
-                return self._row(KeyPlacement.PAYLOAD_KEY, key, every, values=False)
+                return self._row(KeyPlacement.PAYLOAD_KEY, cells, every, values=False)
             case "transaction" | "ts_us" | "ts_ns":
                 return _constant(name, len(net.at))
             case _:

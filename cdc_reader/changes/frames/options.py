@@ -52,10 +52,14 @@ class BadRecord(StrEnum):
 
 
 class IncludedImage(StrEnum):
-    """Whether an advanced envelope includes the row before, or after, a change."""
+    """What an advanced envelope includes of the row before, or after, a change.
+
+    With ``only-updated``, an update has only the columns that it changed; the others are null.
+    """
 
     NONE = "none"
     FULL = "full"
+    ONLY_UPDATED = "only-updated"
 
 
 class KeyPlacement(StrEnum):
@@ -83,7 +87,7 @@ def _placement(places: str | Iterable[str]) -> tuple[KeyPlacement, ...]:
 class AdvancedEnvelope:
     """The connector's advanced output (``cdc.output.format=advanced``) for format `envelope`.
 
-    `before` and `after` are ``none`` or ``full``, like ``cdc.include.before`` and
+    `before` and `after` are ``none``, ``full`` or ``only-updated``, like ``cdc.include.before`` and
     ``cdc.include.after``. `key_placement` names the places of the primary key, like
     ``cdc.include.primary-key.placement``: ``payload-before`` and ``payload-after`` are the rows
     before and after the change, and ``payload-key`` is the column `key`. By default, the key is in

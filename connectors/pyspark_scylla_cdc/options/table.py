@@ -212,14 +212,14 @@ OPTIONS = (
     Option(
         "includeBefore",
         choice(IncludedImage),
-        "With `envelopeOutput=advanced`: whether `before` has the whole row before the change. "
-        "Default: `none`.",
+        "With `envelopeOutput=advanced`: what `before` has of the row before the change; with "
+        "`only-updated`, an update has the columns that it changed. Default: `none`.",
     ),
     Option(
         "includeAfter",
         choice(IncludedImage),
-        "With `envelopeOutput=advanced`: whether `after` has the whole row after the change. "
-        "Default: `none`.",
+        "With `envelopeOutput=advanced`: what `after` has of the row after the change; with "
+        "`only-updated`, an update has the columns that it changed. Default: `none`.",
     ),
     Option(
         "keyPlacement",

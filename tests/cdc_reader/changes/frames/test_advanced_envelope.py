@@ -86,6 +86,20 @@ def test_the_documented_messages(
     assert messages(reader, envelope) == DOCUMENTED["messages"][name]
 
 
+def test_only_updated_columns(reader: CdcReader, execute: Execute) -> None:
+    """An update has only the columns that it changed; inserts and deletes have the whole row.
+
+    The modes of `before` and `after` are independent.
+    """
+    documented = DOCUMENTED["only_updated"]
+    execute(f"{documented['table']} {FULL}", *documented["statements"])
+    both = AdvancedEnvelope(before="only-updated", after="only-updated")
+    assert messages(reader, both) == documented["messages"]
+    one = messages(reader, AdvancedEnvelope(before="full", after="only-updated"))[1]
+    assert one["before"] == documented["full_before"]
+    assert one["after"] == documented["messages"][1]["after"]
+
+
 def test_the_fields(reader: CdcReader, execute: Execute) -> None:
     """The envelope, source and transaction have exactly the documented fields."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}")
@@ -167,6 +181,12 @@ def test_a_snapshot(reader: CdcReader, execute: Execute) -> None:
     [
         ("'postimage': true", AdvancedEnvelope(before="full"), "'preimage': 'full'"),
         ("'preimage': 'full'", AdvancedEnvelope(after="full"), "'postimage': 'true'"),
+        ("'postimage': true", AdvancedEnvelope(before="only-updated"), "'preimage': 'full'"),
+        (
+            "'postimage': true, 'delta': 'keys'",
+            AdvancedEnvelope(after="only-updated"),
+            "only updated columns in 'after', but the log has keys only.*'delta': 'full'",
+        ),
     ],
 )
 def test_a_log_without_an_image_is_rejected(
@@ -181,7 +201,9 @@ def test_a_log_without_an_image_is_rejected(
 def test_settings_that_cannot_be_used(reader: CdcReader, execute: Execute) -> None:
     """Each error names the rejected setting and its allowed values."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY) {FULL}")
-    with pytest.raises(ConfigurationError, match="before is 'some': give one of none, full"):
+    with pytest.raises(
+        ConfigurationError, match="before is 'some': give one of none, full, only-updated"
+    ):
         AdvancedEnvelope(before="some")
     with pytest.raises(
         ConfigurationError, match="key_placement is 'kafka-key': give one of payload-"
