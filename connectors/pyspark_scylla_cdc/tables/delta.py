@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.sink import (
-    APPLICATION,
     GONE,
     Layout,
-    is_done,
+    MicroBatch,
+    application,
     merged,
     missing,
     same_row,
@@ -34,37 +36,41 @@ class DeltaLakeSink:
             remedy = "install deltalake (pip install deltalake), or give 'parquet'"
             raise ConfigurationError("format", "delta", remedy) from None
         self._deltalake = deltalake
-        self._path = path
+        self.target = path
 
     def prepare(self, layout: Layout) -> None:
         """See `Sink.prepare`."""
         from pyspark.sql.types import StructType
 
         schema = self._schema(layout.schema)
-        table = self._deltalake.DeltaTable.create(self._path, schema=schema, mode="ignore")
+        table = self._deltalake.DeltaTable.create(self.target, schema=schema, mode="ignore")
         if lacking := missing(layout, [field.name for field in table.schema().fields]):
             table.alter.add_columns(self._schema(StructType(lacking)).fields)
 
-    def has(self, batch: int) -> bool:
-        """See `Sink.has`."""
-        return is_done(batch, self._table().transaction_version(APPLICATION), self._path)
+    def last(self, query: str) -> int | None:
+        """See `Sink.last`."""
+        return self._table().transaction_version(application(query))
+
+    def is_new(self, spark: SparkSession) -> bool:
+        """See `Sink.is_new`."""
+        return self.rows(spark).isEmpty()
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """See `Sink.rows`."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         table = self._table()
-        import pyarrow as pa
-
         schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
         return spark.read.schema(schema).parquet(*table.file_uris())
 
-    def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
+    def commit(
+        self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
+    ) -> None:
         """See `Sink.commit`."""
         rows = merged(layout, before, after).toArrow()
         table, deltalake = self._table(), self._deltalake
         noted = deltalake.CommitProperties(
-            app_transactions=[deltalake.Transaction(APPLICATION, batch)]
+            app_transactions=[deltalake.Transaction(application(batch.query), batch.number)]
         )
         if not rows.num_rows:  # a merge without rows would not commit
             nothing = rows.drop_columns(GONE)
@@ -88,4 +94,4 @@ class DeltaLakeSink:
         return self._deltalake.Schema.from_json(schema.json())  # Delta writes schemas as Spark does
 
     def _table(self) -> DeltaTable:
-        return self._deltalake.DeltaTable(self._path)
+        return self._deltalake.DeltaTable(self.target)

@@ -11,7 +11,8 @@ from pyspark_scylla_cdc.tables.sink import (
     APPLICATION,
     GONE,
     Layout,
-    is_done,
+    MicroBatch,
+    application,
     merged,
     missing,
     quoted,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _VIEW = "__scylla_cdc_merged"
-_BATCH = f"{APPLICATION}.batch"
+_BATCH, _QUERY = (f"{APPLICATION}.{name}" for name in ("batch", "query"))
 _TRANSACTION = "spark.databricks.delta.write.txn"
 
 
@@ -35,6 +36,7 @@ class _MergeSink(ABC):
     def __init__(self, spark: SparkSession, table: str) -> None:
         self._spark = spark
         self._table = table
+        self.target = table
 
     def prepare(self, layout: Layout) -> None:
         """See `Sink.prepare`."""
@@ -48,15 +50,17 @@ class _MergeSink(ABC):
             columns = self._declared(StructType(lacking))
             self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
 
-    def has(self, batch: int) -> bool:
-        """See `Sink.has`."""
-        return is_done(batch, self._last(), self._table)
+    def is_new(self, spark: SparkSession) -> bool:
+        """See `Sink.is_new`."""
+        return self.rows(spark).isEmpty()
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """See `Sink.rows`."""
         return spark.table(self._table)
 
-    def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
+    def commit(
+        self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
+    ) -> None:
         """See `Sink.commit`."""
         # Spark evaluates the source of a merge twice, and some versions cannot plan a source that
         # reads the target.
@@ -87,11 +91,11 @@ class _MergeSink(ABC):
         return declared
 
     @abstractmethod
-    def _last(self) -> int | None:
-        """Return the number of the last micro-batch that the table contains, or None."""
+    def last(self, query: str) -> int | None:
+        """See `Sink.last`."""
 
     @abstractmethod
-    def _record(self, spark: SparkSession, batch: int, write: Callable[[], object]) -> None:
+    def _record(self, spark: SparkSession, batch: MicroBatch, write: Callable[[], object]) -> None:
         """Call `write`, whose commit then also records the micro-batch."""
 
 
@@ -122,19 +126,21 @@ class IcebergSink(_MergeSink):
         spark.sql(f"REFRESH TABLE {self._table}")  # each session caches tables
         return super().rows(spark)
 
-    def _last(self) -> int | None:
-        """Return the last micro-batch; a snapshot that was rolled back does not count."""
+    def last(self, query: str) -> int | None:
+        """See `Sink.last`; a snapshot that was rolled back does not count."""
         self._spark.sql(f"REFRESH TABLE {self._table}")
         history = self._spark.table(f"{self._table}.history").where("is_current_ancestor")
         snapshots = self._spark.table(f"{self._table}.snapshots").join(history, "snapshot_id")
-        (found,) = snapshots.selectExpr(f"max(CAST(summary['{_BATCH}'] AS INT))").collect()
+        written = snapshots.where(snapshots["summary"][_QUERY] == query)
+        (found,) = written.selectExpr(f"max(CAST(summary['{_BATCH}'] AS INT))").collect()
         last: int | None = found[0]
         return last
 
-    def _record(self, spark: SparkSession, batch: int, write: Callable[[], object]) -> None:
+    def _record(self, spark: SparkSession, batch: MicroBatch, write: Callable[[], object]) -> None:
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
         properties = jvm.java.util.HashMap()
-        properties.put(_BATCH, str(batch))
+        properties.put(_QUERY, batch.query)
+        properties.put(_BATCH, str(batch.number))
         jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(
             properties, _Callable(write), jvm.java.lang.Class.forName("java.lang.RuntimeException")
         )
@@ -147,18 +153,19 @@ class DeltaSparkSink(_MergeSink):
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         super().__init__(spark, f"delta.{quoted(path)}")
-        self._path = path
+        self.target = path
 
-    def _last(self) -> int | None:
-        """Return the last micro-batch, from the table's transactions."""
+    def last(self, query: str) -> int | None:
+        """See `Sink.last`; the table's transactions have it."""
         jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
         log = jvm.org.apache.spark.sql.delta.DeltaLog
-        found = log.forTableWithSnapshot(self._spark._jsparkSession, self._path)  # noqa: SLF001
-        last = found.productElement(1).transactions().get(APPLICATION)
+        found = log.forTableWithSnapshot(self._spark._jsparkSession, self.target)  # noqa: SLF001
+        last = found.productElement(1).transactions().get(application(query))
         return int(last.get()) if last.isDefined() else None
 
-    def _record(self, spark: SparkSession, batch: int, write: Callable[[], object]) -> None:
-        settings = {f"{_TRANSACTION}AppId": APPLICATION, f"{_TRANSACTION}Version": str(batch)}
+    def _record(self, spark: SparkSession, batch: MicroBatch, write: Callable[[], object]) -> None:
+        values = {"AppId": application(batch.query), "Version": str(batch.number)}
+        settings = {f"{_TRANSACTION}{name}": value for name, value in values.items()}
         for name, value in settings.items():
             spark.conf.set(name, value)  # a micro-batch has a session of its own
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -27,7 +27,9 @@ from pyspark_scylla_cdc.tables.sink import (
     VALID_TO,
     VERSION,
     Layout,
+    MicroBatch,
     Sink,
+    has,
     quoted,
 )
 
@@ -77,9 +79,15 @@ class _Copy:
         frame = self.spark.readStream.format("scylla_cdc").options(**self.options).load()
         layout = layout_of(frame, history=self.history)
         self.sink.prepare(layout)
-        writer = frame.writeStream.foreachBatch(partial(update, self.sink, layout))
+        started: Future[str] = Future()  # the query's id, which only a started query has
+
+        def write(changes: DataFrame, number: int) -> None:
+            update(self.sink, layout, changes, MicroBatch(started.result(), number))
+
+        writer = frame.writeStream.foreachBatch(write)
         writer = writer.option("checkpointLocation", self.checkpoint)
         self.query = (writer.trigger(**self.trigger) if self.trigger else writer).start()
+        started.set_result(self.query.id)
 
     def goes_on(self) -> bool:
         """Return whether the query runs; restart it if it ended because the columns changed.
@@ -263,9 +271,9 @@ def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
     return Layout(StructType(plain), partition, [*clustering, VALID_FROM], history)
 
 
-def update(sink: Sink, layout: Layout, changes: DataFrame, batch: int) -> None:
+def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
     """Merge a micro-batch into the copy, unless the copy already has it."""
-    if sink.has(batch):
+    if has(sink, batch, changes.sparkSession):
         return
     changes.persist()  # each fold reads the changes more than once
     try:

@@ -39,40 +39,71 @@ class Layout:
         return [*self.partition, *self.clustering]
 
 
+@frozen
+class MicroBatch:
+    """The number of a micro-batch, and the id of its query, which is part of the checkpoint."""
+
+    query: str
+    number: int
+
+
 class Sink(Protocol):
     """A target that holds a copy of one table, and records the last micro-batch written to it."""
+
+    target: str
+    """The path or the name of the target, for messages."""
 
     def prepare(self, layout: Layout) -> None:
         """Create the target, or add the columns that it lacks."""
         ...
 
-    def has(self, batch: int) -> bool:
-        """Return whether the target already has this micro-batch.
+    def last(self, query: str) -> int | None:
+        """Return the number of the last micro-batch that the query with this id wrote, or None."""
+        ...
 
-        Raises CheckpointError if the target lacks a micro-batch before this one.
-        """
+    def is_new(self, spark: SparkSession) -> bool:
+        """Return whether a copy can begin in the target."""
         ...
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """Return the rows of the copy."""
         ...
 
-    def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
+    def commit(
+        self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
+    ) -> None:
         """Replace the rows `before` with `after`; record the micro-batch.
 
-        This is one atomic operation.
+        This is one atomic operation. Rows in both keep their values in columns that are not in the
+        layout, because the table has dropped them.
         """
         ...
 
 
-def is_done(batch: int, last: int | None, target: str) -> bool:
-    """Return whether a target whose last micro-batch is `last` has `batch`; see `Sink.has`."""
-    if last is not None and batch <= last:
+def application(query: str) -> str:
+    """Return the name under which targets record the micro-batches of the query with this id."""
+    return f"{APPLICATION}.{query}"
+
+
+def has(sink: Sink, batch: MicroBatch, spark: SparkSession) -> bool:
+    """Return whether the target already has this micro-batch.
+
+    Raises CheckpointError if the target lacks a micro-batch before this one, or if its rows were
+    written with another checkpoint.
+    """
+    last = sink.last(batch.query)
+    if last is not None and batch.number <= last:
         return True
-    if batch != (0 if last is None else last + 1):
+    if batch.number != (0 if last is None else last + 1):
         raise CheckpointError(
-            f"micro-batch {batch} does not follow {'none' if last is None else last}, the last "
-            f"one in {target}: target and checkpoint belong together; delete both to start over"
+            f"micro-batch {batch.number} does not follow {'none' if last is None else last}, the "
+            f"last one in {sink.target}: target and checkpoint belong together; delete both to "
+            "start over"
+        )
+    if last is None and not sink.is_new(spark):
+        raise CheckpointError(
+            f"{sink.target} was written with another checkpoint: target and checkpoint belong "
+            "together; delete both to start over"
         )
     return False
 

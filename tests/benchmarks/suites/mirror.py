@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.mirror import layout_of, update
+from pyspark_scylla_cdc.tables.sink import MicroBatch
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.turns import take_turns
@@ -74,7 +75,7 @@ def _figure(spark: SparkSession, served: Served, folder: Path, times: int) -> Fi
 def _merge(changes: DataFrame, folder: Path, numbers: Iterator[int]) -> None:
     sink, layout = DeltaLakeSink(str(folder / f"copy-{next(numbers)}")), layout_of(changes)
     sink.prepare(layout)
-    update(sink, layout, changes, 0)
+    update(sink, layout, changes, MicroBatch("benchmark", 0))
 
 
 def _write(served: Served) -> None:

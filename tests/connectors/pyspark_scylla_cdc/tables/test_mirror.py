@@ -19,7 +19,7 @@ from pyspark_scylla_cdc import Mirror, mirror
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 from pyspark_scylla_cdc.tables import mirror as mirroring
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
-from pyspark_scylla_cdc.tables.sink import IS_CURRENT, Layout, Sink
+from pyspark_scylla_cdc.tables.sink import IS_CURRENT, Layout, MicroBatch, Sink
 from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     ADAPTIVE,
@@ -67,18 +67,24 @@ class Crashing:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self.target = sink.target
         self.crash: str | None = None
 
     def prepare(self, layout: Layout) -> None:
         self._sink.prepare(layout)
 
-    def has(self, batch: int) -> bool:
-        return self._sink.has(batch)
+    def last(self, query: str) -> int | None:
+        return self._sink.last(query)
+
+    def is_new(self, spark: SparkSession) -> bool:
+        return self._sink.is_new(spark)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         return self._sink.rows(spark)
 
-    def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
+    def commit(
+        self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
+    ) -> None:
         crash, self.crash = self.crash, None
         if crash == "before":
             raise Crash
@@ -117,7 +123,7 @@ def place(
     kind, target = request.param, str(tmp_path / "copy")
     has_lakehouse = spark.conf.get(f"spark.sql.catalog.{CATALOG}", None) is not None
     if kind in {"delta", "iceberg"} and not has_lakehouse:
-        pytest.skip("the tests' session has Iceberg and Delta Lake on Spark 4.0 only, with Maven")
+        pytest.skip("the tests have Iceberg and Delta Lake on Spark 4.0 and 4.1, with Maven")
     if kind == "deltalake":
         monkeypatch.setattr(mirroring, "DeltaSparkSink", lambda _spark, path: DeltaLakeSink(path))
         kind = "delta"
@@ -201,10 +207,14 @@ def statements(draw: random.Random, count: int) -> list[str]:
 
 @pytest.mark.slow
 def test_new_columns_come_along(execute: Execute, start: Start, place: dict[str, str]) -> None:
-    """Columns may be added between and during runs. A dropped column stays in the copy."""
+    """Columns may be added between and during runs.
+
+    A dropped column stays in the copy with its last values.
+    """
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v, w) VALUES (1, 1, 1)",
+        "INSERT INTO {t} (pk, v, w) VALUES (4, 1, 1)",
     )
     assert start(**place).awaitTermination()
     execute(
@@ -212,19 +222,21 @@ def test_new_columns_come_along(execute: Execute, start: Start, place: dict[str,
         "INSERT INTO {t} (pk, \"Odd.name\") VALUES (2, {'k': {1}})",
     )
     copy = start(**place, trigger={"processingTime": "0 seconds"})
-    while len(rows_of(copy.read())) < 2:
+    while len(rows_of(copy.read())) < 3:
         copy.awaitTermination(timeout=1)
     execute(
         "ALTER TABLE {t} ADD x text",
         "ALTER TABLE {t} DROP w",
+        "UPDATE {t} SET v = 2 WHERE pk = 4",
         "INSERT INTO {t} (pk, x) VALUES (3, 'x')",
     )
-    while len(rows_of(copy.read())) < 3:
+    while len(rows_of(copy.read())) < 4:
         copy.awaitTermination(timeout=1)
     copy.stop()
     found = {row["pk"]: row for row in rows_of(copy.read())}
     assert (found[1]["w"], found[2]["Odd.name"], found[3]["x"]) == (1, {"k": [1]}, "x")
     assert found[3] == {"pk": 3, "v": None, "w": None, "Odd.name": None, "x": "x"}
+    assert found[4] == {"pk": 4, "v": 2, "w": 1, "Odd.name": None, "x": None}
 
 
 def test_several_tables_in_one_call(
@@ -259,6 +271,23 @@ def test_several_tables_in_one_call(
     place["checkpoint"] += f"/{keyspace}/t"
     with pytest.raises(StreamingQueryException, match=r"micro-batch \d does not follow none"):
         start(**place).awaitTermination()
+
+
+def test_a_copy_without_its_checkpoint_is_rejected(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """A new checkpoint cannot continue a copy; its first micro-batch writes nothing."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk) VALUES (1)",
+    )
+    assert start(**place).awaitTermination()
+    shutil.rmtree(place["checkpoint"])
+    execute("INSERT INTO {t} (pk) VALUES (2)")
+    copy = start(**place)
+    with pytest.raises(StreamingQueryException, match=r"was written with another checkpoint: .*"):
+        copy.awaitTermination()
+    assert rows_of(copy.read()) == [{"pk": 1}]
 
 
 @pytest.mark.slow
@@ -308,7 +337,7 @@ def test_a_new_snapshot_replaces_the_rows(
     monkeypatch.setattr(mirroring, "DeltaSparkSink", lambda _spark, path: DeltaLakeSink(path))
     assert start(history=history).awaitTermination()
     execute("TRUNCATE {t}", "INSERT INTO {t} (pk) VALUES (2)")
-    monkeypatch.setattr(DeltaLakeSink, "has", lambda _sink, _batch: False)
+    monkeypatch.setattr(mirroring, "has", lambda *_: False)
     copy = start(checkpoint=str(tmp_path / "other"), onDataLoss="resnapshot", history=history)
     assert copy.awaitTermination()
     found = rows_of(copy.read())
