@@ -14,34 +14,59 @@ import logging
 import sys
 import time
 from collections.abc import MutableMapping
-from typing import Any, cast
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
-import structlog
-from structlog.typing import FilteringBoundLogger
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 _FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
-_RENDER = structlog.processors.KeyValueRenderer(key_order=["event"])
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
     """Return the logger of a module; events render as ``event='window_read' rows=3``."""
     _keep_last_resort(name.partition(".")[0])
-    return cast(FilteringBoundLogger, _Logger(name))
+    return cast("FilteringBoundLogger", _Logger(name))
 
 
 class _Logger:
     """Delegates to the logger that the application's current logging configuration requires."""
 
     def __init__(self, name: str) -> None:
-        self._own = structlog.wrap_logger(
-            logging.getLogger(name),
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        if _is_structlog_configured():
+            return getattr(self._configured, method)
+        level = _LEVELS.get(method)
+        if level is not None and not logging.getLogger(self._name).isEnabledFor(level):
+            return _ignore
+        return getattr(self._own, method)
+
+    @cached_property
+    def _configured(self) -> Any:
+        return import_module("structlog").get_logger(self._name)
+
+    @cached_property
+    def _own(self) -> Any:
+        structlog = import_module("structlog")
+        return structlog.wrap_logger(
+            logging.getLogger(self._name),
             processors=[structlog.stdlib.filter_by_level, _rendered],
             wrapper_class=structlog.stdlib.BoundLogger,
         )
-        self._configured = structlog.get_logger(name)
 
-    def __getattr__(self, method: str) -> Any:
-        return getattr(self._configured if structlog.is_configured() else self._own, method)
+
+def _is_structlog_configured() -> bool:
+    """Check without importing structlog, which takes as long as importing numpy."""
+    is_configured = getattr(sys.modules.get("structlog"), "is_configured", None)
+    return is_configured is not None and is_configured()
+
+
+def _ignore(*_: object, **_fields: object) -> None:
+    """Drop an event whose level is turned off."""
 
 
 class _LastResort(logging.StreamHandler[Any]):
@@ -80,4 +105,5 @@ def _rendered(
 ) -> tuple[tuple[str], dict[str, Any]]:
     """Render the event as a message; the exception stays separate, for handlers to format."""
     failure = event.pop("exc_info", None)
-    return (_RENDER(logger, method, event),), {"exc_info": failure}
+    render = import_module("structlog.processors").KeyValueRenderer(key_order=["event"])
+    return (render(logger, method, event),), {"exc_info": failure}

@@ -51,8 +51,13 @@ from cdc_reader.cql.schema import (
 )
 from cdc_reader.cql.timeuuid import bound
 
-_TYPES = pa.array(
-    ["insert", "update_postimage", "delete", "update_preimage", "delete_partition", "delete_range"]
+_TYPES = (
+    "insert",
+    "update_postimage",
+    "delete",
+    "update_preimage",
+    "delete_partition",
+    "delete_range",
 )
 """Change types by number; the first three are the kinds of net changes."""
 _PREIMAGE, _DELETE_PARTITION, _DELETE_RANGE = 3, 4, 5
@@ -223,7 +228,7 @@ def _snapshot_cell(name: str, position: Micros) -> pa.Scalar:
     """Return the value of a metadata column for all rows of a snapshot."""
     match name:
         case names.CHANGE_TYPE:
-            return _TYPES[INSERT]
+            return pa.scalar(_TYPES[INSERT])
         case names.COMMIT_TIMESTAMP:
             return pa.scalar(position, TIMESTAMP)
         case names.COMMIT_VERSION:
@@ -242,7 +247,7 @@ def _place(name: str, batch: pa.RecordBatch, rows: _Rows) -> pa.Array:
     """Return a metadata column that identifies the change or its time."""
     match name:
         case names.CHANGE_TYPE:
-            return _TYPES.take(pa.array(rows.type))
+            return pa.array(_TYPES).take(pa.array(rows.type))
         case names.COMMIT_TIMESTAMP:
             return commit_timestamps(pick(batch.column(TIME), rows.at))
         case names.COMMIT_VERSION:

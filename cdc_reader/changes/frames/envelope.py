@@ -50,7 +50,7 @@ SOURCE = pa.struct(
         ("snapshot", pa.string()),
     ]
 )
-_OPS = pa.array(["c", "u", "d"])
+_OPS = ("c", "u", "d")
 """Operation codes by kind of net change."""
 
 
@@ -143,7 +143,7 @@ class EnvelopeFormat:
     def _column(self, name: str, net: NetChanges) -> pa.Array:
         match name:
             case "op":
-                return _OPS.take(pa.array(net.kind))
+                return pa.array(_OPS).take(pa.array(net.kind))
             case "before":
                 return self._before(net)
             case "after":

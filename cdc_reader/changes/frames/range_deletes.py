@@ -24,7 +24,7 @@ from cdc_reader.changes.records import (
 from cdc_reader.cql.schema import OPERATION, TIME, Operation, TableSchema
 from cdc_reader.errors import ConfigurationError, DecodeError
 
-_INCLUSIVE = pa.array([Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE], pa.int8())
+_INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
 
 
 @frozen(eq=False)
@@ -106,4 +106,4 @@ def _bound(batch: pa.RecordBatch, rows: Indices, key: list[pa.Field]) -> pa.Arra
 
 def _inclusive(batch: pa.RecordBatch, rows: Indices) -> pa.Array:
     operations = pick(batch.column(OPERATION), rows)
-    return pa.array(booleans(pc.is_in(operations, _INCLUSIVE)))
+    return pa.array(booleans(pc.is_in(operations, pa.array(_INCLUSIVE, operations.type))))
