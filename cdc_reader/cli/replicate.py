@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from uuid import UUID
@@ -44,6 +45,7 @@ from cdc_reader.config import (
     SnapshotMode,
 )
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.consumer.handling import Together
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.schema import TableSchema
@@ -138,7 +140,7 @@ class Report:
     type=click.IntRange(1, 1_024),
     default=8,
     show_default=True,
-    help="How many changes to apply at a time. Changes of one partition are applied in order.",
+    help="How many threads apply changes. Changes of one partition are applied in order.",
 )
 @click.option(
     "--expiry",
@@ -318,15 +320,16 @@ def _replicate(
     read = follow.read
     report = Report(SystemClock(), duration_micros(read.confidence_window + 2 * read.poll_interval))
 
-    def apply(change: Change) -> None:
-        replicator.apply(change)
-        report.count(is_row=change.operation is ChangeOperation.SNAPSHOT)
+    def apply(changes: Sequence[Change]) -> None:
+        replicator.apply_all(changes)
+        for change in changes:
+            report.count(is_row=change.operation is ChangeOperation.SNAPSHOT)
 
     is_initial = snapshot is SnapshotMode.INITIAL
     consumer = CdcConsumer(
         source.connection,
         [source.table],
-        apply,
+        Together(apply),
         application=kept.application,
         start=EARLIEST if is_initial else follow.start,
         snapshot=snapshot,

@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -56,7 +57,7 @@ T = TypeVar("T")
 
 Columns = tuple[Column, ...]
 
-_PREPARED = 1_000
+PREPARED = 1_000
 """The most prepared statements to keep; a table needs about a dozen."""
 
 _RECONNECT_FIRST, _RECONNECT_LONGEST = 0.5, 10.0
@@ -311,20 +312,29 @@ class Connection(Queries):
         prepared = self.retry(partial(self._prepare, cql, doing))
         with self._lock:
             self._prepared[key] = prepared
-            if len(self._prepared) > _PREPARED:
+            if len(self._prepared) > PREPARED:
                 self._prepared.popitem(last=False)
         return prepared
 
     def execute(self, statement: Callable[[], Statement | str], doing: str) -> ResultSet:
         """Execute a statement and wait for its result, retrying transient failures."""
+        return self.retry(partial(self._result, statement, doing, []))
 
-        def attempt() -> ResultSet:
-            try:
-                return _outcome(self.session().execute_async(statement()))
-            except Exception as error:
-                raise request_error(error, doing) from error
+    def send(self, statement: Statement, doing: str) -> Callable[[], ResultSet]:
+        """Send a statement; the returned function waits for its result, like `execute`."""
+        sent: list[ResponseFuture] = []
+        with suppress(Exception):  # the wait sends it again, and raises the error
+            sent.append(self.session().execute_async(statement))
+        return partial(self.retry, partial(self._result, lambda: statement, doing, sent))
 
-        return self.retry(attempt)
+    def _result(
+        self, statement: Callable[[], Statement | str], doing: str, sent: list[ResponseFuture]
+    ) -> ResultSet:
+        """Wait for a request that was sent, which it removes from `sent`, or for a new one."""
+        try:
+            return _outcome(sent.pop() if sent else self.session().execute_async(statement()))
+        except Exception as error:
+            raise request_error(error, doing) from error
 
     def _prepare(self, cql: str, doing: str) -> PreparedStatement:
         """Prepare a statement.

@@ -78,6 +78,10 @@ def _nullable(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
+def _native(convert: Convert) -> Convert:
+    return convert if convert is _unchanged else _nullable(convert)
+
+
 def _sequence(_: CqlType, element: Convert) -> Convert:
     return _nullable(lambda value: tuple(map(element, value)))
 
@@ -96,7 +100,7 @@ def _struct(cql_type: TupleType | UserType, parts: Sequence[Convert]) -> Convert
 
 
 _TO_DRIVER: Transform[Convert] = Transform(
-    native=lambda cql_type: _nullable(_NATIVE[cql_type.name]),
+    native=lambda cql_type: _native(_NATIVE[cql_type.name]),
     sequence=_sequence,
     mapping=_map,
     struct=_struct,

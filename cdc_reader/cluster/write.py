@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, cast
 
 from attrs import field, frozen
@@ -17,7 +18,7 @@ from cassandra.query import (
 from cassandra.query import Statement as DriverStatement
 
 from cdc_reader._settings import expect_or
-from cdc_reader.cluster.connection import Connection
+from cdc_reader.cluster.connection import PREPARED, Connection
 from cdc_reader.cluster.errors import request_error
 from cdc_reader.cluster.values import to_driver
 from cdc_reader.cluster.wire import Query
@@ -30,6 +31,8 @@ _BATCH_BYTES = 50_000
 
 _BATCH_STATEMENTS = 200
 """The limits of a batch. The server warns of batches of 128 KiB and rejects batches of 1 MiB."""
+
+_NONE: tuple[object, Sequence[Callable[[Any], Any]]] = (None, ())
 
 
 @frozen
@@ -117,32 +120,56 @@ class CqlWriter:
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig | None = None) -> None:
         self._connection = Connection(config, expect_or("read", read, ReadConfig, ReadConfig))
+        self._known: dict[str, tuple[object, Sequence[Callable[[Any], Any]]]] = {}
 
     def write(self, statements: Sequence[Statement]) -> None:
         """Execute statements of one partition, as one write if it is not too large.
 
         Raises only errors of `cdc_reader.errors`.
         """
-        for batch in _batches([self._bind(statement) for statement in statements]):
-            self._execute(batch)
+        self.write_all([[statements]])
+
+    def write_all(self, rounds: Iterable[Sequence[Sequence[Statement]]]) -> None:
+        """Execute rounds of statements, each round after the previous one.
+
+        A round has the statements of several partitions, a sequence for each. They are executed
+        concurrently; the next round is computed meanwhile. Raises only errors of
+        `cdc_reader.errors`; then some statements of the round may have been executed.
+        """
+        under_way: list[Callable[[], object]] = []
+        for partitions in rounds:
+            batches = [list(_batches(list(map(self._bind, each)))) for each in partitions]
+            for step in zip_longest(*batches):  # a partition's batches go one after another
+                for wait in under_way:
+                    wait()
+                under_way = [self._connection.send(it, "writing") for it in step if it is not None]
+        for wait in under_way:
+            wait()
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def _execute(self, statement: DriverStatement) -> None:
-        self._connection.execute(lambda: statement, "writing")
-
     def _bind(self, statement: Statement) -> BoundStatement:
         values = [
-            UNSET_VALUE if value is UNSET else to_driver(cql_type)(value)
-            for cql_type, value in zip(statement.types, statement.values, strict=True)
+            UNSET_VALUE if value is UNSET else convert(value)
+            for convert, value in zip(self._converters(statement), statement.values, strict=True)
         ]
         prepared = self._connection.prepare(statement.cql, statement.cql)
         try:
             return prepared.bind(values)
         except Exception as error:
             raise request_error(error, statement.cql) from error
+
+    def _converters(self, statement: Statement) -> Sequence[Callable[[Any], Any]]:
+        """Return the functions that convert the values; those of the same CQL are found once."""
+        types, converters = self._known.get(statement.cql, _NONE)
+        if types is not statement.types:
+            converters = tuple(map(to_driver, statement.types))
+            if len(self._known) == PREPARED:
+                self._known.clear()
+            self._known[statement.cql] = statement.types, converters
+        return converters
 
 
 def _batches(bound: Sequence[BoundStatement]) -> Iterator[Any]:

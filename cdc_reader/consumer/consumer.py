@@ -5,14 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import EARLIEST, Clock, Moment
+from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints.store import CheckpointStore
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.consumer.config import ConsumerConfig, OnHeld
 from cdc_reader.consumer.events import OnEvent
-from cdc_reader.consumer.handling import DeadLetter, Handler, Handling, Workers, check_functions
+from cdc_reader.consumer.handling import (
+    DeadLetter,
+    Handler,
+    Handling,
+    Together,
+    Workers,
+    check_functions,
+)
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.consumer.subscription import Subscription
@@ -184,6 +193,7 @@ class _Run:
         self, subscription: Subscription, handler: Handler, dead_letter: DeadLetter | None
     ) -> None:
         config, stopping = subscription.config, Stop()
+        self._handler = handler
         self._handling = Handling(handler, dead_letter, config, subscription.metrics)
         self._workers = Workers(config.workers, self._work, stopping)
         self._runtime = ConsumerRuntime(subscription, config.workers, self._workers.put, stopping)
@@ -206,9 +216,27 @@ class _Run:
     def _work(self, share: Share) -> None:
         """Handle changes until one fails or the run has to end; `close` saves what is handled."""
         try:
-            for change in share:
-                if not (self._runtime.permits(share) and self._handling.handle(change)):
-                    return
-                self._runtime.acknowledge(share)
+            if isinstance(self._handler, Together):
+                self._handle_together(self._handler, share)
+            else:
+                self._handle_each(share, share)
         except BaseException as error:  # noqa: BLE001 - `run` raises it
             self._runtime.fail(error)
+
+    def _handle_together(self, together: Together, share: Share) -> None:
+        changes = iter(share)
+        while some := list(islice(changes, together.most)):
+            if not self._runtime.permits(share):
+                return
+            if self._handling.handle_together(together, some):
+                self._runtime.acknowledge(share, len(some))
+            elif not self._handle_each(share, some):
+                return
+
+    def _handle_each(self, share: Share, changes: Iterable[Change]) -> bool:
+        """Handle changes of a share one at a time; return False if the run has to end."""
+        for change in changes:
+            if not (self._runtime.permits(share) and self._handling.handle(change)):
+                return False
+            self._runtime.acknowledge(share)
+        return True

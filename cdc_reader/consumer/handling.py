@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +30,21 @@ DeadLetter = Callable[[Change, Exception], object]
 """Receives a change that the handler failed on, and the handler's last error."""
 
 _LONGEST_PAUSE = 60.0
+
+
+@frozen
+class Together:
+    """A handler that takes at most `most` changes at a time, in order.
+
+    If it fails, it is called with each of these changes alone, so that attempts, dead letters and
+    skipped changes concern single changes. It must therefore be safe to repeat.
+    """
+
+    handle: Callable[[Sequence[Change]], object]
+    most: int = 512
+
+    def __call__(self, change: Change) -> object:
+        return self.handle([change])
 
 
 class Workers(Generic[T]):
@@ -89,6 +104,16 @@ class Handling:
         self._dead_letter = dead_letter
         self._config = config
         self._recorder = recorder
+
+    def handle_together(self, together: Together, changes: Sequence[Change]) -> bool:
+        """Handle the changes with one call; return False if each must be handled alone."""
+        try:
+            returned = together.handle(changes)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises
+            log.debug("handled_singly", changes=len(changes), error=repr(error))
+            return False
+        check_done("handler", returned)
+        return True
 
     def handle(self, change: Change) -> bool:
         """Handle the change; return False if it failed while the consumer was stopping.

@@ -117,9 +117,9 @@ class ConsumerRuntime:
         """
         return self._leases.wait_for(share.progress.lease) and not self.has_ended
 
-    def acknowledge(self, share: Share) -> None:
-        """Record that the share's next change is handled."""
-        share.handled += 1
+    def acknowledge(self, share: Share, changes: int = 1) -> None:
+        """Record that the share's next changes are handled."""
+        share.handled += changes
         if self._saves_each:
             share.progress.acknowledge(share)
             self._save_one(share.progress)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
+from itertools import chain, islice
 from typing import Protocol
 
 from cdc_reader._settings import expect, expect_able, expect_clock, shown
@@ -17,6 +20,8 @@ from cdc_reader.errors import ConfigurationError, UnsupportedTableError
 from cdc_reader.replication.writes import TableWrites
 
 _SECOND = 1_000_000
+_TOGETHER = 512
+"""The number of changes whose writes are under way at a time."""
 _WRITES = frozenset([Operation.INSERT, Operation.UPDATE])
 _OF_A_ROW = frozenset(
     [ChangeOperation.INSERT, ChangeOperation.ROW_DELETE, ChangeOperation.SERVER_ROW_DELETE]
@@ -40,6 +45,10 @@ class Writer(Protocol):
         Raises errors of `cdc_reader.errors`. Executing the statements again changes nothing.
         """
         ...
+
+
+WriteAll = Callable[[Iterable[Sequence[Sequence[Statement]]]], None]
+"""Executes rounds of statements, with a sequence for each partition: see `CqlWriter.write_all`."""
 
 
 class Expiry(Enum):
@@ -79,6 +88,7 @@ class Replicator:
             raise ConfigurationError("targets", shown(targets), remedy)
         named = (targets or {}).items()
         self._writer = writer
+        self._write_all: WriteAll = getattr(writer, "write_all", partial(_one_by_one, writer))
         self._targets = {TableName.of(name): TableName.of(target) for name, target in named}
         self._writes: dict[TableName, TableWrites] = {}
         self._expiry = expect("expiry", expiry, Expiry)
@@ -88,6 +98,24 @@ class Replicator:
         """Apply a change as one write; see `statements` for the errors."""
         if found := self.statements(change):
             self._writer.write(found)
+
+    def apply_all(self, changes: Iterable[Change]) -> None:
+        """Apply changes, many at a time; when it returns, all are applied.
+
+        Changes of one partition are applied in order, and often several as one write. If this
+        raises an error, some of the changes may have been applied.
+        """
+        some = iter(changes)
+        together = iter(lambda: list(islice(some, _TOGETHER)), [])
+        self._write_all(map(self._by_partition, together))
+
+    def _by_partition(self, changes: Iterable[Change]) -> list[list[Statement]]:
+        """Return the statements of the changes, a list for each partition."""
+        found: defaultdict[Hashable, list[Statement]] = defaultdict(list)
+        for change in changes:
+            partition = change.table, *change.partition_key.values()
+            found[partition] += self.statements(change)
+        return [*filter(None, found.values())]
 
     def statements(self, change: Change) -> list[Statement]:
         """Return the statements to execute, in any order; none if there are only images.
@@ -132,6 +160,11 @@ class Replicator:
             return ttl
         left = change.timestamp + ttl * _SECOND - self._clock.now()
         return min(max(-(-left // _SECOND), 1), ttl)
+
+
+def _one_by_one(writer: Writer, rounds: Iterable[Sequence[Sequence[Statement]]]) -> None:
+    for statements in chain.from_iterable(rounds):
+        writer.write(statements)
 
 
 def _check(change: Change) -> None:

@@ -125,6 +125,9 @@ _USING_TYPES = (_BIGINT, _INT)
 
 _LIST_ID = Native("uuid")
 
+_Text = tuple[str, tuple[CqlType, ...]]
+"""The CQL of a statement, and the types of its values."""
+
 _LISTS_READ, _LISTS_SHOWN = 1, 3
 """Write timestamps of lists: of a snapshot's lists, and of lists from images.
 
@@ -134,21 +137,27 @@ applied first.
 
 
 @frozen
-class _Row:
-    """A row of the target: its key condition, and the timestamp and TTL to write."""
+class _Key:
+    """Columns that identify a row, or a partition: their condition, and their types."""
 
     columns: tuple[Column, ...]
-    key: tuple[Any, ...]
+    where: str
+    types: tuple[CqlType, ...]
+
+    @classmethod
+    def of(cls, columns: tuple[Column, ...]) -> _Key:
+        where = " AND ".join(f"{quoted(column.name)} = ?" for column in columns)
+        return cls(columns, where, tuple(column.type for column in columns))
+
+
+@frozen
+class _Row:
+    """A row of the target: its key, and the timestamp and TTL to write."""
+
+    key: _Key
+    values: tuple[Any, ...]
     timestamp: Micros
     ttl: int | None
-
-    @property
-    def where(self) -> str:
-        return " AND ".join(f"{quoted(column.name)} = ?" for column in self.columns)
-
-    @property
-    def key_types(self) -> tuple[CqlType, ...]:
-        return tuple(column.type for column in self.columns)
 
     @property
     def using(self) -> tuple[int, int]:
@@ -167,6 +176,9 @@ class TableWrites:
         self._clustering = schema.clustering
         self._statics = schema.of_kind(ColumnKind.STATIC)
         self._regulars = schema.of_kind(ColumnKind.REGULAR)
+        self._keys: dict[tuple[str, ...], _Key] = {}
+        self._inserts: dict[tuple[str, bool], _Text] = {}
+        self._updates: dict[tuple[str, bool], _Text] = {}
 
     def of_part(self, change: Change, part: Part, ttl: int | None) -> Iterator[Statement]:
         """Yield the writes of a part of an INSERT or UPDATE, with a TTL of `ttl` seconds."""
@@ -217,8 +229,8 @@ class TableWrites:
     def row_delete(self, change: Change) -> Statement:
         """Return the delete of a row, or of a partition, by its key."""
         row = self._row(change, change.timestamp, None)
-        cql = f"DELETE FROM {self._target} USING TIMESTAMP ? WHERE {row.where}"  # noqa: S608 - quoted
-        return Statement(cql, (_BIGINT, *row.key_types), (row.timestamp, *row.key))
+        cql = f"DELETE FROM {self._target} USING TIMESTAMP ? WHERE {row.key.where}"  # noqa: S608 - quoted
+        return Statement(cql, (_BIGINT, *row.key.types), (row.timestamp, *row.values))
 
     def range_delete(self, change: Change) -> Iterator[Statement]:
         """Yield the deletes of a range of rows; raise ValueError if the range lacks an end."""
@@ -228,36 +240,53 @@ class TableWrites:
             yield self._slice_delete(change, rows)
 
     def _row(self, change: Change, timestamp: Micros, ttl: int | None) -> _Row:
-        columns = (*self._key, *self._clustering)
-        known = tuple(column for column in columns if column.name in change.key)
-        return _Row(known, tuple(change.key.values()), timestamp, ttl)
+        key = change.key
+        names = tuple(key)
+        known = self._keys.get(names)
+        if known is None:
+            columns = (*self._key, *self._clustering)
+            known = _Key.of(tuple(column for column in columns if column.name in key))
+            self._keys[names] = known
+        return _Row(known, tuple(key.values()), timestamp, ttl)
 
     def _insert(
         self, row: _Row, columns: tuple[Column, ...], whole: Mapping[str, Any]
     ) -> Statement:
-        named = (*row.columns, *columns)
-        names = ", ".join(quoted(column.name) for column in named)
-        marks = ", ".join("?" for _ in named)
-        return Statement(
+        place = row.key.where, columns is self._statics
+        text = self._inserts.get(place)
+        if text is None:
+            text = self._inserts[place] = self._insert_text((*row.key.columns, *columns))
+        return Statement(*text, (*row.values, *_values(columns, whole), *row.using))
+
+    def _insert_text(self, columns: tuple[Column, ...]) -> _Text:
+        names = ", ".join(quoted(column.name) for column in columns)
+        marks = ", ".join("?" for _ in columns)
+        return (
             f"INSERT INTO {self._target} ({names}) VALUES ({marks}) {_USING}",  # noqa: S608 - quoted
-            (*(column.type for column in named), *_USING_TYPES),
-            (*row.key, *_values(columns, whole), *row.using),
+            (*(column.type for column in columns), *_USING_TYPES),
         )
 
     def _update(
         self, row: _Row, columns: tuple[Column, ...], whole: Mapping[str, Any]
     ) -> Statement:
-        assigned = ", ".join(f"{quoted(column.name)} = ?" for column in columns)
-        types = tuple(column.type for column in columns)
-        return self._set(row, assigned, types, _values(columns, whole))
+        place = row.key.where, columns is self._statics
+        text = self._updates.get(place)
+        if text is None:
+            assigned = ", ".join(f"{quoted(column.name)} = ?" for column in columns)
+            types = tuple(column.type for column in columns)
+            text = self._updates[place] = self._set_text(row.key, assigned, types)
+        return Statement(*text, (*row.using, *_values(columns, whole), *row.values))
 
     def _set(
         self, row: _Row, assigned: str, types: tuple[CqlType, ...], values: tuple[Any, ...]
     ) -> Statement:
-        return Statement(
-            f"UPDATE {self._target} {_USING} SET {assigned} WHERE {row.where}",  # noqa: S608 - quoted
-            (*_USING_TYPES, *types, *row.key_types),
-            (*row.using, *values, *row.key),
+        text = self._set_text(row.key, assigned, types)
+        return Statement(*text, (*row.using, *values, *row.values))
+
+    def _set_text(self, key: _Key, assigned: str, types: tuple[CqlType, ...]) -> _Text:
+        return (
+            f"UPDATE {self._target} {_USING} SET {assigned} WHERE {key.where}",  # noqa: S608 - quoted
+            (*_USING_TYPES, *types, *key.types),
         )
 
     def _whole(self, deltas: Mapping[str, Delta]) -> Iterator[tuple[str, Any]]:

@@ -30,6 +30,7 @@ NAMES = (
     "snapshot",
     "peers",
     "consume",
+    "replicate",
     "spark",
     "mirror",
     "filters",

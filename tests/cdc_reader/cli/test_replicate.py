@@ -215,26 +215,33 @@ def test_a_restart_resumes(
         "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
     )
     there.execute(f"CREATE TABLE {name} {columns}")
-    for number in range(count):
-        scylla.session.execute(
-            f"INSERT INTO {name} (p, c, v) VALUES ({number % 9}, {number}, {number})"
-        )
+
+    def insert(numbers: range) -> None:
+        for number in numbers:
+            scylla.session.execute(
+                f"INSERT INTO {name} (p, c, v) VALUES ({number % 9}, {number}, {number})"
+            )
+
+    insert(range(count))
     words = arguments(scylla, name, target, tmp_path, "--workers", "2", "--eager")
-    slow = Fault.parse(f"delay,match=many,after=20,times={count},seconds=0.05")
-    target.faults.add(slow)
+    slow = Fault.parse(f"delay,match=INSERT INTO,times={count},seconds=30")
     with running(words) as (process, began):
         assert began.startswith(f"replicating {name} at ")
-        while there.execute(f"SELECT count(*) FROM {name}").one()[0] < 20:
+        while there.execute(f"SELECT count(*) FROM {name}").one()[0] < count:
+            assert process.poll() is None
+        target.faults.add(slow)
+        insert(range(count, 2 * count))
+        while not target.faults.struck(slow):
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=120) == 0
         assert process.stderr is not None
         first = applied(process.stderr.read())
     target.faults.clear()
-    assert 0 < first < count
+    assert first == count
     outcome = invoke(*words, *TO_NOW)
     assert outcome.exit_code == 0, outcome.output
-    assert first + applied(outcome.stderr) == count
+    assert applied(outcome.stderr) == count
     facts = "p, c, writetime(v)"
     assert contents(there, name, facts) == contents(scylla.session, name, facts)
     there.execute(f"DROP KEYSPACE {keyspace}")

@@ -38,7 +38,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
     return f"{keyspace}.t"
 
 
-def insert(table: str, p: int, c: int, v: Any) -> Statement:
+def insert(table: str, p: int | None, c: int, v: Any) -> Statement:
     """Return an INSERT of a row."""
     return Statement(f"INSERT INTO {table} (p, c, v) VALUES (?, ?, ?)", (INT, INT, TEXT), (p, c, v))
 
@@ -63,6 +63,44 @@ def test_large_batches_are_split(scylla: Scylla, writer: CqlWriter, table: str) 
     writer.write([insert(table, 1, c, "y") for c in range(100, 550)])
     found = rows(scylla, table)
     assert [v for _, v in found] == [long] * 5 + ["y"] * 450
+
+
+def test_a_round_follows_the_previous_one(scylla: Scylla, writer: CqlWriter, table: str) -> None:
+    """A round is computed while the previous one is under way, and sent after it."""
+    found = []
+
+    def rounds() -> Iterator[list[list[Statement]]]:
+        for number in range(4):
+            found.append({c for c, _ in rows(scylla, table)})
+            yield [[insert(table, p, 10 * number + p, "a")] for p in range(5)]
+
+    writer.write_all(rounds())
+    for number in (2, 3):
+        assert found[number] >= {10 * n + p for n in range(number - 1) for p in range(5)}
+    assert len(rows(scylla, table)) == 20
+
+
+def test_partitions_with_large_batches(scylla: Scylla, writer: CqlWriter, table: str) -> None:
+    """In a round, partitions may need different numbers of batches."""
+    lengths = (450, 1, 250)
+    writer.write_all(
+        [[[insert(table, p, 1_000 * p + c, "y") for c in range(n)] for p, n in enumerate(lengths)]]
+    )
+    assert len(rows(scylla, table)) == sum(lengths)
+
+
+def test_an_error_ends_the_rounds(writer: CqlWriter, table: str) -> None:
+    """A rejected write raises its error before a later round is sent."""
+    drawn: list[int] = []
+
+    def rounds() -> Iterator[list[list[Statement]]]:
+        for number in range(10):
+            drawn.append(number)
+            yield [[insert(table, 1, 1, "a")], [insert(table, None, 2, "a")]]
+
+    with pytest.raises(SourceError):
+        writer.write_all(rounds())
+    assert drawn == [0, 1]
 
 
 def test_several_threads_write_at_once(scylla: Scylla, writer: CqlWriter, table: str) -> None:
@@ -113,6 +151,23 @@ def test_transient_errors_are_retried(server: EmbeddedScylla, kind: str, count: 
 def test_a_statement_the_server_forgot_is_prepared_again(server: EmbeddedScylla) -> None:
     """The driver prepares a statement again if the server has discarded it."""
     assert struck_while_writing(server, "unprepared", 1) == 2
+
+
+@pytest.mark.needs("faults")
+@pytest.mark.parametrize("kind", ["drop", "overloaded", "unavailable", "server-error"])
+def test_transient_errors_of_a_round_are_retried(server: EmbeddedScylla, kind: str) -> None:
+    """Of the writes under way, those that fail are repeated."""
+    from cdc_reader.testing import Fault
+
+    server.execute("TRUNCATE ks.t")
+    writer = CqlWriter(ConnectionConfig(server.contact_point))
+    fault = Fault(kind, "INSERT INTO ks.t", times=3)
+    writer.write([insert("ks.t", 1, 0, "a")])  # prepares the statement before the fault
+    with server.faults.during(fault):
+        writer.write_all([[[insert("ks.t", p, p, "a")] for p in range(1, 20)]])
+        assert server.faults.struck(fault) == 3
+    writer.close()
+    assert len(server.execute("SELECT c FROM ks.t")) == 20
 
 
 def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.consumer.handling import Together
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
 from cdc_reader.metrics import CHANGES, OUTSTANDING, ROWS, MemoryMetrics
@@ -231,3 +232,45 @@ def test_a_long_page_is_handled_while_reading_waits(
     ).run()
     assert len(rows) == ROWS_WRITTEN
     assert all(read - number <= 2 * 10 for number, read in enumerate(rows))
+
+
+@pytest.mark.parametrize("bad", [None, 50])
+def test_changes_may_be_handled_together(
+    connection: ConnectionConfig, table: str, write: Write, bad: int | None
+) -> None:
+    """A handler may take several changes at a time.
+
+    If it fails, it gets each of these changes alone, and only a change that fails alone is a dead
+    letter.
+    """
+    write(table, ROWS_WRITTEN, partitions=PARTITIONS)
+    calls: list[list[int]] = []
+    letters: list[int] = []
+
+    def handle(changes: Sequence[Change]) -> None:
+        numbers = [number_of(change) for change in changes]
+        calls.append(numbers)
+        if bad in numbers:
+            raise LookupError("no such thing")
+
+    store = MemoryCheckpoints()
+    for _ in range(2):  # the second run finds that all changes are handled
+        CdcConsumer(
+            connection,
+            table,
+            Together(handle, most=16),
+            dead_letter=lambda change, _error: letters.append(number_of(change)),
+            application="together",
+            end=now(),
+            checkpoints=store,
+            config=ConsumerConfig(workers=2, attempts=1),
+            read=LARGE,
+        ).run()
+    failed = [numbers for numbers in calls if bad in numbers]
+    handled = [number for numbers in calls if numbers not in failed for number in numbers]
+    assert sorted(handled + letters) == list(range(ROWS_WRITTEN))
+    assert letters == ([] if bad is None else [bad])
+    assert 1 < max(map(len, calls)) <= 16
+    for partition in range(PARTITIONS):
+        of_one = [number for number in handled if number % PARTITIONS == partition]
+        assert of_one == sorted(of_one)

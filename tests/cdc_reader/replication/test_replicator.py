@@ -7,7 +7,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.consumer import CdcConsumer
 from cdc_reader.cql.names import TableName, bare_or_quoted
 from cdc_reader.cql.schema import CdcOptions, Column, ColumnKind, LogSchema
+from cdc_reader.cql.statement import Statement
 from cdc_reader.cql.types import MapType, freeze
 from cdc_reader.decoding import Page, decode, parse_metadata
 from cdc_reader.errors import UnsupportedTableError
@@ -175,11 +176,18 @@ class Tables:
         return [change for page in pages for change in grouping.feed(page)] + grouping.finish()
 
     def replicate(self, table: str, key: int) -> None:
-        """Apply the log of the partition `key` to the copy."""
-        name = self.schemas[table].base.name
-        replicator = Replicator(self.writer, {name: TableName(self.keyspace, "copy")})
+        """Apply the log of the partition `key` to the copy, several changes at a time."""
+        self._replicator(table).apply_all(self.changes(table, key))
+
+    def replicate_each(self, table: str, key: int) -> None:
+        """Apply the log of the partition `key` to the copy, one change at a time."""
+        replicator = self._replicator(table)
         for change in self.changes(table, key):
             replicator.apply(change)
+
+    def _replicator(self, table: str) -> Replicator:
+        name = self.schemas[table].base.name
+        return Replicator(self.writer, {name: TableName(self.keyspace, "copy")})
 
     def contents(self, table: str, key: int) -> list[list[str]]:
         """Return the rows, with the write times and TTLs of cells that have them."""
@@ -280,7 +288,8 @@ def test_the_replica_of_a_table_is_the_table(
     for statement in history:
         tables.execute(images, key, base, statement)
     tables.replicate(images, key)
-    tables.replicate(images, key)  # applying changes again has no effect
+    assert tables.contents("copy", key) == tables.contents(images, key)
+    tables.replicate_each(images, key)  # applying changes again has no effect
     assert tables.contents("copy", key) == tables.contents(images, key)
     for ck in range(4):
         delete = f"DELETE FROM <t> USING TIMESTAMP <+{probe}> WHERE pk = <pk> AND ck = {ck}"
@@ -488,10 +497,44 @@ class Ledger:
     """A writer that only records its statements."""
 
     def __init__(self) -> None:
-        self.statements: list[object] = []
+        self.statements: list[Sequence[Statement]] = []
 
-    def write(self, statements: object) -> None:
+    def write(self, statements: Sequence[Statement]) -> None:
         self.statements.append(statements)
+
+
+class Rounds(Ledger):
+    """A writer that records rounds of statements: the values of each partition's statements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds: list[list[list[tuple[object, ...]]]] = []
+
+    def write_all(self, rounds: Iterable[list[list[Statement]]]) -> None:
+        for partitions in rounds:
+            self.rounds.append([[each.values for each in written] for written in partitions])
+
+
+def test_the_changes_of_a_partition_are_one_write() -> None:
+    """Many changes are applied at a time, those of a partition together and in order."""
+    changes = [change_of({"op": 3, "pk": n % 7, "ck": n}) for n in range(1_200)]
+    writer = Rounds()
+    Replicator(writer).apply_all(iter(changes))
+    assert [len(partitions) for partitions in writer.rounds] == [7, 7, 7]
+    numbers: dict[object, list[object]] = {n: [] for n in range(7)}
+    for partitions in writer.rounds:
+        for written in partitions:
+            [partition] = {values[1] for values in written}
+            numbers[partition] += [values[2] for values in written]
+    assert numbers == {n: list(range(n, 1_200, 7)) for n in range(7)}
+
+
+def test_a_writer_of_single_partitions_suffices() -> None:
+    """A writer without `write_all` gets the statements of one partition at a time."""
+    changes = [change_of({"op": 3, "pk": n % 2, "ck": n}) for n in range(10)]
+    ledger = Ledger()
+    Replicator(ledger).apply_all(changes)
+    assert [len(written) for written in ledger.statements] == [5, 5]
 
 
 def test_changes_that_cannot_be_applied_are_refused() -> None:
