@@ -14,6 +14,7 @@ _COMMANDS = {
     "compare": "compare the rows of two tables",
     "demo": "watch a Spark DataFrame fill from a CDC log",
     "generations": "list the generations of CDC streams",
+    "import-position": "continue where scylla-cdc-go or scylla-cdc-rust stopped",
     "replicate": "apply the changes of a table to a copy of it",
     "serve": "run the embedded ScyllaDB, for development and tests",
     "status": "show what a table's log holds, and how far it has been read",
@@ -34,7 +35,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
         try:
-            command = import_module(f"cdc_reader.cli.{cmd_name}").command
+            command = import_module(f"cdc_reader.cli.{cmd_name.replace('-', '_')}").command
         except ModuleNotFoundError as error:
             raise click.ClickException(
                 f"{cmd_name}: the package {error.name!r} is not installed: "

@@ -1,0 +1,190 @@
+"""`scylla-cdc import-position`: continues where scylla-cdc-go or scylla-cdc-rust stopped.
+
+Both libraries store a position for each stream in a table, and go through the generations in turn.
+An application of this project has one position for all streams, so it continues from the earliest
+stored position of the last generation. A stream without a stored position counts from the beginning
+of the generation, where these libraries would begin to read it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import click
+from attrs import frozen
+
+from cdc_reader._time import Micros, datetime_micros, format_timestamp
+from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore
+from cdc_reader.cli.connection import connection_options
+from cdc_reader.cli.failure import Misuse, cli_errors
+from cdc_reader.cli.following import CheckpointPlace, checkpoint_options
+from cdc_reader.cluster import ClusterClock, Connection, SchemaSource
+from cdc_reader.cluster.generations import TableGenerations
+from cdc_reader.cluster.wire import Query
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.progress import Checkpoint
+
+_MOST_KEYS = 100
+"""The most partitions that a query may name, by ScyllaDB's default limit."""
+
+
+@frozen
+class Positions(ABC):
+    """The positions that another library stored in `place`, for the reader of `table`."""
+
+    queries: Connection
+    place: TableName
+    table: TableName
+    application: str
+
+    @abstractmethod
+    def generations(self) -> Iterator[Micros]:
+        """Yield the start of the last generation that the library began to read, if any."""
+
+    @abstractmethod
+    def of(self, generation: Micros, streams: Sequence[bytes]) -> Iterator[Micros]:
+        """Yield the positions of those of the streams that have one."""
+
+    def earliest(self) -> Micros:
+        """Return the write time, in µs, before which the library has handled all changes."""
+        generation = max(self.generations(), default=None)
+        if generation is None:
+            raise CheckpointError(
+                f"table {self.place} has no position of application {self.application!r}: check "
+                "the names of the table and of the application"
+            )
+        streams = self._streams(generation)
+        positions: list[Micros] = []
+        for first in range(0, len(streams), _MOST_KEYS):
+            positions += self.of(generation, streams[first : first + _MOST_KEYS])
+        return min(positions) if len(positions) == len(streams) else min(generation, *positions)
+
+    def rows(self, cql: str, *values: object, keys: Sequence[bytes] = ()) -> Iterator[Any]:
+        """Yield the rows of a query, in which ``{}`` stands for the table, then for the keys."""
+        text = cql.format(self.place.cql, ", ".join("?" * len(keys)))
+        for batch in self.queries.batches(Query(text, (*values, *keys))):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def _streams(self, generation: Micros) -> list[bytes]:
+        source = TableGenerations(self.queries, self.table)
+        known = generation in source.timestamps()
+        groups = source.groups(generation) if known else ()
+        if not groups:
+            raise CheckpointError(
+                f"table {self.place} has positions in the generation of "
+                f"{format_timestamp(generation)}, which {self.table} does not have: check the "
+                "names of the tables, and start with '--from earliest' if they are right"
+            )
+        return [bytes(stream) for group in groups for stream in group.streams]
+
+
+class RustPositions(Positions):
+    """The table of scylla-cdc-rust's `TableBackedCheckpointSaver`, which one reader uses."""
+
+    def generations(self) -> Iterator[Micros]:
+        for (start,) in self.rows("SELECT generation FROM {} WHERE stream_id = ?", b"\0"):
+            yield datetime_micros(start)
+
+    def of(
+        self,
+        generation: Micros,  # noqa: ARG002 - a stream belongs to one generation
+        streams: Sequence[bytes],
+    ) -> Iterator[Micros]:
+        for (at,) in self.rows("SELECT time FROM {} WHERE stream_id IN ({})", keys=streams):
+            yield datetime_micros(at)
+
+
+class GoPositions(Positions):
+    """The table of scylla-cdc-go's `TableBackedProgressManager`.
+
+    The library stores the generation under an empty timestamp, for which CQL has no literal.
+    """
+
+    def generations(self) -> Iterator[Micros]:
+        cql = (
+            "SELECT current_generation FROM {} WHERE application_name = ? AND table_name = '' "
+            "ALLOW FILTERING"
+        )
+        for (start,) in self.rows(cql, self.application):
+            yield datetime_micros(start)
+
+    def of(self, generation: Micros, streams: Sequence[bytes]) -> Iterator[Micros]:
+        cql = (
+            "SELECT last_timestamp FROM {} WHERE generation = ? AND application_name = ? "
+            "AND table_name = ? AND stream_id IN ({})"
+        )
+        key = (generation // 1_000, self.application, str(self.table))
+        for (last,) in self.rows(cql, *key, keys=streams):
+            yield timeuuid.micros(uuid.UUID(str(last)).bytes)
+
+
+_LIBRARIES = {"go": GoPositions, "rust": RustPositions}
+
+
+@click.command("import-position")
+@click.argument("library", type=click.Choice(sorted(_LIBRARIES)))
+@click.argument("positions", metavar="KS.POSITIONS")
+@click.argument("table", metavar="KS.TABLE")
+@click.option(
+    "--application",
+    metavar="NAME",
+    required=True,
+    help="Name under which to save the position. With go, also the name of the old application.",
+)
+@click.option(
+    "--from-application",
+    metavar="NAME",
+    help="With go, the old application's name, if it differs.",
+)
+@checkpoint_options(
+    "Save the position in this file; without a file or table, only print it.",
+    "Save the position in a table of the cluster; created if it does not exist.",
+)
+@connection_options
+def command(
+    connection: ConnectionConfig,
+    library: str,
+    positions: str,
+    table: str,
+    application: str,
+    from_application: str | None,
+    place: CheckpointPlace | None,
+) -> None:
+    """Continue a table where scylla-cdc-go or scylla-cdc-rust stopped.
+
+    KS.POSITIONS is the table in which the library stored its positions, and KS.TABLE the table that
+    it followed. Stop the old reader first. All changes from the position on are delivered, also
+    those that the old reader had handled in streams that were ahead of others.
+    """
+    with cli_errors(), closing(Connection(connection, ReadConfig())) as queries:
+        names = TableName.parse(positions), TableName.parse(table)
+        base = SchemaSource(queries).log_schema(names[1]).base
+        stored = _LIBRARIES[library](queries, *names, from_application or application)
+        position = stored.earliest()
+        click.echo(f"position: {format_timestamp(position)} ({position // 1_000} ms since 1970)")
+        if place is None:
+            return
+        ttls = TtlHistory().updated(base, ClusterClock(queries).now(), position)
+        checkpoint = Checkpoint(position, table_id=base.id, ttls=ttls.after(position))
+        with closing(place.open(connection)) as store:
+            _save(store, CheckpointName(application, names[1]), checkpoint, place)
+
+
+def _save(
+    store: CheckpointStore, name: CheckpointName, checkpoint: Checkpoint, place: CheckpointPlace
+) -> None:
+    if store.load(name) is not None:
+        raise Misuse(
+            f"{place} has a position of application {name.application!r} in {name.table} already: "
+            "give another --application, or delete that position"
+        )
+    store.save(name, checkpoint)
+    click.echo(f"saved in {place} for application {name.application!r}")
