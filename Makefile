@@ -68,7 +68,7 @@ AXE := 4.14.1
 .PHONY: help install java prometheus chromium demo test test-slow test-all test-cluster test-spark \
     test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients test-containers \
     embedded-image soak fuzz fuzz-kernel bench simulate lint format api constraints clean \
-    test-oldest test-newest docs publish-docs sdist wheels check-docs
+    test-oldest test-newest docs publish-docs sdist wheels local-wheels check-wheels check-docs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -181,6 +181,13 @@ sdist: $(INSTALLED) ## build the source distribution in dist/
 wheels: $(INSTALLED) ## build and test this machine's wheels in wheelhouse/; needs a container engine
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) cibuildwheel
 	$(BIN)/cibuildwheel --output-dir wheelhouse $(ARGS)
+
+local-wheels: $(INSTALLED) ## build Linux wheels without a container; PYTHONS="python3.11 python3.12"
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/build-wheels wheelhouse $(or $(PYTHONS),$(BIN)/python)
+
+check-wheels: $(INSTALLED) java ## run demo, tutorial and tests from the wheels in wheelhouse/ for PYTHON
+	JAVA_HOME="$$(scripts/java-home)" $(BIN)/python -m scripts.check_wheel \
+	    $(addprefix --python=,$(PYTHON)) wheelhouse
 
 constraints: ## renew constraints.txt; use PYTHON=python3.11
 	scripts/renew-constraints "$(PYTHON)" "$(EXTRAS)"
