@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 
@@ -19,7 +19,6 @@ from cdc_reader._merging import Merging
 from cdc_reader._settings import expect_clock, expect_or
 from cdc_reader._time import Clock, Micros, Moment
 from cdc_reader.changes.change import Change
-from cdc_reader.changes.frames import AdvancedEnvelope
 from cdc_reader.changes.grouping import TableChanges
 from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
@@ -32,6 +31,9 @@ from cdc_reader.reading.snapshot import SnapshotDelivery
 from cdc_reader.streams.shard import Shard
 from cdc_reader.table_reader import TableReader
 from cdc_reader.table_snapshot import TableSnapshot
+
+if TYPE_CHECKING:  # the formats are imported when they are used
+    from cdc_reader.changes.frames import AdvancedEnvelope
 
 
 class CdcReader:

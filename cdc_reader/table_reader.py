@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 import pyarrow as pa
 from attrs import evolve
@@ -23,16 +23,6 @@ from cdc_reader._time import (
     start_micros,
 )
 from cdc_reader.changes.change import Change
-from cdc_reader.changes.formatting import Formatting
-from cdc_reader.changes.frames import (
-    AdvancedEnvelope,
-    BadRecord,
-    Format,
-    FormatOptions,
-    ValueTypes,
-    format_of,
-    project,
-)
 from cdc_reader.changes.grouping import Grouping
 from cdc_reader.cluster import CdcTable, ClusterClock, Connection
 from cdc_reader.config import DataLossMode, ReadConfig, SnapshotMode
@@ -58,6 +48,10 @@ from cdc_reader.reading.window_reader import LogReader
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
+
+if TYPE_CHECKING:  # the formats are imported when they are used
+    from cdc_reader.changes.formatting import Formatting
+    from cdc_reader.changes.frames import AdvancedEnvelope, Format, ValueTypes
 from cdc_reader.table_snapshot import TableSnapshot
 
 T = TypeVar("T")
@@ -190,6 +184,8 @@ class TableReader:
         Raises ConfigurationError for options that cannot be used, and UnsupportedTableError if
         the table's log lacks images that the format needs.
         """
+        from cdc_reader.changes.frames import FormatOptions, format_of, project
+
         window = self._window(start, end)
         options = FormatOptions.of(
             format=format,
@@ -265,6 +261,9 @@ class TableReader:
         as for `change_batches` and `follow`. Raises ConfigurationError if `start` is a moment and
         `snapshot` is ``initial``.
         """
+        from cdc_reader.changes.formatting import Formatting
+        from cdc_reader.changes.frames import BadRecord, FormatOptions
+
         options = FormatOptions.of(
             format=format,
             include_delta=include_delta,

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader._time import Micros
 from cdc_reader.changes.change import Change
-from cdc_reader.changes.frames import (
-    AdvancedEnvelope,
-    FormatOptions,
-    ValueTypes,
-    project,
-    snapshot_format_of,
-)
-from cdc_reader.changes.frames.table_rows import SplitRows
-from cdc_reader.changes.snapshot import SnapshotChanges
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
 from cdc_reader.reading.ports import GenerationSource, LogSource, RowSource, SnapshotTable
@@ -33,6 +24,9 @@ from cdc_reader.reading.snapshot import (
 
 MakeReader = Callable[..., SnapshotReader]
 """Makes the reader of a `SnapshotTable`; `cells` adds the TTLs and write times of cells."""
+
+if TYPE_CHECKING:  # the formats are imported when they are used
+    from cdc_reader.changes.frames import AdvancedEnvelope, ValueTypes
 
 
 @frozen
@@ -130,6 +124,8 @@ class TableSnapshot:
         partition's static columns; a partition with nothing else has one row, whose clustering
         key is null. Raises ConfigurationError for a column that the table does not have.
         """
+        from cdc_reader.changes.frames import project
+
         return self._batches(project(self._schema, columns))
 
     def change_batches(
@@ -148,6 +144,8 @@ class TableSnapshot:
 
         The options and errors are the same as for that method.
         """
+        from cdc_reader.changes.frames import FormatOptions, project, snapshot_format_of
+
         options = FormatOptions.of(
             format=format,
             include_delta=include_delta,
@@ -169,6 +167,8 @@ class TableSnapshot:
 
         The static columns of a partition are a separate change, before the changes of its rows.
         """
+        from cdc_reader.changes.snapshot import SnapshotChanges
+
         changes = SnapshotChanges()
         for delivery in self._begin(FixedSchema(self._table, self._schema), cells=True):
             yield from chain.from_iterable(changes.each(delivery))
@@ -196,6 +196,8 @@ def split_rows(
     deliveries: Iterable[SnapshotDelivery], types: ValueTypes
 ) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """Yield rows converted to `types`, each batch with a flag that is True for static rows."""
+    from cdc_reader.changes.frames.table_rows import SplitRows
+
     split = SplitRows(types)
     for delivery in deliveries:
         if isinstance(delivery, RangeComplete):

@@ -15,7 +15,6 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.grouping import TableChanges
-from cdc_reader.changes.snapshot import SnapshotChanges
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.config import DeliveryMode, SnapshotMode
@@ -290,6 +289,8 @@ class ConsumerRuntime:
 
     def _take_rows(self, progress: TableProgress, reader: SnapshotReader) -> bool:
         """Deliver the rows of a snapshot; return True if all of them are acknowledged."""
+        from cdc_reader.changes.snapshot import SnapshotChanges
+
         changes = SnapshotChanges()
         with suppress(StoppedError):
             for delivery in reader.deliveries():

@@ -31,6 +31,7 @@ NAMES = (
     "peers",
     "consume",
     "replicate",
+    "cold_start",
     "spark",
     "mirror",
     "filters",
