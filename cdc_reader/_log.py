@@ -70,7 +70,7 @@ def _ignore(*_: object, **_fields: object) -> None:
 
 
 class _LastResort(logging.StreamHandler[Any]):
-    """Writes events that no other handler would receive to the current stderr."""
+    """Writes to the current stderr those events that no other handler would receive."""
 
     def __init__(self) -> None:
         super().__init__()

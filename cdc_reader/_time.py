@@ -51,7 +51,7 @@ _UNITS = {spelling: unit for unit, line in _SPELLINGS.items() for spelling in li
 _PART = re.compile(r"\s*([0-9]{1,30})\s*([a-zµ]+)")
 
 _FIRST = 1_000_000_000_000_000
-"""A time in 2001, in µs since 1970. No log is older, and times in coarser units are smaller."""
+"""2001-09-09, in µs since 1970. No log is older, and times in coarser units are smaller numbers."""
 _LAST = 100 * _FIRST
 _IN_MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 _NUMBER = re.compile(r"\+?[0-9]{1,30}")
@@ -79,7 +79,7 @@ class Clock(Protocol):
         ...
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Return after `micros`, or as soon as `wake` is set."""
+        """Return after `micros` µs, or as soon as `wake` is set."""
         ...
 
 
@@ -91,7 +91,7 @@ class SystemClock:
         return time.time_ns() // 1_000
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Return after `micros`, or as soon as `wake` is set."""
+        """Return after `micros` µs, or as soon as `wake` is set."""
         wake.wait(micros / 1_000_000)
 
 
@@ -107,7 +107,7 @@ class SteadyClock(SystemClock):
 
 @define
 class Waiting:
-    """Measures the time an iterator takes to produce items, excluding the time spent on them."""
+    """Measures how long an iterator takes to produce items, but not how long they are used."""
 
     _clock: Clock
     took: int = 0
@@ -131,8 +131,8 @@ def duration_micros(duration: timedelta) -> int:
 def datetime_micros(moment: datetime, option: str = "timestamp") -> Micros:
     """Return the microseconds since 1970 of `moment`.
 
-    Raises ConfigurationError, naming `option`, for pandas' NaT, and if it has no time zone: Python
-    treats such a datetime as local time, but most other software treats it as UTC.
+    Raises ConfigurationError, naming `option`, for pandas' NaT and for a datetime without a time
+    zone: Python treats such a datetime as local time, but most other software treats it as UTC.
     """
     if moment != moment:  # noqa: PLR0124 - only NaT, "not a time", differs from itself
         raise ConfigurationError(option, moment, f"it is not a time: give {_MOMENT_REMEDY}")
@@ -183,7 +183,7 @@ def moment_micros(moment: object, option: str, now: Micros, *words: str) -> Micr
 
     Raises ConfigurationError for anything else, including a datetime without a time zone and a
     number in another unit. The error names `option`, and lists `words` as further valid values. If
-    `words` has `earliest`, zero is valid and means the same.
+    `words` contains `earliest`, zero is valid and means the same.
     """
     match moment:
         case str():
@@ -297,7 +297,7 @@ def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
 
 
 def _counted(number: int, unit: str, option: str, given: object) -> Micros:
-    """Convert a number of `unit` to µs; reject one that is not a plausible time in this unit."""
+    """Convert a number of `unit` to µs; reject a number that is not a plausible time in it."""
     if _is_likely(number * _IN_MICROS[unit]):
         return number * _IN_MICROS[unit]
     for other, each in {**_IN_MICROS, "nanoseconds": 0}.items():

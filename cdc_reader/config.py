@@ -73,9 +73,9 @@ class ConnectionConfig:
     name, or the address that the client connects to. `tls_cert` and `tls_key`, also PEM files,
     authenticate the client.
 
-    `consistency` is the consistency level of log reads: if writes use QUORUM, reads must too, or
-    rows can be missed. `connect_timeout` limits the time to connect to the cluster, and
-    `request_timeout` each attempt to read a page.
+    `consistency` is the consistency level of log reads: if writes use QUORUM, reads must use it
+    too; otherwise they may miss rows. `connect_timeout` limits the time to connect to the cluster,
+    and `request_timeout` limits each attempt to read a page.
 
     Raises ConfigurationError for values that cannot be used.
     """
@@ -242,25 +242,26 @@ def _data_loss(value: str) -> DataLossMode:
 class ReadConfig:
     """Settings of log reads.
 
-    `window` is the length of a window with data; without data it grows up to `max_window`. When
-    following, the position never passes now - `confidence_window`, because writes take time to
-    arrive and clocks differ. `poll_interval` is the time between passes once the reader has
-    caught up.
+    `window` is the length of a window with data; without data it grows up to `max_window`. While a
+    reader follows the log, its position stays at least `confidence_window` behind the present,
+    because writes take time to arrive and clocks differ. `poll_interval` is the time between passes
+    once the reader has caught up.
 
     `fetch_size` is the number of rows per page (the server may end a page earlier, at 1 MiB of a
-    stream), `chunk_size` the number of streams per query, and `in_flight` the number of concurrent
-    queries. `max_queries_per_second` limits how many pages a connection requests, spread evenly
-    over time; the tables of a `CdcReader` or consumer share one connection. With or without a
-    limit, a reader slows down while nodes report that they are overloaded, and recovers within 30
-    seconds afterwards. `retry_deadline` limits how long one page is retried. `strategy` is how
-    windows are read; `ranges` may be faster if there are many streams and nearly all are empty.
+    stream), `chunk_size` is the number of streams per query, and `in_flight` is the number of
+    concurrent queries. `max_queries_per_second` limits how many pages a connection requests per
+    second, and spreads the requests evenly; the tables of a `CdcReader` or consumer share one
+    connection. With or without a limit, a reader slows down while nodes report that they are
+    overloaded, and recovers within 30 seconds afterwards. `retry_deadline` limits how long one page
+    is retried. `strategy` is how windows are read; `ranges` may be faster if there are many streams
+    and nearly all are empty.
 
-    With `delivery` ordered, a window's rows are collected, sorted by write time, and then
-    delivered. Windows whose rows take more than `sort_bytes` are made smaller. Rows written in the
-    same microsecond are delivered stream by stream. With `delivery` eager, rows are delivered as
-    soon as they have been read: streams with new rows are polled every `eager_interval`, and idle
-    streams up to eight times less often. Each chunk's whole confidence window is read again about
-    once a second.
+    If `delivery` is ordered, a window's rows are collected, sorted by write time, and then
+    delivered. A window whose rows take more than `sort_bytes` is replaced with smaller windows.
+    Rows written in the same microsecond are delivered stream by stream. If `delivery` is eager,
+    rows are delivered as soon as they have been read: streams with new rows are polled every
+    `eager_interval`, and idle streams up to eight times less often. Each chunk's whole confidence
+    window is read again about once a second.
 
     `late_rows` is what to do with rows that arrive behind the position, and with strays: rows in
     streams of a generation that was not in force at their write time. To find rows that arrive

@@ -17,7 +17,7 @@
     │   ├── TransientError            temporary: the same request may succeed later
     │   │   ├── OverloadedError       a node rejects requests for now
     │   │   └── RequestTimeoutError
-    │   └── RetriesExhaustedError     a transient error that outlasted the retry deadline
+    │   └── RetriesExhaustedError     transient errors continued until the retry deadline
     ├── DecodeError                   bytes from the server do not match the schema
     │   └── ColumnDecodeError         in one column only: a read without that column works
     ├── CheckpointError               a checkpoint cannot be read or saved
@@ -65,7 +65,7 @@ __all__ = [
 
 _MOST_BITS = 256
 _LONGEST, _SHOWN = 1_000, 40
-"""A value of up to `_LONGEST` characters is shown whole; of a longer one, the first `_SHOWN`."""
+"""Values of up to `_LONGEST` characters are shown whole; longer ones are cut to `_SHOWN`."""
 
 
 class CdcError(Exception):
@@ -96,7 +96,7 @@ class ConfigurationError(CdcError):
 def in_one_line(value: object) -> str:
     """Return a value's `repr` in one line; shorten a long one, describe one that is unprintable."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return f"a number of {value.bit_length()} bits"  # Python refuses to print larger ones
+        return f"a number of {value.bit_length()} bits"  # Python refuses to print it
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - whatever the repr of a caller's object raises
@@ -162,7 +162,7 @@ class TransientError(SourceError):
 
 
 class OverloadedError(TransientError):
-    """A node temporarily rejects requests, because it has too many."""
+    """A node temporarily rejects requests, because it has received too many."""
 
 
 class RequestTimeoutError(TransientError):
@@ -170,7 +170,7 @@ class RequestTimeoutError(TransientError):
 
 
 class RetriesExhaustedError(SourceError):
-    """A transient error that outlasted the retry deadline; the last one is its cause."""
+    """Transient errors continued until the retry deadline; the last of them is the cause."""
 
 
 class DecodeError(CdcError):

@@ -64,7 +64,7 @@ LATE_ROWS = Metric(
     "Log rows that arrived late, or in a stream of a generation that was not in force at their "
     "write time (strays).",
 )
-"""Counts the rows of `ROWS` that arrived late, or in a stream of another generation."""
+"""Counts the rows, included in `ROWS`, that arrived late or in another generation's stream."""
 
 CHANGES = Metric("changes", "Changes that the handler has finished.")
 """Counts acknowledged changes, including skipped ones."""
@@ -172,7 +172,7 @@ class NoMetrics:
 
 
 class MemoryMetrics:
-    """Keeps the values in memory: ``metrics[ROWS, table]``, 0 if never recorded."""
+    """Keeps the values in memory; ``metrics[ROWS, table]`` is 0 if no value was recorded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -200,10 +200,10 @@ class MemoryMetrics:
 
 
 class PrometheusMetrics:
-    """Exports to Prometheus as ``scylla_cdc_<name>{keyspace=..., table=...}``.
+    """Exports each metric to Prometheus as ``scylla_cdc_<name>{keyspace=..., table=...}``.
 
-    If `registry` is None, the client library's default registry is used. Create only one per
-    registry. Raises ConfigurationError if the extra `metrics` is not installed.
+    If `registry` is None, the client library's default registry is used. Create at most one
+    recorder per registry. Raises ConfigurationError if the extra `metrics` is not installed.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

@@ -70,7 +70,7 @@ class CdcReader:
         self._stop = Stop()
 
     def now(self) -> Micros:
-        """Return the cluster's time, in µs since 1970; raises StoppedError on `stop`."""
+        """Return the cluster's time, in µs since 1970; raise StoppedError if `stop` is called."""
         with stopped_by(self._stop):
             return self.clock.now()
 

@@ -60,10 +60,10 @@ T = TypeVar("T")
 class TableReader:
     """Reads the CDC log of one base table over a connection, which it does not own.
 
-    Queries the cluster lazily, on first use. Each bounded read, plan and snapshot has the columns
-    that the table has when it begins. If `schema` is given, it is not queried, so a worker process
-    can read tasks that another process planned (schemas can be pickled). Not thread safe, except
-    for `stop`. Methods raise only errors of `cdc_reader.errors`.
+    Queries the cluster lazily, on first use. Each bounded read, plan and snapshot uses the columns
+    that the table has when the operation begins. If `schema` is given, the schema is not queried,
+    so a worker process can read tasks that another process planned (schemas can be pickled). Not
+    thread safe, except for `stop`. Methods raise only errors of `cdc_reader.errors`.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class TableReader:
     def schema(self) -> LogSchema:
         """The log's columns, in the server's order, as last read; reads them on first use.
 
-        Raises TableNotFoundError, CdcNotEnabledError, UnsupportedTableError.
+        Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError.
         """
         return self._refreshed() if self._schema is None else self._schema
 
@@ -139,11 +139,11 @@ class TableReader:
 
         A moment is a datetime with a time zone, text (``2026-11-21T05:30:00Z``, ``-10m`` for ten
         minutes ago, ``now``, or milliseconds since 1970) or an int of µs since 1970. The newest
-        rows may be incomplete: only rows older than the confidence window are settled. If rows
-        written since `start` have expired, or expire before they are read, warns or raises
-        DataLossError, depending on `data_loss`. Waits up to `publication_wait` for a generation
-        that has streams but is not announced yet. Raises ConfigurationError for a moment in any
-        other form, and if `start` is after `end`.
+        rows may be incomplete: only rows older than the confidence window are settled. Warns or
+        raises DataLossError, depending on `data_loss`, if rows written since `start` have expired
+        or expire before they are read. Waits up to `publication_wait` for a generation that has
+        streams but is not announced yet. Raises ConfigurationError for a moment in any other form,
+        and if `start` is after `end`.
         """
         window = self._window(start, end)
         return each_stopped_by(self._stop, self._bounded(window))
@@ -165,21 +165,22 @@ class TableReader:
         """Return the rows of `batches` in one of the formats of the Spark source, as Arrow.
 
         The result is a ``pyarrow.RecordBatchReader``, which polars, DuckDB and pandas accept.
-        Format `log` has the rows of the log and `_commit_timestamp`, the time of each write;
-        `changes` has the changed rows of the base table, before and after each change; `envelope`
-        has changes in the format of the Debezium connector. The Spark source has the same options:
-        see ``docs/reference/spark-options.md``. `columns` are columns of the base table to read in
-        addition to its key. `envelope` chooses the advanced output of the connector.
+        Format `log` returns the rows of the log and `_commit_timestamp`, the time of each write;
+        `changes` returns the changed rows of the base table, before and after each change;
+        `envelope` returns changes in the format of the Debezium connector. The Spark source has the
+        same options: see ``docs/reference/spark-options.md``. `columns` are columns of the base
+        table to read in addition to its key. `envelope` chooses the advanced output of the
+        connector.
 
         A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
-        raises an error. With ``on_bad_record="skip"`` it is left out and logged. With
-        ``quarantine`` it is returned with nulls in place of the values that cannot be converted;
-        column `_bad_record` has these values as text.
+        raises an error. With ``on_bad_record="skip"`` the row is left out and logged. With
+        ``quarantine`` the row is returned with nulls in place of the values that cannot be
+        converted; column `_bad_record` contains these values as text.
 
         The log is read while the result is iterated, and only a few pages are in memory. To stop
-        early, drop the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it
-        in Python raises errors of `cdc_reader.errors`; a tool that reads it through Arrow's C
-        interface raises its own error, which contains the message.
+        early, drop the result; `stop` and `CdcReader.close` end the iteration with StoppedError.
+        Iterating the result in Python raises errors of `cdc_reader.errors`; a tool that reads it
+        through Arrow's C interface raises its own error, which contains the message.
 
         Raises ConfigurationError for options that cannot be used, and UnsupportedTableError if
         the table's log lacks images that the format needs.
@@ -212,11 +213,11 @@ class TableReader:
     ) -> Iterator[Delivery]:
         """Follow the log from `start`, window after window, to `end` or until `stop`.
 
-        Windows are adjacent; none ends after now - confidence window. Each window yields any
-        number of `RowsRead`, then a `WindowComplete` with the checkpoint to restart from. Without
-        a start, everything the log still holds is delivered. If rows written since `start` have
-        expired, warns or raises DataLossError, depending on `data_loss`. For moments, see
-        `batches`.
+        Windows are adjacent; each ends at least one confidence window before the present. Each
+        window yields any number of `RowsRead`, then a `WindowComplete` with the checkpoint to
+        restart from. Without a start, everything the log still holds is delivered. Warns or raises
+        DataLossError, depending on `data_loss`, if rows written since `start` have expired. For
+        moments, see `batches`.
 
         Raises ConfigurationError if `start` is a moment after `end`. From a checkpoint that has
         already reached `end`, nothing is delivered.
@@ -306,9 +307,9 @@ class TableReader:
         )
 
     def lost(self, start: Checkpoint) -> Window:
-        """Return the span of the rows lost since a checkpoint.
+        """Return the span of write times whose rows have been lost since a checkpoint.
 
-        The span contains the write times of these rows, from the checkpoint's position on.
+        The span begins no earlier than the checkpoint's position.
         """
         if expect("start", start, Checkpoint).position == BEGINNING:
             return Window(BEGINNING, BEGINNING)
@@ -318,7 +319,7 @@ class TableReader:
             return lost_since(start, now, self._config.data_loss)
 
     def begin(self, start: Moment | None = None) -> Checkpoint:
-        """Return the checkpoint at which following from `start` begins; save it before you follow.
+        """Return the checkpoint at which `follow(start)` would begin; save it, then follow from it.
 
         Raises DataLossError if `data_loss` is ``fail`` and rows written since `start` have expired;
         otherwise the follower logs a warning.
@@ -359,7 +360,7 @@ class TableReader:
         return self._rows(start, self._table, cells=True)
 
     def begin_snapshot(self) -> Checkpoint:
-        """Return the checkpoint at which a snapshot begins now; see `snapshot`."""
+        """Return the checkpoint of a snapshot that begins now; see `snapshot`."""
         with stopped_by(self._stop):
             return begin_snapshot(self._table, self._clock, self._config)
 
@@ -393,7 +394,7 @@ class TableReader:
             yield from self._kept(window, deliveries, self._read(self._refreshed()))
 
     def _refreshed(self) -> LogSchema:
-        """Return the schema; read it again if the cluster's has changed since the last call.
+        """Return the schema; read it again if the cluster's schema has changed.
 
         Records the log's TTL and id, so that a later read knows which rows have been lost since.
         """

@@ -121,8 +121,8 @@ class TableSnapshot:
         """Yield the rows as SELECT shows them, one batch per page.
 
         `columns` are the columns to read in addition to the key; all by default. Each row has its
-        partition's static columns; a partition with nothing else has one row, whose clustering
-        key is null. Raises ConfigurationError for a column that the table does not have.
+        partition's static columns; a partition that has only static columns yields one row, whose
+        clustering key is null. Raises ConfigurationError for a column that the table does not have.
         """
         from cdc_reader.changes.frames import project
 
@@ -177,8 +177,8 @@ class TableSnapshot:
         """Yield `SnapshotRows`, and a `RangeComplete` after the last rows of each range.
 
         To continue after a crash, store the checkpoint of each `RangeComplete` together with the
-        effect of the rows, and pass the last one to `TableReader.snapshot`. The schema may change
-        during the snapshot.
+        effect of the rows, and pass the last checkpoint to `TableReader.snapshot`. The schema may
+        change during the snapshot.
         """
         return self._begin(self._table, cells=False)
 

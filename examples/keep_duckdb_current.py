@@ -89,7 +89,7 @@ class Copy:
                 )
 
     def _merge(self, table: TableSchema, first: int, end: int) -> None:
-        """Replace each row that occurs in these changes by its last state."""
+        """Replace each row that occurs in these changes with its last state."""
         if first == end:
             return
         columns = ", ".join(quoted(column.name) for column in table.columns)
@@ -120,7 +120,7 @@ class Copy:
 def inside(table: TableSchema, bounds: dict[str, Any], end: str) -> tuple[str, list[Any]]:
     """Return the condition that a row lies inside one end of a range, and its parameters.
 
-    Columns of the clustering key are compared in turn; an end may have only the first columns.
+    Columns of the clustering key are compared in turn; an end may include only the first columns.
     """
     condition, values = str(bounds[f"{end}_inclusive"]), list[Any]()
     for column in reversed(table.clustering):

@@ -2,9 +2,9 @@
 
     python examples/keep_parquet_current.py HOST:PORT KEYSPACE.TABLE FOLDER [UNTIL]
 
-Each file has the current rows of some of the partitions. The first run writes the existing rows.
-Each later run continues where the last one ended, even if it was killed. UNTIL is a time such as
-``now``; without it, the program runs until Ctrl-C or SIGTERM. The log needs postimages.
+Each file contains the current rows of some of the partitions. The first run writes the existing
+rows. Each later run continues where the last one ended, even if it was killed. UNTIL is a time such
+as ``now``; without it, the program runs until Ctrl-C or SIGTERM. The log needs postimages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from cdc_reader import (
 )
 
 FILES = 16
-"""A change rewrites the whole file of its partition, so more, smaller files cost less."""
+"""A change rewrites the whole file of its partition; with more files, each file is smaller."""
 BYTES, SECONDS = 64 * 1024 * 1024, 10
 """The files are written when this many bytes of changes are held, or after this many seconds."""
 
@@ -48,7 +48,7 @@ class Folder:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._checkpoint = path, path / "_checkpoint"  # readers of Parquet skip "_"
+        self._path, self._checkpoint = path, path / "_checkpoint"  # Parquet readers skip "_*"
         self._pending: dict[int, list[tuple[TableSchema, pa.RecordBatch]]] = defaultdict(list)
         self._bytes, self._written = 0, time.monotonic()
         path.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ class Folder:
 
 
 def replace(file: Path, content: bytes) -> None:
-    """Replace a file atomically: after a crash it has its old or its new content."""
+    """Replace a file atomically: after a crash, it has either its old or its new content."""
     new = file.with_name(f"_{file.name}.new")
     with new.open("wb") as opened:
         opened.write(content)
@@ -132,7 +132,7 @@ def merged(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
 
 
 def deleted(rows: pa.Table, table: TableSchema, change: pa.Table) -> pa.ChunkedArray:
-    """Return a mask of the rows that a delete of a partition, or of a range in it, removes."""
+    """Return a mask of the rows removed by a delete of a partition, or of a range in it."""
     found = pa.array([True] * rows.num_rows)
     for column in table.partition_key:
         found = pc.and_(found, pc.equal(rows[column.name], change[column.name][0]))
@@ -145,7 +145,7 @@ def deleted(rows: pa.Table, table: TableSchema, change: pa.Table) -> pa.ChunkedA
 def inside(rows: pa.Table, table: TableSchema, bounds: pa.StructScalar, end: str) -> pa.Array:
     """Return a mask of the rows that lie inside one end of a range.
 
-    Columns of the clustering key are compared in turn; an end may have only the first columns.
+    Columns of the clustering key are compared in turn; an end may include only the first columns.
     """
     found = pa.array([bounds[f"{end}_inclusive"].as_py()] * rows.num_rows)
     for column in reversed(table.clustering):

@@ -60,7 +60,7 @@ def _sections(changelog: str) -> dict[str, tuple[str, str]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the notes of the tag, or exit with the reason that there are none."""
+    """Print the notes of the tag, or exit with the reason why there are none."""
     if len(arguments) != 1:
         sys.exit("usage: python -m scripts.release_notes TAG")
     try:

@@ -45,7 +45,7 @@ _ON_VNODES_OR_TABLETS = (
 class Server:
     """The server to record: a session, its address, its version, and its layouts.
 
-    `layouts` has the options of keyspaces, by the label used in file names.
+    `layouts` holds the options of keyspaces, by the label used in file names.
     """
 
     session: Session

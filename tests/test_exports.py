@@ -26,7 +26,7 @@ BLOCK = re.compile(r"^```(?:python|py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.parametrize("module", MODULES)
 def test_all_names_what_can_be_imported(module: str) -> None:
-    """`__all__` has each name once, and each name exists."""
+    """`__all__` lists each name once, and each name exists."""
     public = import_module(module)
     assert len(set(public.__all__)) == len(public.__all__)
     assert all(hasattr(public, name) for name in public.__all__)

@@ -61,7 +61,7 @@ def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 class Since(SystemClock):
-    """A clock that stands at `start` (µs) until it runs, then is the system's clock."""
+    """A clock that shows `start` (µs) until it runs, and the system's time from then on."""
 
     def __init__(self, start: int) -> None:
         self._start = start

@@ -40,7 +40,7 @@ def at_rows(mask: Mask, rows: Indices) -> Mask:
 
 
 def last_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
-    """Return each group's last wanted row, or NONE; `groups` has the group of each row."""
+    """Return each group's last wanted row, or NONE; `groups` holds the group of each row."""
     found = np.full(count, NONE, np.int64)
     rows = np.flatnonzero(wanted)
     found[groups[rows]] = rows  # with several per group, the last one assigned wins
@@ -48,7 +48,7 @@ def last_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
 
 
 def first_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
-    """Return each group's first wanted row, or NONE; `groups` has the group of each row."""
+    """Return each group's first wanted row, or NONE; `groups` holds the group of each row."""
     found = np.full(count, NONE, np.int64)
     rows = np.flatnonzero(wanted)[::-1]
     found[groups[rows]] = rows
@@ -79,7 +79,7 @@ def comparable(column: pa.Array) -> pa.Array:
 def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Return a key column in comparable form, or as numbers if it has cells with faults.
 
-    A cell with a fault equals only cells with faults that held the same value.
+    A faulty cell equals only other faulty cells whose original value was the same.
     """
     cells = comparable(batch.column(name))
     if not (raw := _raw(batch, name)):
@@ -91,7 +91,7 @@ def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def faulty(batch: pa.RecordBatch, name: str | None = None) -> Mask:
-    """Return a mask of the rows with a cell that could not be converted, in one column or any."""
+    """Return a mask of the rows with a faulty cell in one column, or in any if `name` is None."""
     found = np.zeros(batch.num_rows, bool)
     if name is not None:
         found[list(_raw(batch, name))] = True

@@ -53,8 +53,8 @@ _INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
 class Bound:
     """One end of a range of rows: a prefix of the clustering columns.
 
-    An empty prefix means that this end is unbounded. If the bound is `inclusive`, all rows that
-    begin with the prefix are inside the range.
+    An empty prefix means that this end is unbounded. If the bound is `inclusive`, all rows whose
+    clustering key begins with the prefix are inside the range.
     """
 
     prefix: Mapping[str, Any]
@@ -96,7 +96,7 @@ class Change(Entry):
 
     @property
     def schema(self) -> LogSchema:
-        """The schema of the table and its log that was used to read the change."""
+        """The schema, of the table and of its log, with which the change was read."""
         return self._page.log.layout.schema
 
     @property
@@ -124,14 +124,14 @@ class Change(Entry):
     def timestamp(self) -> Micros:
         """The write timestamp, in µs since 1970.
 
-        A deletion of a whole collection column is logged 1 µs after its actual timestamp. For a
-        row of a snapshot it is the position from which the log is followed.
+        The deletion of a whole collection is logged with a timestamp 1 µs later than its actual
+        one. The timestamp of a snapshot's row is the position from which the log is followed.
         """
         return timeuuid.micros(self.time.bytes)
 
     @property
     def late(self) -> bool:
-        """Whether the change was delivered out of order, behind later changes of its stream."""
+        """Whether the change was delivered out of order, after later changes of its stream."""
         return self._page.log.late
 
     @property
@@ -141,7 +141,7 @@ class Change(Entry):
 
     @property
     def seqs(self) -> tuple[int, ...]:
-        """The `cdc$batch_seq_no` of the log rows, ascending, with gaps left by other changes."""
+        """The `cdc$batch_seq_no` of the log rows, ascending; rows of other changes leave gaps."""
         numbers = self._page.log[BATCH_SEQ_NO]
         return tuple([numbers[row] for row in self._rows])
 
@@ -171,8 +171,8 @@ class Change(Entry):
     def parts(self) -> tuple[Part, ...]:
         """The delta rows of the change, in order, unmerged.
 
-        A row of a snapshot has a part for each combination of TTL (the seconds left when the row
-        was read) and write time of its cells. The first part is an insert, with the cells that last
+        A snapshot's row has one part for each combination of TTL (the seconds left when the row was
+        read) and write time among its cells. The first part is an insert of the cells that last
         longest.
         """
         if self.operation is ChangeOperation.SNAPSHOT:
@@ -209,8 +209,9 @@ class Change(Entry):
         "befores",
         """The row's columns before the change, without keys; None if the log has no preimage.
 
-        With ``preimage: true`` it has only the columns that the change touched. Empty collections
-        are None; a non-frozen list is a dict of its elements by timeuuid, in order.
+        With ``preimage: true`` it contains only the columns that the change touched. Empty
+        collections are None; a non-frozen list is a dict from timeuuids to elements, in the order
+        of the list.
         """,
     )
 
@@ -227,8 +228,8 @@ class Change(Entry):
         """Convert the change to values that `json.dumps` accepts.
 
         Decimals and integers beyond 64 bits become text; so do UUIDs, addresses, points in time
-        (ISO 8601) and durations. A blob is text ``0x…``. A set is a sorted list. A map is an object
-        if its keys are text or numbers, else a list of pairs.
+        (ISO 8601) and durations. A blob becomes text such as ``0x0a1b``. A set becomes a sorted
+        list. A map becomes an object if its keys are text or numbers, else a list of pairs.
         """
         found: dict[str, Any] = {
             "table": str(self.table),

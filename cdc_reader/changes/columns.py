@@ -146,7 +146,7 @@ class Layout:
         self.converters.update(dict.fromkeys(self.of_cells, kernel.values))
 
     def columns(self, *, static: bool) -> list[Column]:
-        """Return the static, or the regular, base columns that the log has."""
+        """Return the static, or the regular, base columns that the log contains."""
         kind = ColumnKind.STATIC if static else ColumnKind.REGULAR
         known = self.converters
         return [column for column in self.schema.base.of_kind(kind) if column.name in known]
@@ -228,7 +228,8 @@ class LogPage(dict[str, Values]):
     def image_fields(self, *, static: bool, whole: bool) -> list[Field]:
         """Return the fields that make the images of static rows, or of other rows.
 
-        If images are not `whole`, they have only what the row shows: a value, or an explicit null.
+        If images are not `whole`, they contain only what the row shows: a value, or an explicit
+        null.
         """
         columns = self._columns(static=static)
         return [each.of_images(whole=whole) for each in columns if whole or each.is_given]

@@ -60,7 +60,7 @@ class Grouping:
 
 
 class TableChanges:
-    """Groups the rows of one table's deliveries into changes, and late rows separately."""
+    """Groups the rows of one table's deliveries into changes; late rows are grouped separately."""
 
     def __init__(self) -> None:
         self._schema: LogSchema | None = None

@@ -1,8 +1,9 @@
 """Converts the values of a change to what JSON can represent, for `Change.to_dict`.
 
 Numbers, text, booleans and null are unchanged. Decimals and integers beyond 64 bits become text; so
-do UUIDs, addresses, points in time (ISO 8601) and durations. A blob is text ``0x…``. A set is a
-sorted list. A map is an object if its keys are text or numbers, else a list of pairs.
+do UUIDs, addresses, points in time (ISO 8601) and durations. A blob becomes text such as
+``0x0a1b``. A set becomes a sorted list. A map becomes an object if its keys are text or numbers,
+else a list of pairs.
 """
 
 from __future__ import annotations

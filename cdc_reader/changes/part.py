@@ -21,9 +21,9 @@ class Part:
     """One delta row of the log.
 
     A write has several parts if its cells have different TTLs, or if it both inserts a row and adds
-    to the row's collections. `seq` is the row's `cdc$batch_seq_no`. `ttl`, in seconds, applies to
-    all live cells of the part and to its row marker; None if they do not expire. `timestamp`, in
-    µs, is the write time of the cells of a snapshot, if it is known; rows of the log have
+    to the row's collections. `seq` is the log row's `cdc$batch_seq_no`. `ttl`, in seconds, applies
+    to all live cells of the part and to its row marker; None if they do not expire. In a snapshot,
+    `timestamp` is the write time of the part's cells, in µs, if it is known; for other changes, see
     `Change.timestamp`.
     """
 

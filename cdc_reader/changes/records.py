@@ -134,7 +134,7 @@ class RecordBuffer:
         return Records(batch, starts) if len(starts) else None
 
     def finish(self) -> Records | None:
-        """Return the record held, without its end; then the buffer can be used again."""
+        """Return the record held, which lacks its end; then the buffer can be used again."""
         if not self._held:
             return None
         batch, self._held = pa.concat_batches(self._held), []
@@ -162,7 +162,7 @@ def _is_middle(batch: pa.RecordBatch, held: pa.RecordBatch) -> bool:
 
 
 def _starts(batch: pa.RecordBatch) -> Indices:
-    """Return the first row of each record; `batch` has each stream's rows in order."""
+    """Return the first row of each record; in `batch`, the rows of each stream are in order."""
     first = np.ones(batch.num_rows, bool)
     first[1:] = ~(repeats(batch.column(TIME)) & repeats(batch.column(STREAM_ID)))
     return np.flatnonzero(first)

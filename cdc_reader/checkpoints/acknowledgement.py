@@ -83,7 +83,7 @@ class InFlightRows:
         return RowKey(self._time(record), int(self._last_seqs[record]))
 
     def _divided(self, streams: list[bytes], of_records: Indices) -> list[_Stretch]:
-        """Return the stretch of each stream; records have the numbers of their streams."""
+        """Return the stretch of each stream; `of_records` holds each record's stream number."""
         newest = np.full(len(streams), BEGINNING)
         np.maximum.at(newest, of_records, micros_of(self._times).to_numpy())
         order, counts = np.argsort(self._streams, kind="stable"), np.bincount(self._streams)
@@ -102,7 +102,7 @@ def _list(numbers: Indices) -> list[int]:
 
 @define(eq=False)
 class _Stretch:
-    """The changes of a page in one stream, of which some are outstanding."""
+    """The changes of a page in one stream; `outstanding` is the number not yet acknowledged."""
 
     rows: InFlightRows = field(repr=False)
     number: int
@@ -137,7 +137,7 @@ class _Stretch:
 
 @define(eq=False)
 class _Stream:
-    """A stream's acknowledged rows, and its stretches that are not; `newest` in µs."""
+    """A stream's acknowledged rows, and its outstanding stretches; `newest` is in µs."""
 
     newest: Micros
     acked_through: RowKey | None = None
@@ -145,7 +145,7 @@ class _Stream:
     stretches: deque[_Stretch] = field(factory=deque)
 
     def enter(self, stretch: _Stretch) -> None:
-        """Take the changes that are delivered next."""
+        """Add the changes that are delivered next."""
         self.newest = max(self.newest, stretch.newest)
         self.stretches.append(stretch)
 
@@ -237,7 +237,7 @@ class Acknowledgements:
 
     @property
     def held(self) -> int:
-        """The number of changes held individually; callers limit it to limit memory use."""
+        """The number of changes held individually; callers limit it, to bound memory use."""
         return self._held
 
     def deliver(self, rows: InFlightRows) -> None:
@@ -267,7 +267,7 @@ class Acknowledgements:
     def acknowledge(self, rows: InFlightRows, changes: Indices) -> Window | None:
         """Record that changes of a delivered page are handled: each once, in any order.
 
-        Returns the window that is now fully acknowledged, several merged into one, or None.
+        Returns the window that is now fully acknowledged (several are merged into one), or None.
         """
         rows.span.outstanding -= len(changes)
         for stretch in rows.acknowledge(changes):

@@ -58,7 +58,7 @@ class Lease:
         return None
 
     def renew(self) -> None:
-        """Extend the lease by `duration`, even if expired.
+        """Extend the lease by `duration`, even if it has expired.
 
         Raises LeaseLostError if another owner took it.
         """

@@ -1,10 +1,10 @@
 """Prunes marks that no longer matter, and packs the parts of a checkpoint for storage.
 
 A row key is packed as the 16 bytes of `cdc$time`, then 4 bytes of the sequence number, big-endian
-and signed. The history of a TTL is a JSON object: `changes` has pairs of the time of a change (µs)
-and the TTL from then on, in seconds; `logs` has the ids of the log; with several ids, `log_lost` is
-the time (µs) before which all rows are gone. Earlier versions stored only the array of pairs. The
-progress of a snapshot is a JSON object with its ranges as pairs of tokens.
+and signed. The history of a TTL is a JSON object: `changes` holds pairs of the time of a change
+(µs) and the TTL from then on, in seconds; `logs` holds the ids of the log; if there are several
+ids, `log_lost` is the time (µs) before which all rows are gone. Earlier versions stored only the
+array of pairs. The progress of a snapshot is a JSON object with its ranges as pairs of tokens.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ class ScyllaCheckpoints:
     """A `LeasingStore` in the table `keyspace`.`table`, created on first use; thread-safe.
 
     The keyspace must exist. A checkpoint expires `ttl` after it was last saved, or never if `ttl`
-    is None; set it to at least the log's TTL. Transient failures are retried for up to
+    is None; set `ttl` to at least the log's TTL. Transient failures are retried for up to
     `retry_deadline`. Durations are timedeltas, or strings such as ``30d``. Raises CheckpointError
-    for a table that cannot be used, and the errors of a connection.
+    for a table that cannot be used, and the usual connection errors.
     """
 
     def __init__(
@@ -89,7 +89,8 @@ class ScyllaCheckpoints:
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
         """See `CheckpointStore.save`.
 
-        More than 64 KiB of marks are saved in parts; after each part the checkpoint is correct.
+        If the marks exceed 64 KiB, they are saved in parts; after each part the checkpoint is
+        correct.
         """
         kept = self._entry(name)
         with kept.lock:

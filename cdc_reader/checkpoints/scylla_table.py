@@ -113,8 +113,9 @@ _LEAVE = f"DELETE lease FROM {{table}} WHERE {WHERE}"
 class Stored:
     """A checkpoint as stored in the table, and whether the table has rows of marks.
 
-    `written` is the timestamp of its last save, `owned` the timestamp of the last write under a
-    lease, in µs: 0 if there was none, None if the server chose it and it has not been read.
+    `written` is the timestamp of its last save, and `owned` is the timestamp of the last write
+    under a lease, both in µs. Each is 0 if there was none, and None if the server chose the
+    timestamp and it has not been read.
     """
 
     checkpoint: Checkpoint | None = None
@@ -203,7 +204,7 @@ class CheckpointTable:
         return self._insert(_MARK, (*key_of(name), *said, self._ttl), at)
 
     def void(self, name: CheckpointName, old: Micros, new: Micros, at: int | None) -> Write:
-        """Return the delete of marks with a base below `new`, or above it if `old` is greater."""
+        """Return the delete of marks with a base below `new`; if `old` is greater, above `new`."""
         side, where = "<" if old < new else ">", (*key_of(name), new)
         if at is None:
             return Write(self._cql(_VOID, using="", side=side), where)

@@ -152,8 +152,8 @@ class SqliteCheckpoints:
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         """See `LeasingStore.acquire`.
 
-        Even an expired lease remains with its holder while the holder locks the file, because it
-        may be saving.
+        Even an expired lease remains with its holder while the holder locks the file, because the
+        holder may be saving a checkpoint.
         """
         with self._transaction("BEGIN") as database:
             holder = self._other(database, name, owner)

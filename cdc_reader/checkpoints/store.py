@@ -52,7 +52,7 @@ class CheckpointName:
 
 @frozen
 class Owner:
-    """A consumer that may hold a lease; `since` is in µs, by the consumer's clock."""
+    """A consumer that may hold a lease; `since` is when it was created, in µs by its own clock."""
 
     token: str = field(repr=False)
     """Unique to this owner, even within its process."""

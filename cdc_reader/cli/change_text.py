@@ -1,4 +1,4 @@
-"""Formats a change for people: one line, and another for each image that the log has.
+"""Formats a change for people: one line, and another for each image in the log.
 
 Values are written as in JSON, so text is in quotes. Unprintable characters are escaped, so no value
 can manipulate a terminal.

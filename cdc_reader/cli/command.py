@@ -69,7 +69,7 @@ def _refuse_empty(command: click.Command, ctx: click.Context, args: Sequence[str
         own = command.context_class(command, parent=ctx)
         given, _, _ = command.make_parser(own).parse_args(list(args))
     except click.UsageError:
-        return  # which the command reports itself
+        return  # the command itself reports this
     for param in command.params:
         value = given.get(param.name or "")
         values = value if isinstance(value, list) else [value]

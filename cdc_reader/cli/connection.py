@@ -24,7 +24,7 @@ from cdc_reader.errors import CdcError, ConfigurationError
 
 @frozen
 class Side:
-    """A table of one of a command's clusters."""
+    """A table in one of the clusters that a command connects to."""
 
     connection: ConnectionConfig
     table: TableName
@@ -64,12 +64,12 @@ _NAMES = (
 ).split()
 
 _IN_ERRORS = ("tls", "tls_ca", "tls_verify_hostname", "tls_cert", "tls_key", "local_dc")
-"""The settings that errors of a connection name."""
+"""The settings that connection errors may mention."""
 
 
 @frozen
 class _Options:
-    """The options of one of a command's clusters; if there are two, its name is their prefix."""
+    """The options for one cluster of a command, prefixed with its `name` unless that is empty."""
 
     name: str = ""
 
@@ -138,7 +138,7 @@ class _Options:
         )
 
     def taken(self, hosts: str, timeout: float, values: dict[str, Any]) -> ConnectionConfig:
-        """Return the connection that `values` describe, and remove them from `values`."""
+        """Return the connection to this cluster, and remove its options from `values`."""
         given = {name: values.pop(self.parameter(name)) for name in _NAMES}
         try:
             return self._config(hosts, connect_timeout=timeout, **given)
@@ -146,7 +146,7 @@ class _Options:
             raise self._in_options(error) from error
 
     def _in_options(self, error: ConfigurationError) -> ConfigurationError:
-        """Return the error with this cluster's options, or its argument, in place of settings."""
+        """Return the error with each setting replaced by this cluster's option or argument."""
         options = {name: self.option(name) for name in _NAMES}
         options |= {"contact_points": self.name.upper() or "--hosts"}
         options |= {"connect_timeout": "--connect-timeout"}
@@ -154,7 +154,7 @@ class _Options:
         return ConfigurationError(options.get(error.option, error.option), error.value, remedy)
 
     def in_words(self, text: str) -> str:
-        """Return the text of an error of the cluster, with options in place of settings."""
+        """Return the text of an error with each setting replaced by this cluster's option."""
         return _in_words(text, {name: self.option(name) for name in _IN_ERRORS})
 
     def caused(self, error: BaseException | None, connection: ConnectionConfig) -> bool:
@@ -225,8 +225,8 @@ def two_connection_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options of both sides to a command whose arguments `source` and `target` are hosts.
 
-    The command receives connections instead of the hosts. The uses say what the consistencies are
-    for.
+    The command receives connections instead of the hosts. `source_use` and `target_use` say what
+    each consistency is for.
     """
     source, target = _Options("source"), _Options("target")
 

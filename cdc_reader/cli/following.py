@@ -50,9 +50,10 @@ snapshot_option = click.option(
 
 @frozen
 class FollowOptions:
-    """Options of following: `start` in µs or BEGINNING, and `end` in µs or None.
+    """The options for following logs: `start` is in µs or BEGINNING, `end` is in µs or None.
 
-    Moments of the `relative` options are relative to this machine's time until `corrected`.
+    The moments of the `relative` options are relative to this machine's time; `corrected` makes
+    them relative to the cluster's time.
     """
 
     start: Micros
@@ -80,7 +81,7 @@ class FollowOptions:
 def follow_options(
     start: str, late_rows: LateRowsMode, delivery: DeliveryMode, eager: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of following to a command, which receives them as `follow`.
+    """Add the options for following logs to a command, which receives them as `follow`.
 
     `start`, `late_rows` and `delivery` are the defaults; `eager` is the help text of --eager.
     """
@@ -245,7 +246,7 @@ def checkpoint_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options for a checkpoint file or table, passed to the command as `place`.
 
-    With `directories` the path may be a directory, which `CheckpointPlace.open` cannot open.
+    With `directories`, the path may be a directory, which `CheckpointPlace.open` cannot open.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -41,7 +41,7 @@ class Row:
         return self.state != _NOT_ANNOUNCED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON values: times are in ISO 8601 and in µs; the last has no end."""
+        """Return the row as JSON values: times in ISO 8601 and in µs; the last row has no end."""
         start, end = self.operates.start, self.operates.end
         is_open = end == FOREVER
         return {
@@ -96,7 +96,7 @@ def _source(queries: Connection, table: str | None) -> KnownSource:
 
 @frozen
 class StreamCounts:
-    """Counts groups and streams. Lists the streams of a generation once: they never change."""
+    """Counts groups and streams. Lists each generation's streams only once: they never change."""
 
     _known: dict[Micros, tuple[int, int]] = field(factory=dict, init=False)
 

@@ -1,4 +1,4 @@
-"""Stdout when it is a pipe whose reader ends early, as in `| head`."""
+"""Handles a stdout that is a pipe whose reader ends early, as in `| head`."""
 
 from __future__ import annotations
 

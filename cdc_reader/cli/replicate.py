@@ -72,7 +72,7 @@ class Report:
 
     clock: Clock
     caught_up: int
-    """The copy has caught up when it is less than this many µs behind now."""
+    """The copy has caught up when it is less than this many µs behind the present."""
     copied: int = 0
     """The number of snapshot rows copied."""
     applied: int = 0
@@ -265,7 +265,7 @@ def _check_same_target(
 def _snapshot(
     schema: TableSchema, target: Side, kept: Kept, shard: Shard, *, initial_copy: bool
 ) -> SnapshotMode:
-    """Return whether to copy rows: in the first run if requested, later while rows are left."""
+    """Return whether to copy rows: in the first run if requested, later if rows are left."""
     begun = kept.begun(schema.name, shard)
     if begun is not None:
         is_left = begun.snapshot is not None

@@ -61,7 +61,7 @@ class Printer:
 
     def __attrs_post_init__(self) -> None:
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # for a narrow locale
+            sys.stdout.reconfigure(errors="backslashreplace")  # if the locale lacks characters
         self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
     def show(self, change: Change) -> bool:
@@ -139,7 +139,7 @@ def command(
 def _checked(
     connection: ConnectionConfig, names: Sequence[TableName], follow: FollowOptions
 ) -> FollowOptions:
-    """Return the options, by the cluster's clock; raise an error if a table is unusable."""
+    """Return the options corrected by the cluster's clock; raise an error for an unusable table."""
     with closing(Connection(connection, ReadConfig())) as queries:
         for name in names:
             SchemaSource(queries).log_schema(name)

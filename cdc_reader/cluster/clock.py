@@ -33,7 +33,7 @@ _PRECISE = 250_000
 _INTERVAL, _SOON = 300_000_000, 10_000_000
 """µs until the next measurement: after a precise one, and after an imprecise or failed one."""
 _PAUSE = 100_000
-"""µs between queries, in which a driver that has just connected opens its other connections."""
+"""µs between queries; meanwhile a driver that has just connected opens its other connections."""
 _NODES = 3
 """How many nodes to ask, at most. The driver sends the queries to the nodes in turn."""
 
@@ -86,7 +86,7 @@ class ClusterClock:
 
     @classmethod
     def of(cls, queries: Queries, clock: Clock | None) -> Self:
-        """Return `clock` if it is a cluster's clock already, or else one that corrects it."""
+        """Return `clock` if it is already a `ClusterClock`, else one made from it."""
         return clock if isinstance(clock, cls) else cls(queries, clock)
 
     def now(self) -> Micros:
@@ -117,7 +117,7 @@ class ClusterClock:
         return self._correction(self._own.now())
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Return after `micros`, or as soon as `wake` is set."""
+        """Return after `micros` µs, or as soon as `wake` is set."""
         self._own.sleep(micros, wake)
 
     def _correction(self, own: Micros) -> int:

@@ -58,7 +58,7 @@ T = TypeVar("T")
 Columns = tuple[Column, ...]
 
 PREPARED = 1_000
-"""The most prepared statements to keep; a table needs about a dozen."""
+"""The maximum number of prepared statements to keep; a table needs about a dozen."""
 
 _RECONNECT_FIRST, _RECONNECT_LONGEST = 0.5, 10.0
 """Seconds between attempts to reconnect to a node."""
@@ -145,7 +145,7 @@ class Opening:
             raise found from error
 
     def close(self) -> None:
-        """Close the session; one that is still opening is closed once it is open."""
+        """Close the session; if it is still opening, it is closed once it is open."""
         self._is_given_up = True
         self._opened.add_done_callback(_discard)
 

@@ -52,7 +52,8 @@ def keep_columns(statement: PreparedStatement, columns: Sequence[Column]) -> Non
     """Let later results omit their metadata, which has been checked against `columns`.
 
     If the server gives the metadata an id, scylla-driver sends the id with each request, and
-    replaces both when the server reports a change. Metadata that it has already replaced is kept.
+    replaces the id and the metadata when the server reports a change. Metadata that it has already
+    replaced is kept.
     """
     if not hasattr(statement, "update_result_metadata"):
         statement.result_metadata = columns

@@ -38,7 +38,7 @@ _MISSING = re.compile(
 )
 
 # ScyllaDB sends every error without a code of its own as a "server error". Some are transient, such
-# as a failed allocation or a node that shuts down. The messages below are of permanent errors.
+# as a failed allocation or a node that shuts down. The messages below belong to permanent errors.
 _TOO_MANY_KEYS = re.compile(r"cartesian product size \d+ is greater than maximum (\d+)")
 _LASTING = (
     _TOO_MANY_KEYS,

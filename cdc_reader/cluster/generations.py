@@ -128,9 +128,9 @@ class VnodeGenerations:
     def unpublished(self) -> Sequence[Micros]:
         """Return the starts, in µs, of generations stored, at least in part, but not yet announced.
 
-        Scans the partition keys of a small table: one row for each generation that the cluster
-        ever had, because the server removes none. No streams are read. The stored generations are
-        read before the timestamps, so one announced in between does not count as unpublished.
+        Scans the partition keys of a small table: one row for each generation that the cluster ever
+        had, because the server removes none. No streams are read. The stored generations are read
+        before the timestamps, so a generation announced in between does not count as unpublished.
         """
         described = starts(self._tables.batches(_VNODE_DESCRIBED))
         return sorted(set(described) - set(self.timestamps()))
@@ -195,7 +195,7 @@ class TabletGenerations:
 class LegacyGenerations:
     """The `GenerationSource` for ScyllaDB 4.3, whose table has one row for each generation.
 
-    The table does not have the ends of token ranges, so each stream is a separate group.
+    The table does not contain the ends of token ranges, so each stream is a separate group.
     """
 
     kind = "4.3"

@@ -25,7 +25,7 @@ _FIRST, _SECOND = 0x87C37B91114253D5, 0x4CF5AD432745937F
 _MIX_FIRST, _MIX_SECOND = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53
 
 _FARTHEST = 1_000
-"""The most ranges in which to search for an owner in the local datacenter."""
+"""The maximum number of ranges in which to search for an owner in the local datacenter."""
 
 
 def key_of_token(token: int) -> bytes:

@@ -115,9 +115,10 @@ class SchemaSource:
     def log_schema(self, name: TableName) -> LogSchema:
         """Read the schema of the log of the base table `name`.
 
-        Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError; the last also if two
-        columns of the log share a name, or if the keyspace logs no writes. Warns if CDC is off, so
-        that only the log of earlier writes can be read.
+        Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError.
+        UnsupportedTableError is also raised if two columns of the log share a name, or if the
+        keyspace logs no writes. Warns if CDC is off, so that only the log of earlier writes can be
+        read.
         """
         state = self.state(name)
         if consistency := strong_consistency(self._queries, name.keyspace):
@@ -140,7 +141,7 @@ class SchemaSource:
     def table_schema(self, name: TableName) -> TableSchema:
         """Read the schema of the table `name`, whether it has a log or not.
 
-        Raises TableNotFoundError, UnsupportedTableError.
+        Raises TableNotFoundError or UnsupportedTableError.
         """
         state = self.state(name)
         types = _UserTypes(name.keyspace, self._rows("*", "types", name.keyspace))
@@ -156,7 +157,7 @@ class SchemaSource:
         """Read the state of the table `name`; costs one or two small queries.
 
         A vector or full-text index keeps CDC on, whatever the table's options say. Raises
-        TableNotFoundError, UnsupportedTableError.
+        TableNotFoundError or UnsupportedTableError.
         """
         base = TableName(name.keyspace, name.name.removesuffix(LOG_SUFFIX))
         found = self._tables(f"table_name, id, extensions, {_ALTERED}", name, name.log, base)

@@ -34,14 +34,14 @@ def _sleep(seconds: float) -> None:
 
 
 class Throttle:
-    """Admits queries at no more than `limit` per second; None for no limit. Thread safe.
+    """Admits queries at no more than `limit` per second; None means no limit. Thread safe.
 
     In any span of s seconds, at most ``limit * s + max(1, limit / 10)`` queries are admitted.
 
     When a node reports that it is overloaded, the rate falls to half of the recent rate, but not
     below `SLOWEST`. Reports about queries that were sent earlier, or up to a second later, do not
     lower the rate again. The rate then rises to the previous rate within half of `RECOVERY`.
-    `RECOVERY` seconds after the rate last fell, only the limit applies. The rate also falls if
+    `RECOVERY` seconds after the rate last fell, only the limit applies. The rate falls even if
     there is no limit.
     """
 

@@ -22,7 +22,7 @@ _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
 
 
 _PATIENCE = 0.5
-"""Seconds for each step of the check whether a server speaks TLS."""
+"""Seconds allowed for each step in checking whether a server speaks TLS."""
 
 
 class NodeContext(ssl.SSLContext):

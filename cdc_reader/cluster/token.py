@@ -15,7 +15,7 @@ from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 def token_of(table: TableSchema, key: Mapping[str, object]) -> int:
     """Return the token of a base table's partition; `key` maps columns to values.
 
-    Raises ConfigurationError if `key` has other columns, or a value has the wrong type.
+    Raises ConfigurationError if `key` has other columns, or if a value has the wrong type.
     """
     columns = table.partition_key
     names = [column.name for column in columns]
@@ -32,7 +32,11 @@ def murmur3(key: bytes) -> int:
 
 
 def serialised_key(cells: list[bytes]) -> bytes:
-    """Serialize one cell as it is, or several, each as two-byte length, cell and zero byte."""
+    """Serialize the cells of a partition key.
+
+    A single cell is serialized as it is. Each of several cells becomes a two-byte length, the cell
+    and a zero byte.
+    """
     if len(cells) == 1:
         return cells[0]
     return b"".join(len(cell).to_bytes(2, "big") + cell + b"\0" for cell in cells)

@@ -82,7 +82,7 @@ class Query:
     If the result's `columns` are given, the query is prepared, and a result with other columns
     raises DecodeError. If `consistency` is None, the configured level is used. In errors, `doing`
     says what the query is for; if it is empty, errors quote the CQL. With a `route` the query goes
-    to a node that has the rows, if one is known; only a query with `columns` may have one.
+    to a node that has the rows, if one is known; only a query with `columns` may have a route.
     """
 
     cql: str

@@ -80,7 +80,7 @@ class Statements:
         """
         found = self._connection.execute(lambda: self._batch(writes, self._serial), self._doing)
         [page] = found.current_rows
-        first, *_ = decode(page).to_pylist()  # one equal row per statement
+        first, *_ = decode(page).to_pylist()  # the rows, one per statement, are equal
         return cast("dict[str, Any]", first)
 
     def rows(
@@ -115,7 +115,7 @@ class Statements:
 class CqlWriter:
     """Writes to a cluster, with the retries and timeouts of its configuration; thread-safe.
 
-    Statements must be idempotent: one whose response is lost is sent again.
+    Statements must be idempotent: a statement whose response is lost is sent again.
     """
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig | None = None) -> None:
@@ -123,7 +123,7 @@ class CqlWriter:
         self._known: dict[str, tuple[object, Sequence[Callable[[Any], Any]]]] = {}
 
     def write(self, statements: Sequence[Statement]) -> None:
-        """Execute statements of one partition, as one write if it is not too large.
+        """Execute statements of one partition, as a single write unless it would be too large.
 
         Raises only errors of `cdc_reader.errors`.
         """

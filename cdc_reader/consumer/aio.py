@@ -45,10 +45,10 @@ class AsyncChanges:
     loop delivers that change again. Changes of one partition key come in order. Leaving the loop,
     even by cancellation, saves the acknowledged progress and ends the threads. If the loop may end
     early, run it within ``async with contextlib.aclosing(aiter(changes))``; otherwise the threads
-    may outlive the loop for a while. With `checkpoints`, each loop resumes where the last one
+    may outlive the loop for a while. With `checkpoints`, each loop resumes where the previous loop
     ended.
 
-    Takes the options and raises the errors of `CdcConsumer`, except for workers and attempts.
+    Takes the options of `CdcConsumer`, except for workers and attempts, and raises its errors.
     Before its first change, a loop waits while another consumer with the same application, table
     and shard runs. It ends with LeaseLostError if another consumer took over while this process was
     suspended.
@@ -160,8 +160,8 @@ class AsyncCdcConsumer:
     At most `workers` handlers run at a time. To stop it on a signal, call
     ``loop.add_signal_handler(signal.SIGTERM, consumer.stop)``.
 
-    Raises ConfigurationError if the handler is a plain function. Only a call shows what a lambda
-    returns, so `run` raises the error at the first change.
+    Raises ConfigurationError if the handler is a plain function. What a lambda returns is known
+    only once it is called, so for a lambda `run` raises this error at the first change.
     """
 
     def __init__(

@@ -43,14 +43,14 @@ def _on_held(value: str) -> OnHeld:
 class ConsumerConfig:
     """Settings of a consumer: workers, retries, checkpoints and leases.
 
-    `workers` is the number of handlers that run at a time. Changes of one partition key of a
-    table always go to the same worker, in order. Reading waits while `max_changes` changes or
-    `max_bytes` bytes of pages are in flight. Each table may exceed these limits by one page, so
-    memory is bounded however slow the handler is.
+    At most `workers` handlers run at a time. Changes of one partition key of a table always go to
+    the same worker, in order. Reading waits while `max_changes` changes or `max_bytes` bytes of
+    pages are in flight. Each table may exceed these limits by one page, so memory is bounded,
+    however slow the handler is.
 
-    A failing handler is called up to `attempts` times in all. The pauses are random: at most
-    `pause` before the second call, then at most twice that, and so on up to a minute. After the
-    last attempt, `on_error` decides whether the consumer stops or skips the change.
+    A failing handler is called up to `attempts` times in all. The pauses between calls are random:
+    at most `pause` before the second call, then at most twice that, and so on up to a minute. After
+    the last attempt, `on_error` decides whether the consumer stops or skips the change.
 
     Checkpoints are saved every `checkpoint_interval` if changes were acknowledged, and when windows
     end; with an interval of zero, after each change.

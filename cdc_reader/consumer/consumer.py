@@ -65,19 +65,20 @@ class CdcConsumer:
         start: the write time to begin at if there is no checkpoint: ``earliest`` (the default),
             ``now``, a datetime with a time zone, a string such as ``2026-11-21T05:30:00Z`` or
             ``-10m``, or µs since 1970.
-        snapshot: what to begin with if there is no checkpoint; a `SnapshotMode`, or its value.
-            With ``initial``, each existing row of the table is handled as a change whose operation
-            is ``snapshot``; then the log is followed from a position before the first row was read.
-            If a run ends before the snapshot is complete, the next run continues with the remaining
-            rows. All shards must use one store. With ``data_loss="resnapshot"``, a consumer also
-            takes a snapshot when rows expired before they were read.
+        snapshot: what to begin with if there is no checkpoint; a `SnapshotMode`, or its value. With
+            ``initial``, each existing row of the table is handled as a change whose operation is
+            ``snapshot``; then the log is followed from a position before the first row was read. If
+            a run ends before the snapshot is complete, the next run continues with the remaining
+            rows. All shards must use the same store. With ``data_loss="resnapshot"``, a consumer
+            also takes a snapshot when rows expired before they were read.
         end: the write time to stop at, in the same forms as `start`; without it, the consumer runs
             until it is stopped.
         checkpoints: the checkpoint store, which the consumer does not close; by default in memory.
         config: the settings of workers, retries, checkpoints and leases.
         read: the settings of log reads.
         shard: the part of the tables to follow, such as ``2/4``, if several processes share them.
-        on_window: called when all changes of a window are acknowledged, and for empty windows too.
+        on_window: called when all changes of a window are acknowledged; also called for empty
+            windows.
         on_event: called with a `ConsumerEvent` when a snapshot begins or is complete, and when rows
             expired before they were read.
         clock: replaces the system's clock in tests.
@@ -162,8 +163,8 @@ class CdcConsumer:
     def _has_ended(self) -> bool:
         """Follow to the end; return False if another run must follow.
 
-        That run waits for the lease if another consumer took over, or begins with a new snapshot if
-        rows were lost.
+        The next run waits for the lease if another consumer took over, or begins with a new
+        snapshot if rows were lost.
         """
         try:
             self._running.run()

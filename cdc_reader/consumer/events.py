@@ -21,7 +21,7 @@ from cdc_reader.streams.window import Window
 
 @frozen
 class RowsLost:
-    """Changes to `table` written in `window` were lost unread; reading continues after them."""
+    """Changes to `table` written in `window` were lost before they were read; reading continues."""
 
     table: TableName
     window: Window
@@ -44,7 +44,7 @@ class SnapshotBegins:
 class SnapshotComplete:
     """All rows of `table`, with timestamp `time` (µs), have been read and handled.
 
-    A row that was not delivered is not in the table, unless a later change inserts it.
+    Rows that were not delivered are no longer in the table, unless a later change inserts them.
     """
 
     table: TableName

@@ -181,8 +181,8 @@ class Handling:
 def check_functions(handler: object, dead_letter: object) -> None:
     """Raise ConfigurationError for objects that cannot be called, and for coroutine functions.
 
-    A coroutine that nobody awaits would count as a handled change. Only a call shows whether a
-    plain function returns a coroutine or a generator: see `check_done`.
+    A coroutine that nobody awaits would count as a handled change. Whether a plain function returns
+    a coroutine or a generator is known only once it is called: see `check_done`.
     """
     for option, function in (("handler", handler), ("dead_letter", dead_letter)):
         if function is None and option == "dead_letter":
@@ -201,8 +201,8 @@ def check_functions(handler: object, dead_letter: object) -> None:
 def check_coroutine_function(option: str, function: object) -> None:
     """Raise ConfigurationError for objects that cannot be called, and for plain functions.
 
-    A plain function would block the event loop. Only a call shows whether other callables, such as
-    lambdas and objects, return a coroutine: see `NotAwaitable`.
+    A plain function would block the event loop. Whether other callables, such as lambdas and
+    objects, return a coroutine is known only once they are called: see `NotAwaitable`.
     """
     remedy = "give a coroutine function (async def), or use CdcConsumer for a plain function"
     expect_able(option, function, "__call__", remedy)
@@ -223,7 +223,7 @@ class NotAwaitable:
 
 def check_done(option: str, returned: object) -> None:
     """Raise ConfigurationError if a function returned a coroutine or generator, and did no work."""
-    if returned is None:  # the usual case, and the other checks take longer than reading the change
+    if returned is None:  # the usual case; the checks below take longer than reading the change
         return
     if isinstance(returned, NotAwaitable):
         kind = type(returned.returned).__name__
@@ -247,7 +247,7 @@ def check_done(option: str, returned: object) -> None:
 
 
 def _facts(change: Change) -> dict[str, str]:
-    """Identify the change in logs: no values except its key."""
+    """Return fields that identify the change in logs; they show no values except its key."""
     return {
         "table": str(change.table),
         "key": str(dict(change.key)),

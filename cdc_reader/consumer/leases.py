@@ -24,7 +24,7 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 _LONGEST_PAUSE = 2.0
-"""The longest pause, in seconds, between attempts at a lease that another consumer holds."""
+"""The longest pause, in seconds, between attempts to acquire a lease that another holds."""
 _UNSURE = 0.1
 """Seconds between checks of a lease that is about to be renewed."""
 
@@ -104,7 +104,7 @@ class RetryingCheckpoints:
 class Leases:
     """The leases on checkpoints, by table; `stopping` ends the wait for them.
 
-    Leases are timed by a monotonic clock, even if the log is read by another clock.
+    Leases are timed by a monotonic clock, even if reading the log uses another clock.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Leases:
         """Acquire all leases; return False if stopped while waiting for one.
 
         Raises LeaseHeldError if the configuration says not to wait. All consumers acquire leases in
-        the same order, so two never wait for each other.
+        the same order, so no two consumers wait for each other.
         """
         clock, owner = SteadyClock(), Owner.of_this_process(SystemClock().now())
         for name in self._names:
@@ -170,7 +170,7 @@ class Leases:
         self._due.set()
 
     def release(self) -> None:
-        """Release the leases; one that cannot be released expires."""
+        """Release the leases; a lease that cannot be released expires."""
         for lease in self._leases.values():
             try:
                 lease.release()

@@ -1,6 +1,7 @@
 """Runs a consumer: a reading thread for each table, and a thread that saves checkpoints.
 
-Readers wait while too many changes are in flight, so memory is bounded however slow the handler is.
+Readers wait while too many changes are in flight, so memory is bounded, however slow the handler
+is.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from cdc_reader.table_reader import TableReader
 log = get_logger(__name__)
 
 _TICK = 1.0
-"""Seconds between updates of the gauges, and between checks whether checkpoints are due."""
+"""Seconds between updates of the gauges, and between checks for checkpoints that are due."""
 
 
 class ConsumerRuntime:
@@ -323,7 +324,7 @@ class ConsumerRuntime:
             self._reach(progress.table, FOREVER)
 
     def _reach(self, table: TableName, micros: Micros) -> None:
-        """Record that no further change of the table is earlier, except late changes."""
+        """Record that no further change of the table, unless late, is earlier than `micros`."""
         if self._turns is not None:
             self._turns.reach(table, micros)
 

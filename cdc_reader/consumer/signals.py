@@ -12,7 +12,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` on the first of these signals; the second signal has its previous effect.
+    """Call `stop` on the first of these signals; a second signal has the effect it had before.
 
     Does nothing outside the main thread, which alone may handle signals.
     """

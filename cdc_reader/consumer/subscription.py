@@ -37,7 +37,7 @@ from cdc_reader.metrics import NoMetrics, Recorder
 from cdc_reader.streams.shard import Shard
 
 _LONGEST_NAME = 1_000
-"""The most characters of an application's name, which is part of a key of at most 64 KiB."""
+"""The longest application name, in characters; the name is part of a key of at most 64 KiB."""
 
 
 def _shard(shard: str | Shard) -> Shard:
@@ -143,5 +143,5 @@ class Subscription:
         return start
 
     def last_position(self, now: Micros) -> Micros:
-        """Return where a run that starts `now` ends, in µs since 1970; FOREVER if it has no end."""
+        """Return where a run that starts at `now` ends, in µs; FOREVER if it has no end."""
         return end_micros(self.end, now)

@@ -80,12 +80,12 @@ class InFlightPage:
         self.rows = _rows(page, part) if reading is None else reading
         """The rows in the log, or the reading."""
         self.size: int = page.log.batch.nbytes * len(part) // len(changes)
-        """The room that it takes until its last change is acknowledged, in bytes."""
+        """The room, in bytes, that the page takes until its last change is acknowledged."""
         self.left = len(part)
         """The number of changes that are not acknowledged."""
 
     def divided(self, workers: int) -> dict[int, Indices]:
-        """Return the numbers of each worker's changes, from 0; a partition key stays with one."""
+        """Return the numbers (from 0) of each worker's changes; each key has only one worker."""
         numbers = np.arange(len(self.part))
         if workers == 1:
             return {0: numbers}
@@ -105,7 +105,7 @@ def _rows(page: ChangePage, part: range) -> InFlightRows:
 class Share:
     """The changes of a page that one worker handles, in order.
 
-    Only the worker sets `handled`, without a lock; `TableProgress` looks when it has to know.
+    Only the worker sets `handled`, without a lock; `TableProgress` reads it when needed.
     """
 
     def __init__(self, progress: TableProgress, page: InFlightPage, numbers: Indices) -> None:
@@ -138,7 +138,7 @@ class Share:
 class TableProgress:
     """Tracks a table's delivered and acknowledged changes, and saves checkpoints from `start` on.
 
-    Thread safe. Changes take room of `limit` until they need not be remembered.
+    Thread safe. Changes count toward `limit` until they need not be remembered.
 
     `now` returns the cluster's time without a query. `wake` is called when a window is complete,
     and when everything has been read and acknowledged; `on_event` when a snapshot is complete.
@@ -321,7 +321,7 @@ class TableProgress:
         return len(numbers)
 
     def _tell(self, count: int) -> None:
-        """Report that changes were acknowledged, and whether all are."""
+        """Report that changes were acknowledged, and whether all changes now are."""
         if count:
             self._recorder.add(CHANGES, self.table, count)
         if not self._outstanding:
@@ -334,7 +334,7 @@ class TableProgress:
             self._windows.append(window)
 
     def _report_windows(self) -> None:
-        """Report completed windows, one thread at a time, so that they are in order."""
+        """Report completed windows, one thread at a time, so that the reports are in order."""
         while self._windows:
             with self._reporting:
                 if self._windows:

@@ -14,7 +14,7 @@ LOG_SUFFIX = "_scylla_cdc_log"
 
 _BARE = re.compile(r"[a-z][a-z0-9_]*")
 _LONGEST = 1_000
-"""The most characters of a name; the server's limit is lower, and differs between versions."""
+"""The longest name, in characters; the server's limit is lower, and differs between versions."""
 _TABLE_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 
 

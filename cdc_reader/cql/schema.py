@@ -90,7 +90,7 @@ class ImageMode(Enum):
 
 @frozen
 class CdcOptions:
-    """The ``cdc`` options of a base table; `ttl` is in seconds, 0 for no expiry."""
+    """The ``cdc`` options of a base table; `ttl` is in seconds (0: rows never expire)."""
 
     enabled: bool = False
     preimage: ImageMode = ImageMode.OFF
@@ -111,9 +111,9 @@ class CdcOptions:
 class TableState:
     """What may change while a table keeps its name: its id, its CDC options and its log.
 
-    A table that is dropped and recreated gets a new `id`, and its log a new `log_id`; None if there
-    is no log. `altered` is when the table was last altered, in µs, or None if the server does not
-    report it.
+    A table that is dropped and recreated gets a new `id`, and its log a new `log_id`, which is None
+    if there is no log. `altered` is when the table was last altered, in µs, or None if the server
+    does not report it.
     """
 
     id: UUID
@@ -140,7 +140,7 @@ class TableSchema:
 
     @property
     def partition_key(self) -> tuple[Column, ...]:
-        """The columns of the partition key, in its order."""
+        """The columns of the partition key, in key order."""
         return self.of_kind(ColumnKind.PARTITION_KEY)
 
     @property
@@ -188,7 +188,7 @@ class Operation(IntEnum):
 
     A code that this version does not know becomes a new member named ``UNKNOWN_<code>``, so rows
     from newer servers are passed on, never dropped. A snapshot's rows have the operation
-    `SNAPSHOT`, whose code does not fit in the log's byte.
+    `SNAPSHOT`. Its code does not fit in the one byte of `cdc$operation`, so no row of a log has it.
     """
 
     SNAPSHOT = 256

@@ -1,8 +1,8 @@
 """Version-1 UUIDs, as ScyllaDB creates and orders them in `cdc$time`.
 
-The 60-bit time counts 100 ns ticks since 1582-10-15; the server uses whole microseconds only.
-The low eight bytes are random. Before 2026.1 this includes the bits of the RFC 4122 variant, so
-this module never uses `uuid.UUID.version`.
+The 60-bit time counts 100 ns ticks since 1582-10-15; the server uses whole microseconds only. The
+low eight bytes are random. Before ScyllaDB 2026.1, even the bits of the RFC 4122 variant are
+random, so this module never uses `uuid.UUID.version`.
 
 Order: first the time as a number, then the low bytes compared as signed bytes. The smallest low
 half is therefore 80…80, and ``>= bound(a) AND < bound(b)`` is the half-open window [a, b).
@@ -44,7 +44,7 @@ def bound(micros: Micros) -> uuid.UUID:
 
 
 def nth(micros: Micros, place: int) -> uuid.UUID:
-    """Return the time UUID at index `place`, from 0, of this microsecond's time UUIDs in order."""
+    """Return the time UUID at index `place` (from 0) in the order of this microsecond's UUIDs."""
     return make(micros, place.to_bytes(8, "big").translate(_BY_SIGN))
 
 

@@ -21,9 +21,9 @@ map                      `FrozenDict`, in the server's order
 user-defined type        `FrozenDict` by field name; a null field is None
 =======================  =========================================================
 
-Every value is immutable and hashable, because in CQL even collections can be keys. A timestamp
-or date outside the years 1 to 9999 is a number: µs, or days, since 1970. In Python -0.0 equals 0.0,
-but CQL has sets and maps with both: there -0.0 is a `NegativeZero`.
+Every value is immutable and hashable, because in CQL even collections can be keys. A timestamp or
+date outside the years 1 to 9999 is a number: µs, or days, since 1970. In Python -0.0 equals 0.0,
+but CQL's sets and maps may contain both: there -0.0 is a `NegativeZero`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FrozenDict(dict[K, V]):
 
 
 class NegativeZero(float):
-    """-0.0 in a set or among the keys of a map, where it may occur beside 0.0.
+    """-0.0 in a set or among the keys of a map, which may contain 0.0 as well.
 
     It does not equal 0.0. It equals -0.0, and has the same hash.
     """
@@ -100,7 +100,7 @@ def _is_negative_zero(value: object) -> bool:
 
 @frozen
 class Duration:
-    """A CQL duration. Its parts cannot be converted to each other, and have the same sign."""
+    """A CQL duration. Its parts cannot be converted to each other, and all have the same sign."""
 
     months: int
     days: int

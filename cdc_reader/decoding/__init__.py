@@ -2,8 +2,8 @@
 
 Decoding creates no Python object for each cell, and objects are made only when they are read. The
 interface is `decode`, `micros_of` and the names of `objects`. There are two equivalent
-implementations: the compiled `_native`, and the slower `python`. `NAME` is the one in use,
-``"cython"`` or ``"python"``: the compiled one if it was built, unless the environment variable
+implementations: the compiled `_native`, and the slower `python`. `NAME` is the name of the one in
+use, ``"cython"`` or ``"python"``: the compiled one if it was built, unless the environment variable
 ``CDC_READER_KERNEL`` names the other.
 
 May import `cql` and the packages below. Begin with `python`, which is easier to read than

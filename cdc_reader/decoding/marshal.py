@@ -30,7 +30,7 @@ _NATIVE = {
 _TOKEN = re.compile(r"\s*([\w.$]+|[(),:])")
 _DIMENSION = re.compile(r"[1-9][0-9]{0,8}")
 MAX_DEPTH = 30
-"""The most levels of nested types: Arrow supports 64 levels, and a map takes two."""
+"""The maximum nesting depth of types: Arrow supports 64 levels, and a map takes two."""
 
 
 def parse_marshal(text: str, depth: int = 0) -> CqlType:

@@ -52,8 +52,8 @@ class ResultMetadata:
     """The part of a RESULT before its rows.
 
     `columns` is None if the server was asked to omit the columns and no statement promised any.
-    `rows_offset` is the position of the row count. `metadata_id` is the server's id of the columns,
-    if they have changed.
+    `rows_offset` is the position of the row count. `metadata_id` is the server's id for the
+    columns, if they have changed.
     """
 
     column_count: int
@@ -63,7 +63,7 @@ class ResultMetadata:
     metadata_id: bytes | None = None
 
     def agreed_columns(self) -> tuple[Column, ...]:
-        """Return the columns; raise DecodeError if there are none, or their number is wrong."""
+        """Return the columns; raise DecodeError if there are none, or if their number is wrong."""
         if self.columns is None:
             raise DecodeError(
                 "the result has no metadata, and no columns are known from preparing the query"
@@ -76,7 +76,8 @@ class ResultMetadata:
 def parse_metadata(body: bytes, promised: tuple[Column, ...] | None = None) -> ResultMetadata:
     """Parse the metadata of a RESULT body that starts at its kind.
 
-    `promised` has the columns if the body has none. Raises DecodeError if the kind is not ROWS.
+    `promised` gives the columns if the body does not contain them. Raises DecodeError if the kind
+    is not ROWS.
     """
     if len(body) > MAX_BODY:
         raise DecodeError(f"expected a result of at most {MAX_BODY} bytes, found {len(body)}")
@@ -87,7 +88,7 @@ def parse_metadata(body: bytes, promised: tuple[Column, ...] | None = None) -> R
 
 
 def read_metadata(buffer: Buffer, promised: tuple[Column, ...] | None = None) -> ResultMetadata:
-    """Parse the metadata, of rows or of a prepared statement, at the buffer's position."""
+    """Parse the metadata of rows or of a prepared statement, at the buffer's position."""
     flags, count = buffer.integer(), buffer.count("columns")
     paging_state = buffer.value() if flags & _MORE_PAGES else None
     metadata_id = bytes(buffer.take(buffer.unsigned_short())) if flags & _METADATA_ID else None

@@ -1,6 +1,6 @@
-"""Makes Python objects from the rows of Arrow columns, each when it is read; in pure Python.
+"""Makes Python objects from the rows of Arrow columns when they are read, in pure Python.
 
-`values` is a column, `Mappings` has a mapping for each row, and `Entries` yields objects whose
+`values` is a column, `Mappings` holds a mapping for each row, and `Entries` yields objects whose
 attributes, each declared as an `entry`, are items of such sequences. An item that is not read
 therefore costs nothing, and an item that was read lives only as long as its object.
 """
@@ -97,7 +97,7 @@ class GivenField(Field):
 class Mappings:
     """A `FrozenDict` for each row, made from its fields when it is read.
 
-    `kinds` has a byte for each row: the index in `fields` of the row's own fields, which are any
+    `kinds` holds a byte for each row: the index in `fields` of the row's own fields, which are any
     objects with the method `put` of `Field`.
     """
 
@@ -165,7 +165,7 @@ class entry:  # noqa: N801 - used like `property`
 class Entries(Iterator[E]):
     """The `count` objects of a page, numbered from 0, each made when it is requested.
 
-    Any thread may request an object by its number, which makes it anew.
+    Any thread may request an object by its number; each request makes a new object.
     """
 
     def __init__(self, kind: type[E], page: Any, count: int) -> None:

@@ -27,13 +27,13 @@ class Page:
     def parse(cls, body: bytes, promised: tuple[Column, ...] | None = None) -> Self:
         """Parse the metadata; raise DecodeError if it is malformed, or the kind is not ROWS.
 
-        If the server was asked to omit the columns, `promised` has the columns of the statement.
+        If the server was asked to omit the columns, `promised` gives the columns of the statement.
         """
         return cls(body, parse_metadata(body, promised))
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the rows; raises DecodeError if unknown, or if their number differs."""
+        """The columns of the rows; raises DecodeError if unknown, or if the number is wrong."""
         return self.metadata.agreed_columns()
 
     @property

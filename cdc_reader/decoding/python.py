@@ -5,7 +5,7 @@ takes one join and one byte swap. Text and blobs are passed to Arrow unchanged. 
 flattened into offsets, nulls and its parts' cells, and the parts are built as columns. A cell is
 its value's bytes, or None for null.
 
-`objects` has the rest of the kernel: Python objects made from the columns.
+`objects` contains the rest of the kernel: Python objects made from the columns.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def micros_of(times: pa.Array) -> pa.Array:
     """Return the microseconds since 1970 (int64) of each UUID; for `cdc$time`, the write times.
 
     Raises ValueError for a null, and for text that is not a UUID. The compiled kernel may accept
-    some such text, because it reads only the digits of the time.
+    some text that is not a UUID, because it reads only the digits of the time.
     """
     if times.type != pa.string() or times.null_count:
         raise ValueError(f"expected texts, found {times.null_count} nulls among {times.type}")

@@ -1,4 +1,4 @@
-"""Decodes pages tolerantly: a cell that cannot be decoded is null, and noted as a fault."""
+"""Decodes pages tolerantly: a cell that cannot be decoded is null, and is noted as a fault."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _with_nulls(page: Page) -> pa.RecordBatch:
 
 
 def _array(column: Column, cells: Cells, found: _Found) -> pa.Array:
-    """Build the array of a column, with null for the cells that it adds to `found`."""
+    """Build the array of a column, with null for bad cells; add these cells to `found`."""
     try:
         return array_of(column, cells)
     except ColumnDecodeError:

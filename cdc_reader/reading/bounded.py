@@ -52,7 +52,7 @@ class BoundedRead:
         self._unjudged = _NOTHING
 
     def begin(self, window: Window) -> None:
-        """Report rows of `window` that have expired; sends small queries if it has a start."""
+        """Report expired rows of `window`; if the window has a start, this sends small queries."""
         self._judged = now = self._clock.now()
         if window.start > BEGINNING:
             self._see_log(window.start)

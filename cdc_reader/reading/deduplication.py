@@ -83,7 +83,7 @@ class Deduplicator:
 
     Keys are kept as Arrow arrays, so a row seen again needs no Python object, and are dropped once
     their span is no longer read. The key alone identifies a row: a write that is logged in two
-    streams (see `cdc_reader.reading.strays`) is delivered from the first one read.
+    streams (see `cdc_reader.reading.strays`) is delivered from the stream that is read first.
     """
 
     def __init__(self) -> None:
@@ -91,11 +91,11 @@ class Deduplicator:
         self._newest: dict[StreamId, RowKey] = {}
 
     def has_new(self, batch: pa.RecordBatch) -> bool:
-        """Return whether the batch has rows that `new` has not seen, without marking them."""
+        """Return whether the batch has rows that `new` has not seen; do not mark them as seen."""
         return len(self._unseen(_names(batch))) > 0
 
     def new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield runs of unseen rows, each with a flag that is True if behind; mark them as seen.
+        """Yield runs of unseen rows, each with a flag: True if behind. Mark the rows as seen.
 
         A row is behind if a row of its stream with a higher key was delivered before.
         """
@@ -115,9 +115,10 @@ class Deduplicator:
         self._newest = {s: key for s, key in self._newest.items() if key.micros >= position}
 
     def _keep(self, names: pa.Array, latest: Micros) -> None:
-        """Keep names until the second of their `latest` row has passed.
+        """Keep names until the second in which their `latest` row was written has passed.
 
-        Those of a second are one array: comparing with many small arrays would take far longer.
+        The names of one second form one array: comparing with many small arrays would take far
+        longer.
         """
         kept = self._delivered.get(second := latest // _SECOND)
         self._delivered[second] = names if kept is None else pa.concat_arrays([kept, names])

@@ -1,4 +1,4 @@
-"""The items that following a log yields: batches of rows, and completed windows."""
+"""The items that a followed log yields: batches of rows, and completed windows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _table(schema: LogSchema) -> str:
 
 @frozen
 class RowsRead:
-    """A batch of `window`'s rows, each stream in order.
+    """A batch of rows written in `window`; the rows of each stream are in order.
 
     A `late` batch holds strays, or rows whose streams have already delivered rows with higher keys.
     """

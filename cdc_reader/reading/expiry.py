@@ -83,7 +83,7 @@ class TtlHistory:
     log_lost: Micros = field()
     """The time, in µs, before which all rows are gone because their log was dropped.
 
-    BEGINNING if it was not.
+    BEGINNING if no log was dropped.
     """
 
     @log_lost.default
@@ -121,7 +121,8 @@ class TtlHistory:
 
         `position` is where reading resumes, in µs. Rows from there on were still to be read from
         the known log. If a new log has replaced it, at least the row at the position is gone, even
-        if the new log's id, which has the time of one node's clock, suggests an earlier creation.
+        if the new log's id, which contains the time of one node's clock, suggests an earlier
+        creation.
         """
         seen = self.seen(table.cdc.ttl, now, table.altered)
         if table.log_id is None or table.log_id in self.logs[-1:]:
@@ -223,7 +224,7 @@ class TtlHistory:
     def expires(self, position: Micros) -> Micros:
         """Return when the first row written at `position` or later expires (µs), or FOREVER.
 
-        Rows of a log that was dropped count as expired when the new one was created.
+        Rows of a dropped log count as having expired when the new log was created.
         """
         if position < self.log_lost:
             return self.log_lost
@@ -286,8 +287,8 @@ def report_loss(
 ) -> None:
     """Report that rows of `table` written in `lost` are gone, according to `ttls`.
 
-    Logs a warning if `mode` is ``continue``; otherwise raises DataLossError, with `remedy` for what
-    to do. Does nothing if `lost` is empty.
+    Logs a warning if `mode` is ``continue``; otherwise raises DataLossError, whose message ends
+    with `remedy`. Does nothing if `lost` is empty.
     """
     if mode == DataLossMode.CONTINUE or lost.is_empty:
         warn_of_loss(lost, table)
@@ -319,8 +320,8 @@ def warn_of_loss(lost: Window, table: TableName) -> None:
 class LossReporter:
     """Checks a read for losses; reports each write time at most once, with `report_loss`.
 
-    `on_loss` is called after a warning. Windows must be read in order of time, except for windows
-    of generations that were announced late.
+    `on_loss` is called after a warning. Windows must be read in chronological order, except for
+    windows of generations that were announced late.
     """
 
     _mode: DataLossMode

@@ -65,7 +65,7 @@ def read_tasks(
 def whole_records(
     batches: Iterable[tuple[int, pa.RecordBatch]],
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of tasks in batches that end with a record; each with its task's index.
+    """Yield the rows of tasks in batches of whole records, each with its task's index.
 
     Rows of a record that spans pages are held until the record ends. All rows of a record therefore
     have the columns of one schema, even if the caller stops after a batch and continues with
@@ -108,11 +108,11 @@ def _end_of_records(batch: pa.RecordBatch) -> int:
 class CurrentLog:
     """Reads tasks with the schema of the last `refresh`.
 
-    A column that is added later is read from the next refresh on. Refresh after reading the
-    clock: the schema then has every column of the rows that had settled by that time. If a query is
+    A column that is added later is read from the next refresh on. Refresh after reading the clock:
+    the schema then contains every column of the rows that had settled by that time. If a query is
     rejected because a column was dropped, or a user-defined type has new fields, the schema is read
-    again and reading resumes after the last whole record. Errors without a schema change are
-    raised.
+    again and reading resumes after the last whole record. If the schema has not changed, the error
+    is raised.
 
     A row that has not settled may have been written after the refresh, with a newer column. A
     caller that reads such rows must therefore refresh while it holds their batch. If the schema
@@ -200,7 +200,7 @@ class CurrentLog:
 
 
 def _as_of_table(checkpoint: Checkpoint, schema: LogSchema) -> Checkpoint:
-    """Return the checkpoint with the name of the schema's table, and with its id if it has none."""
+    """Return the checkpoint with the table's name and, unless the checkpoint has an id, its id."""
     table_id = checkpoint.table_id or schema.base.id
     return evolve(checkpoint, table=schema.base.name, table_id=table_id)
 

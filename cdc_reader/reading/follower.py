@@ -11,8 +11,8 @@ rows has been delivered, and the streams of the previous generation hold no rows
 late announcement therefore neither loses nor repeats rows.
 
 If late rows are not ignored, each window is also searched for strays (see
-`cdc_reader.reading.strays`): in streams of neighboring generations, up to the late horizon away
-from the time in which they are in force.
+`cdc_reader.reading.strays`): in streams of neighboring generations, at write times up to the late
+horizon before or after the time in which those generations are in force.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class Follower:
         seen: frozenset[RowKey] = frozenset(),
         choose: Choose | None = None,
     ) -> Iterator[Delivery]:
-        """Deliver the window's rows, except those delivered before or with a key in `seen`.
+        """Deliver the window's undelivered rows, except rows whose key is in `seen`.
 
         `choose` returns which of the window's tasks to read, by default all.
         """
@@ -293,7 +293,7 @@ class Follower:
         has_ttl = self._late is not None
         for task, batch in self._reader.read(window, choose, remaining_ttl=has_ttl):
             if self._has_unsettled(batch) and self._log.refresh():
-                continue  # a column may be missing: the batch comes again with it
+                continue  # a column may be missing: the batch is yielded again with it
             for new in self._new(leave_out_keys(batch, seen), behind=late):
                 if self._stopped.is_set():
                     return

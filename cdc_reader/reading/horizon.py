@@ -56,8 +56,8 @@ def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
     """Return the checkpoint for following from `start`, as of `now`, with the table's id and TTL.
 
     If it is saved before anything is read, a later run can detect that the table was recreated, or
-    that rows expired meanwhile. Therefore BEGINNING becomes the oldest position worth reading from,
-    if there is a generation already.
+    that rows expired in the meantime. Therefore BEGINNING becomes the oldest position worth reading
+    from, if there is a generation already.
     """
     base = table.schema().base
     ttls = TtlHistory().updated(base, now, start)
@@ -76,9 +76,9 @@ def lost_since(start: Checkpoint, now: Micros, mode: DataLossMode) -> Window:
     """Return the span, from the position of `start` on, of rows that are gone by `now` (µs).
 
     A reader that reports a loss must be certain of it. A reader that takes a new snapshot after a
-    loss (`mode`) must miss none, so rows that may have expired count too. If the position was
-    chosen, not reached by reading, it may be before the log's creation, and the time until then is
-    excluded.
+    loss (`mode`) must not overlook a loss, so rows that may have expired count too. If the position
+    was chosen, not reached by reading, it may be before the log's creation, and the time until then
+    is excluded.
     """
     is_cured = mode is DataLossMode.RESNAPSHOT
     lost = (start.ttls.endangered if is_cured else start.ttls.lost)(start.position, now)
@@ -190,8 +190,8 @@ class SettledHorizon:
     def _account(self, starts: tuple[Micros, ...]) -> bool:
         """On the first call, set the generations accounted for; return whether reading has begun.
 
-        Generations known to the checkpoint are accounted for; if it knows none, all existing ones.
-        If reading has not begun, rows that have expired are not the reader's loss.
+        Generations known to the checkpoint are accounted for; if it knows none, all existing
+        generations are. If reading has not begun, rows that have expired are not the reader's loss.
         """
         if self._accounted is not None:
             return True
@@ -232,7 +232,7 @@ class PublicationGate:
         return min(waited_for, default=FOREVER)
 
     def wait(self, window: Window, clock: Clock, interval: int) -> None:
-        """Wait for unannounced generations that may have rows of `window`.
+        """Wait for unannounced generations that may contain rows of `window`.
 
         The caller must read the generations afterwards. Checks every `interval`. Logs a warning if
         rows may be missing because a generation is still unannounced. Raises StoppedError if the

@@ -7,8 +7,9 @@ clock. The error is at most `_BLUR` either way, and the response time makes the 
 read is late, and a sweep finds it.
 
 A row's TTL is the one in force when it arrived. After a change of the TTL, either value is
-possible. The correct value yields an arrival within the time it was in force. If both values yield
-such an arrival, the later arrival is used: the row may then be delivered twice, but is not lost.
+possible. The correct value yields an arrival within the time in which it was in force. If both
+values yield such an arrival, the later arrival is used: the row may then be delivered twice, but is
+not lost.
 
 If a row's arrival and the read are too close to compare, keys decide. Keys are kept only for
 delivered rows that arrived more than a confidence window after their write time, and within `DOUBT`
@@ -39,7 +40,7 @@ _SECOND = 1_000_000
 _BLUR = 2 * _SECOND
 """The error of an arrival in µs: a TTL is in whole seconds, and nodes' clocks may differ by 1 s."""
 ARRIVAL_ERROR = 2 * _BLUR
-"""µs by which a computed arrival may be too late, besides the response time."""
+"""µs by which a computed arrival may be too late, not counting the response time."""
 LONGEST_RESPONSE = 10 * _SECOND
 """µs that a response may take."""
 DOUBT = ARRIVAL_ERROR + LONGEST_RESPONSE
@@ -101,7 +102,8 @@ class LateRows:
     ) -> pa.RecordBatch:
         """Record the doubtful rows of a batch just read, and return it without `REMAINING_TTL`.
 
-        Rows from `behind` the position may have arrived at any time since their window was read.
+        If the batch is from `behind` the position, its rows may have arrived at any time since
+        their window was read.
         """
         since = BEGINNING if behind else self._reads[-1] - DOUBT
         delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
@@ -182,8 +184,8 @@ def arrived(
 ) -> pa.RecordBatch:
     """Return the rows that had arrived when a read was `planned` (µs), without `REMAINING_TTL`.
 
-    Rows that may have arrived later are kept only if `known`: the planner saw them. A window
-    therefore has the same rows however often it is read.
+    Rows that may have arrived later are kept only if they are `known`, because the planner saw
+    them. A window therefore has the same rows however often it is read.
     """
     later = pc.indices_nonzero(pc.greater(_arrivals(batch, ttls, now), planned)).to_pylist()
     rows = batch.drop_columns([REMAINING_TTL])
@@ -198,7 +200,7 @@ def arrived(
 def _delayed(
     batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, since: Micros, delay: int
 ) -> Iterator[tuple[int, RowName, int]]:
-    """Yield index, name and arrival of rows that arrived after `since`, and later than `delay`.
+    """Yield index, name and arrival of rows that arrived after `since` and over `delay` late.
 
     A row that arrived within the confidence window was present when its window was read. However,
     the arrivals computed in two reads of one row may differ by up to `DOUBT`.

@@ -111,7 +111,7 @@ class Planner:
         """Return tasks for the streams of generations that are not in force, which `plan` skips.
 
         Each task is within `reach` of its generation's own time. Covers all generations, or those
-        with these `starts`. A stream's tasks are in order of time.
+        with these `starts`. A stream's tasks are in chronological order.
         """
         return [
             Task(part, chunk)
@@ -173,7 +173,7 @@ class Planner:
         return streams if self._shard.is_whole else (s for s in streams if s.token in self._shard)
 
     def _spans(self, start: Micros) -> Chunking[int]:
-        """Return the tokens at which ring spans may end; at first they form one span."""
+        """Return the tokens at which ring spans may end, at first as a single span."""
         shard = self._shard
         tokens = {stream.token for chunk in self._streams[start] for stream in chunk}
         ends = (*sorted(token for token in tokens if token < shard.end), shard.end)

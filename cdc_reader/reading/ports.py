@@ -21,12 +21,12 @@ TOKEN = "token(key)"  # noqa: S105 - the name of a column
 
 
 def ttl_of(column: str) -> str:
-    """Return the name of the column of a read with `cells` that has the TTLs of `column`."""
+    """Return the name of the column with `column`'s TTLs, in a read with `cells`."""
     return f"ttl({column})"
 
 
 def written_of(column: str) -> str:
-    """Return the name of the column of a read with `cells` that has `column`'s write times."""
+    """Return the name of the column with `column`'s write times, in a read with `cells`."""
     return f"writetime({column})"
 
 
@@ -59,7 +59,7 @@ class GenerationSource(Protocol):
     def unpublished(self) -> Sequence[Micros]:
         """Return the starts of generations with streams but no published timestamp.
 
-        They are in any order, and may already be in force.
+        The starts are in any order, and the generations may already be in force.
         """
         ...
 
@@ -107,9 +107,9 @@ class SnapshotTable(LogTable, Protocol):
     ) -> RowSource:
         """Return a source of the base table's rows, with its columns in `schema`.
 
-        With `cells`, each column of single cells has two more columns: `ttl_of`, the seconds left,
-        as int32, and `written_of`, the write timestamp in µs, as int64. Both may be null. With
-        `tokens` there is a column `TOKEN`. If `tolerant`, cells that cannot be decoded are noted
-        instead of raised.
+        With `cells`, there are two more columns for each column of single cells: `ttl_of`, the
+        seconds left, as int32, and `written_of`, the write timestamp in µs, as int64. Both may be
+        null. With `tokens` there is a column `TOKEN`. If `tolerant`, cells that cannot be decoded
+        are noted instead of raised.
         """
         ...

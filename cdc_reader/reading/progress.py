@@ -56,9 +56,9 @@ LAST_KEY = RowKey(bytes.fromhex("ffffffffffff1fff7f7f7f7f7f7f7f7f"), (1 << 31) -
 class Mark:
     """The acknowledged rows of one stream, from the position on.
 
-    They are all rows up to and including `acked_through`, and the individual `rows`. Only a reader
-    that waits for rows to settle may set `acked_through`: after an eager read, rows with lower keys
-    may still arrive.
+    A mark covers all rows up to and including `acked_through`, and the individual `rows`. Only a
+    reader that waits for rows to settle may set `acked_through`: after an eager read, rows with
+    lower keys may still arrive.
     """
 
     acked_through: RowKey | None = None
@@ -77,9 +77,9 @@ class Mark:
 class SnapshotProgress:
     """How far a snapshot of the table has been acknowledged; times in µs since 1970.
 
-    The snapshot `began` after the checkpoint's position had settled. `generation` is the start of
-    the generation that determines which rows belong to a shard; None if there was none. The ranges
-    in `done` need not be read again; `rows` is the number of rows in them.
+    `began` is when the snapshot began; the checkpoint's position had settled by then. `generation`
+    is the start of the generation that determines which rows belong to a shard; None if there was
+    none. The ranges in `done` need not be read again; `rows` is the number of rows in them.
     """
 
     began: Micros
@@ -97,8 +97,8 @@ class Checkpoint:
     """How far a table's log has been acknowledged; all times in µs since 1970.
 
     Every row written before `position` is acknowledged, and so are the later rows that `marks`
-    name. `generation` is the start of the newest generation known when the checkpoint was made. A
-    generation that is announced afterwards but began before the position is read from its
+    name. `generation` is the start of the newest generation known when the checkpoint was made. If
+    a generation is announced only later, but began before the position, it is read from its
     beginning. `late_scan_at` is when the last search for late rows began, by the reader's clock;
     None if late rows are ignored.
 
@@ -152,7 +152,7 @@ def _unknown(name: str, value: object, expected: str) -> CheckpointError:
 def check_same_table(start: Checkpoint, table: TableName, found: UUID | None) -> None:
     """Raise CheckpointError unless `start` is a checkpoint of `table`, whose id is `found`.
 
-    A name or an id that is None is unknown, and not compared.
+    A name or an id that is None is unknown, and is not compared.
     """
     is_same_id = start.table_id is None or found is None or start.table_id == found
     if start.table is not None and start.table != table:

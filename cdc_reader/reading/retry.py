@@ -58,12 +58,12 @@ class Stop(threading.Event):
                 action()
 
     def waking(self, event: threading.Event) -> AbstractContextManager[None]:
-        """Within this context, set `event` when this stop is set, or now if it already is."""
+        """Within this context, set `event` when this stop is set, or at once if it is set now."""
         return self.calling(event.set)
 
     @contextmanager
     def calling(self, action: Callable[[], object]) -> Iterator[None]:
-        """Within this context, call `action` when this stop is set, or now if it already is."""
+        """Within this context, call `action` when this stop is set, or at once if it is set now."""
         with self._registering:
             self._actions.add(action)
             if self.is_set():

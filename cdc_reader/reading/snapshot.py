@@ -43,7 +43,7 @@ def _table(schema: LogSchema) -> str:
 
 @frozen
 class SnapshotRows:
-    """A batch of rows of a range, in the server's order; `schema.base` has its columns.
+    """A batch of rows of a range, in the server's order; `schema.base` describes its columns.
 
     Columns with TTLs and write times may follow. The rows are as they were when they were
     read, and count as written at `position` (µs). `reading` identifies one reading of the range,
@@ -90,8 +90,9 @@ SnapshotDelivery: TypeAlias = SnapshotRows | RangeComplete
 class SnapshotShare:
     """How much of a snapshot has been read.
 
-    `rows` is the number of rows read, `share` the fraction of the tokens, from 0 to 1, and
-    `seconds_left` the estimated time to complete it, at the rate of this run; None while unknown.
+    `rows` is the number of rows read, and `share` is the fraction of the tokens, from 0 to 1.
+    `seconds_left` is the estimated time to complete the snapshot, at the rate of this run; None
+    while unknown.
     """
 
     rows: int
@@ -100,7 +101,7 @@ class SnapshotShare:
 
 
 def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Checkpoint:
-    """Return the checkpoint at which a snapshot begins now; save it before reading anything.
+    """Return the checkpoint of a snapshot that begins now; save it before reading anything.
 
     The log is followed from its position, which has settled: no earlier write is in progress. All
     shards of a table share one such checkpoint. Raises ConfigurationError if a new snapshot is to
@@ -150,7 +151,7 @@ class _Open:
 class SnapshotReader:
     """Reads the ranges of a shard that are not done in the snapshot of the checkpoint `start`.
 
-    Not thread safe, except for `stop`. With `cells`, batches have TTLs and write times; see
+    Not thread safe, except for `stop`. With `cells`, batches contain TTLs and write times; see
     `SnapshotTable.rows`.
     """
 

@@ -48,7 +48,7 @@ class WindowReader:
     def read(
         self, window: Window, choose: Choose | None = None, *, remaining_ttl: bool = False
     ) -> Iterator[tuple[Task | RangeTask, pa.RecordBatch]]:
-        """Yield the window's rows, older generations first, each stream in order, with their task.
+        """Yield the window's rows and their task: older generations first, each stream in order.
 
         `choose` returns which of the window's tasks to read, by default all.
         """

@@ -1,4 +1,4 @@
-"""Applies changes to another table, to make it a copy of the first table.
+"""Applies the changes of one table to another table, to make it a copy.
 
 May import `changes`, `cluster` and the packages below. Begin with `replicator`; `writes` creates
 the statements, and `table_comparison` compares two tables.

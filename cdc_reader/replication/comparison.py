@@ -68,8 +68,8 @@ class Counts:
 class RowComparison:
     """Compares the rows of one token range.
 
-    `key` has the columns of the primary key, and `values` the other columns to compare. The rows
-    have these columns, of equal types in both tables, and `TOKEN`. `counts` is complete when
+    `key` lists the columns of the primary key; `values` lists the other columns to compare. The
+    rows have these columns, of equal types in both tables, and `TOKEN`. `counts` is complete when
     `differences` has ended.
     """
 
@@ -221,6 +221,6 @@ def _equal_rows(one: pa.RecordBatch, other: pa.RecordBatch) -> int:
 
 
 def _as_types(rows: pa.RecordBatch, types: Sequence[pa.DataType]) -> pa.RecordBatch:
-    """Return the same bytes as other types, without column names."""
+    """Return the same bytes, reinterpreted as other types, without column names."""
     columns = [column.view(to) for column, to in zip(rows.columns, types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])

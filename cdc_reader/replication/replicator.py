@@ -1,4 +1,4 @@
-"""`Replicator` applies changes to another table, to maintain a copy of the first table."""
+"""`Replicator` applies the changes of one table to another table, to maintain a copy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ WriteAll = Callable[[Iterable[Sequence[Sequence[Statement]]]], None]
 
 
 class Expiry(Enum):
-    """The time from which a TTL counts in the copy: the write time, or the time of applying."""
+    """The start of a TTL in the copy: when the change was written, or when it is applied."""
 
     WRITTEN = "written"
     """From the write timestamp: a cell expires when the original cell does, or within a second if
@@ -118,7 +118,7 @@ class Replicator:
         return [*filter(None, found.values())]
 
     def statements(self, change: Change) -> list[Statement]:
-        """Return the statements to execute, in any order; none if there are only images.
+        """Return the statements to execute, in any order; none if the change has only images.
 
         Raises UnsupportedTableError if the log does not show what was written, or shows it in a
         form that this version does not know.

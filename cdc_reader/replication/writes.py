@@ -98,7 +98,7 @@ def _is_same(a: Any, b: Any) -> bool:
 def _edge(tail: Values, bound: Bound) -> Edge | None:
     """Return the edge at the tail's first value.
 
-    With a longer tail the edge is exclusive, because other slices have the rows with that value.
+    With a longer tail the edge is exclusive, because other slices contain the rows with that value.
     """
     return Edge(tail[0], bound.inclusive and len(tail) == 1) if tail else None
 
@@ -166,7 +166,7 @@ class _Row:
 
 
 class TableWrites:
-    """Creates the statements for one table, from a small number of texts."""
+    """Creates the statements for one table, from a small number of CQL texts."""
 
     def __init__(self, schema: TableSchema, target: TableName) -> None:
         self.schema = schema
@@ -302,7 +302,7 @@ class TableWrites:
                     yield name, None if is_list else added or None
 
     def _elements(self, row: _Row, column: Column, delta: CollectionDelta) -> Iterator[Statement]:
-        """Yield the writes of the elements added to a collection, and of those removed."""
+        """Yield the writes of the elements that were added to a collection or removed from it."""
         name, added = quoted(column.name), delta.added
         if delta.overwritten and not isinstance(column.type, ListType):
             added = {}  # the assignment already contains them
@@ -346,7 +346,7 @@ class TableWrites:
 
 
 def _shown(change: Change, name: str) -> Any:
-    """Return a list's elements by id from an image; None if no image has the list."""
+    """Return a list's elements by id from an image; None if no image shows the list."""
     images = (image for image in (change.before, change.after) if image is not None)
     return next((image[name] for image in images if image.get(name)), None)
 

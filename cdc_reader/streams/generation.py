@@ -18,7 +18,7 @@ from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
 IGNORE_MSB = 12
-"""The number of a token's highest bits ignored in the choice of a shard; the server's default."""
+"""How many of a token's highest bits are ignored in choosing a shard; the server's default."""
 
 _BITS = 64
 _MASK = (1 << _BITS) - 1

@@ -40,7 +40,7 @@ class RangeCutter:
         self._left = list(TokenRanges([*self._left, *ranges]))[::-1]
 
     def record(self, read: TokenRange, rows: int) -> None:
-        """Record that a range had this many rows."""
+        """Record that a range contained this many rows."""
         wished = self._target / rows if rows else _GROWTH
         self._size = max(1, int(read.size * min(max(wished, _SHRINKING), _GROWTH)))
 

@@ -1,4 +1,4 @@
-"""Shards: split one table's streams among several processes, by token."""
+"""Shards, which split one table's streams among several processes, by token."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MIN_TOKEN, MAX_TOKEN = -(1 << 63), (1 << 63) - 1
 class Shard:
     """The `number`-th (from 1) of `count` equal parts of the ring: the tokens in (start, end].
 
-    Every stream of every generation is in exactly one shard. The ring starts at the lowest
-    token, which no stream has. With a new generation, a few base rows move to streams of another
+    Every stream of every generation is in exactly one shard. The ring starts at the lowest token,
+    which no stream has. When a new generation begins, a few base rows move to streams of another
     shard; their changes may then be handled out of order, because two processes handle them.
     """
 

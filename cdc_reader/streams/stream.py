@@ -10,8 +10,7 @@ class StreamId(bytes):
 
     Layout, big-endian: a signed 64-bit token, 38 random bits, 22 bits of vnode index and 4 bits of
     version. In ids from before ScyllaDB 4.3 the low 64 bits are random, so only the token is
-    meaningful. This class is a subclass of `bytes`, because a large cluster has millions of
-    streams.
+    meaningful. A subclass of `bytes`, to save memory: a large cluster has millions of streams.
     """
 
     __slots__ = ()
@@ -23,7 +22,7 @@ class StreamId(bytes):
 
     @classmethod
     def from_parts(cls, token: int, random: int, index: int, version: int = 1) -> Self:
-        """Build an id from its parts; raise ValueError if one does not fit its bits."""
+        """Build an id from its parts; raise ValueError if a part does not fit its bits."""
         if random >> 38 or index >> 22 or version >> 4:
             raise ValueError(f"stream id parts {random}, {index}, {version}: out of range")
         low = random << 26 | index << 4 | version

@@ -1,4 +1,4 @@
-"""Tasks, each of which one query reads.
+"""Tasks, each of which is read by one query.
 
 Invariant: for each stream, every µs of the window in which its generation operates is in exactly
 one task. Nothing is left out, and nothing is read twice.

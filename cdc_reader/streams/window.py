@@ -33,7 +33,7 @@ class Window:
         return Window(max(self.start, other.start), min(self.end, other.end))
 
     def hull(self, other: Window) -> Window:
-        """Return the span from the first to the last time of both windows."""
+        """Return the smallest window that contains both windows."""
         return Window(min(self.start, other.start), max(self.end, other.end))
 
     def widened(self, reach: int) -> Window:
@@ -57,7 +57,7 @@ class WindowSize:
 
     Days without writes thus cost only a few queries. Windows with data keep the configured length,
     because a checkpoint is saved after each window. `base` and `limit` are in µs. A reader that
-    holds a window's rows in memory halves windows that have too many; `doublings` is then negative.
+    holds a window's rows in memory halves windows with too many rows; `doublings` is then negative.
     """
 
     base: int

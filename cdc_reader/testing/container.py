@@ -76,10 +76,10 @@ class ScyllaContainer:
 
     Args:
         image: an image, or a version such as "5.2", which selects that tag of ScyllaDB's image.
-        nodes: the initial number of nodes. More than one requires a system that can reach the
-            addresses of containers, such as Linux; `join` requires at least two.
-        tablets: whether keyspaces use tablets by default; None for the server's default. Only
-            versions that have tablets accept other values.
+        nodes: the initial number of nodes. More than one node requires a system, such as Linux,
+            that can reach the addresses of containers; `join` requires at least two.
+        tablets: whether keyspaces use tablets by default; None for the server's default. Versions
+            without tablets accept only None.
         login: require clients to log in with `credentials`, which are the default superuser's.
         timeout: how long a node may take to start, in seconds.
         options: further server options, such as ``["--ring-delay-ms", "3000"]``.

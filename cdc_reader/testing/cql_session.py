@@ -16,8 +16,8 @@ def open_session(
 ) -> Session:
     """Log in to the server at `host`:`port`; the caller shuts down the session's `cluster`.
 
-    All requests go to that host, because clients cannot reach the addresses that a server reports
-    from inside a container or behind a tunnel. `settings` are arguments of the driver's Cluster.
+    All requests go to that host: if the server is in a container or behind a tunnel, clients cannot
+    reach the addresses that it reports. `settings` are arguments of the driver's Cluster.
     """
     profile = ExecutionProfile(
         load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=PATIENCE

@@ -17,7 +17,7 @@ class ScyllaNodes:
     """The nodes of a cluster, by address; the cluster is embedded or runs in containers.
 
     `server` is the `EmbeddedScylla` or `ScyllaContainer`, which the `with` block starts and stops.
-    Its errors are not translated.
+    Errors of `server` are raised unchanged.
     """
 
     server: Any
@@ -47,7 +47,7 @@ class ScyllaNodes:
         return self.addresses[-1]
 
     def leave(self, address: str) -> None:
-        """Decommission a node, which moves its data to the others."""
+        """Decommission a node, which moves its data to the other nodes."""
         self.server.leave(self._node(address))
 
     def take_down(self, address: str) -> None:

@@ -32,7 +32,7 @@ from pyspark_scylla_cdc.sessions import SourceClock, generations_of, timeline_of
 
 
 class BatchReader(DataSourceReader):
-    """Reads the log between the bounds of the options; without bounds, the whole log."""
+    """Reads the log between the bounds of the options, or the whole log if there are no bounds."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class BatchReader(DataSourceReader):
         return f"BatchReader({self._options.table})"
 
     def _timeline(self, window: Window) -> Timeline:
-        """Wait until generations that may have rows of `window` are announced; return them all."""
+        """Return all generations, once those that may have rows of `window` are announced."""
         read = self._options.read
         gate = PublicationGate(
             partial(generations_of, self._options), duration_micros(read.publication_wait)
@@ -86,7 +86,7 @@ class BatchReader(DataSourceReader):
         """Report rows that may have expired, and a start in the future; return the `Promise`.
 
         Without a start, the batch reads the rows that the log holds, so rows that expire meanwhile
-        are not an error. A log that is dropped and created again meanwhile is an error.
+        are not an error. If the log is dropped and created again meanwhile, that is an error.
         """
         options = self._options
         warn_of_future(wanted.start, now, options.table)

@@ -43,7 +43,7 @@ _ADDRESS = re.compile(r"(?:\[([^]]+)\]|([^:/\[\]]+)):(\d{1,5})/([0-9a-f]{32})")
 
 @frozen
 class Plan:
-    """The driver's data about a micro-batch at its planning; every partition includes it."""
+    """The driver's data about a micro-batch when it is planned; sent with every partition."""
 
     table: str
     end: Micros
@@ -97,7 +97,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the text of an address; raise ConfigurationError, which does not show it."""
+        """Parse an address; if it is invalid, raise ConfigurationError, which does not show it."""
         if not (found := _ADDRESS.fullmatch(text)) or not 0 < int(found[3]) < 1 << 16:
             remedy = "give the address of a ScyllaCdcListener: listener.address"
             raise ConfigurationError(OPTION, "(not shown)", remedy)

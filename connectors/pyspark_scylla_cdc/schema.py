@@ -59,10 +59,10 @@ def part_of(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
 def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -> StructType:
     """Return the Spark schema of batches with this Arrow schema.
 
-    The metadata of a base table's column has `cql.type`, `cql.kind`, and for clustering columns
-    `cql.order`, ``asc`` or ``desc``. The change type's `cql.insert` says what an ``insert`` means:
-    an INSERT ``statement``, or a new ``row``, which an UPDATE can also create. With `marks` its
-    `cql.marks` is ``true``: the rows may include marks of snapshots.
+    The metadata of a base table's column contains `cql.type`, `cql.kind`, and for clustering
+    columns `cql.order`, ``asc`` or ``desc``. The change type's `cql.insert` says what an ``insert``
+    means: an INSERT ``statement``, or a new ``row``, which an UPDATE can also create. With `marks`
+    its `cql.marks` is ``true``: the rows may include marks of snapshots.
     """
     known = {column.name: column for column in base.columns}
     struct = _struct(schema)

@@ -55,7 +55,7 @@ class ScyllaCdcDataSource(DataSource):
     def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema, tuple[str, ...]]:
         """Return what to read for a DataFrame loaded with this schema.
 
-        Raises an error unless the schema is part of the table's current one.
+        Raises an error unless the schema is part of the table's current schema.
         """
         from pyspark_scylla_cdc.sessions import refuse_new_columns
 

@@ -3,7 +3,7 @@
     python examples/live_table/service.py HOST:PORT KEYSPACE.TABLE PORT
 
 The service holds the rows in memory. It sends the rows, and then each change, to the pages as
-server-sent events. A page that loses its connection connects again by itself, and begins with the
+server-sent events. A page that loses its connection reconnects by itself, and begins with the
 current rows. It needs fastapi and uvicorn, and a log with postimages.
 """
 
@@ -25,7 +25,7 @@ from cdc_reader import AsyncChanges, Bound, Change, ReadConfig
 
 PAGE = Path(__file__).with_name("page.html")
 WAITING = 10_000
-"""Events that may wait for a page; a page that is slower than this is disconnected."""
+"""At most this many events wait for a page; a page that is too slow is disconnected."""
 
 Queue = asyncio.Queue[ServerSentEvent]
 
@@ -97,7 +97,7 @@ def inside(
 ) -> bool:
     """Return whether a key lies inside one end of a range.
 
-    An end may have values for the first clustering columns only.
+    An end may include values for the first clustering columns only.
     """
     if bound is None:
         return True
@@ -117,7 +117,7 @@ async def follow(table: LiveTable, hosts: str, name: str) -> None:
     async with aclosing(aiter(changes)) as each:
         async for change in each:
             table.apply(change)
-            await asyncio.sleep(0)  # the pages' turn
+            await asyncio.sleep(0)  # let the pages' tasks run
 
 
 def service(hosts: str, name: str) -> FastAPI:

@@ -132,7 +132,7 @@ def replayed(client: Client) -> float:
 
 
 def pages(client: Client, statement: bytes, page_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield (rows, bytes) for each page. If the page has metadata, `rows` is 0."""
+    """Yield (rows, bytes) for each page. If the page contains metadata, `rows` is 0."""
     options, state = struct.pack(">HBI", ONE, 0x02 | 0x04, page_rows), b""
     while True:
         body = client.ask(EXECUTE, statement + options + state)

@@ -25,7 +25,7 @@ from tests.cluster.standalone import Standalone, standalone
 
 PAGE_ROWS = 8_000
 PAGES = 300
-"""So many that reading takes far longer than Spark's planning, which one process does."""
+"""So many pages that reading takes far longer than Spark's planning, which one process does."""
 PARTITIONS = 8
 """Number of tasks; each executor runs its tasks one after another."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -136,5 +136,5 @@ def _parent(folder: Path) -> int:
 
 
 def _stat(folder: Path) -> list[str]:
-    """Return the fields of `/proc/PID/stat` from the state on; the name before may have spaces."""
+    """Return the fields of `/proc/PID/stat` after the process name, which may contain spaces."""
     return (folder / "stat").read_text().rpartition(") ")[2].split()

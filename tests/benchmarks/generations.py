@@ -1,4 +1,4 @@
-"""Measures reading the streams of 100 nodes with 256 vnodes and 64 shards each.
+"""Measures the time and memory to read the streams of 100 nodes (256 vnodes, 64 shards each).
 
 Run it as ``python -m tests.benchmarks.generations``. The server runs in a separate process;
 creating its 1,638,400 streams takes longer than reading them.

@@ -2,7 +2,8 @@
 
 ``python -m tests.benchmarks.log_cost`` writes to an embedded server; with ``--scylla HOST:PORT``,
 to a real one, in a keyspace that is dropped at the end. The bytes are the size of the non-null
-values in the encoding of the native protocol. A node stores the same number before compression.
+values in the encoding of the native protocol. A node stores the same number of bytes before
+compression.
 """
 
 from __future__ import annotations

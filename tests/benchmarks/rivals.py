@@ -1,4 +1,4 @@
-"""Converts the driver's rows to the Arrow columns that the kernel makes of the same page.
+"""Converts the driver's rows to the Arrow columns that the kernel makes from the same page.
 
 As in a careful user's program, the function that converts values is chosen once per column, and
 values that `pa.array` accepts are not converted.

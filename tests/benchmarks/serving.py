@@ -47,7 +47,7 @@ class Served:
         self._ask(_execute, cql, list(rows))
 
     def replay(self, table: str, times: int, page_rows: int = 5_000, *, selected: str = "*") -> int:
-        """Return the table's first page `times` times to every read; return the page size in bytes.
+        """Serve the table's first page `times` times to every read; return the page size in bytes.
 
         `selected` is the selection clause of the reads.
         """
@@ -58,23 +58,23 @@ class Served:
         """Like `replay`, but each record is later than the previous one, as in a real log.
 
         Grouping rows into changes relies on this order, and some clients drop a row that is not
-        later than their last one.
+        later than the previous row.
         """
         self._ask(_replay_on, table, times, page_rows)
 
     def replay_columns(
         self, table: str, columns: Sequence[str], times: int, page_rows: int
     ) -> None:
-        """Return `times` pages with only these columns to every read of a table.
+        """Serve `times` pages, with only these columns, to every read of a table.
 
-        Two pages alternate, each record later than the previous one. This takes less memory than
-        `replay_on`.
+        The same two pages alternate; the first page's records are earlier than the second page's.
+        This takes less memory than `replay_on`.
         """
         selected = ", ".join(f'"{name}"' for name in columns)
         self._ask(_replay_on, table, times, page_rows, selected, 2)
 
     def replay_pages(self, keyspace: str, table: str, pages: Sequence[bytes]) -> None:
-        """Return these pages to every read of a table."""
+        """Serve these pages to every read of a table."""
         self._ask(EmbeddedScylla.replay, keyspace, table, pages)
 
     def asked(self) -> int:

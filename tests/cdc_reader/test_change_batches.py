@@ -146,7 +146,7 @@ def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> Non
     ],
 )
 def test_options_that_cannot_be_used(reader: CdcReader, options: Any, message: str) -> None:
-    """A one-line error is raised at once and names the argument."""
+    """A one-line error that names the argument is raised at once."""
     with pytest.raises(ConfigurationError, match=message) as told:
         reader.change_batches(**options)
     assert "\n" not in str(told.value)
@@ -170,7 +170,7 @@ def test_a_log_without_the_images_is_refused(
 def test_an_error_while_iterating_is_one_of_this_package(
     reader: CdcReader, execute: Execute
 ) -> None:
-    """Python callers get an error of this package. Other tools raise their own with its message."""
+    """Python callers get this package's error. Other tools raise an error with the same message."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     batches = reader.change_batches()
     with pytest.raises(ConfigurationError, match=r"^range_deletes is 'fail': at .* give 'emit'"):

@@ -48,7 +48,7 @@ def test_contact_points_are_hosts_with_or_without_ports(
     ],
 )
 def test_an_error_names_the_unusable_setting(given: dict[str, Any], option: str) -> None:
-    """An unusable setting raises an error at once, which names the setting."""
+    """An unusable setting is rejected at once with an error that names the setting."""
     with pytest.raises(ConfigurationError) as caught:
         ConnectionConfig(**{"contact_points": "a", **given})
     assert caught.value.option == option
@@ -66,7 +66,7 @@ def test_an_error_names_the_unusable_setting(given: dict[str, Any], option: str)
     ],
 )
 def test_an_error_names_the_read_setting_out_of_bounds(option: str, value: object) -> None:
-    """The error names a read setting out of bounds, such as more than 100 streams in an IN list."""
+    """The error names a setting that is out of bounds, such as over 100 streams per IN list."""
     with pytest.raises(ConfigurationError, match=rf"^{option} is "):
         ReadConfig(**{option: value})  # type: ignore[arg-type]
 

@@ -55,7 +55,7 @@ def test_memory_metrics_keep_values() -> None:
 
 
 def test_the_reference_lists_every_metric() -> None:
-    """The reference page lists the metrics with the same texts, in the same order."""
+    """The reference page lists the metrics with their help texts, in the order of the code."""
     page = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
     rows = re.findall(
         r"^\| `scylla_cdc_(\w+)` \| (\w+) \| (.+) \|$", page.read_text(), re.MULTILINE

@@ -30,7 +30,7 @@ _GENERATIONS = (
 
 @define
 class Written:
-    """A table with three replicas, its attempted rows, and its acknowledged rows."""
+    """A table with three replicas, and the rows whose writes were attempted or acknowledged."""
 
     nodes: ScyllaNodes
     session: Session
@@ -81,7 +81,7 @@ class Written:
         return [time for (time,) in self.session.execute(cql)]
 
     def check_log(self) -> None:
-        """Check that the log has each acknowledged row, and no row more than once."""
+        """Check that the log contains each acknowledged row, and no row more than once."""
         acknowledged = set(self.acknowledged)
         with CdcReader(self.nodes.contact_point, f"{self.keyspace}.t") as reader:
             rows = [row for batch in reader.batches() for row in batch.to_pylist()]

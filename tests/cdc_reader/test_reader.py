@@ -52,7 +52,7 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
 def test_a_bounded_read_has_every_row_once_in_order(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """A read of several pages and chunks, with several queries in flight, has each row once."""
+    """A read of several pages and chunks, with several queries in flight, returns each row once."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as reader:
         rows = rows_of(reader.batches())
         assert reader.table.arrow_schema.names == [
@@ -68,7 +68,7 @@ def test_a_bounded_read_has_every_row_once_in_order(
 def test_tasks_are_read_by_other_readers_from_pickles(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """Worker processes can read pickled tasks with the schema and tasks of the planner."""
+    """Worker processes can read the planner's tasks, given its pickled settings and schema."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as planner:
         tasks = planner.table.plan(Window(BEGINNING, FOREVER))
         luggage = pickle.dumps(
@@ -87,7 +87,7 @@ def test_tasks_are_read_by_other_readers_from_pickles(
 def test_bounds_cut_at_the_microsecond(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """The bounds [start, end) are exact to the microsecond, as datetimes, texts or integers."""
+    """The bounds [start, end) are exact to the microsecond, as datetimes, strings or integers."""
     scylla.session.execute(TABLE.format(ks=keyspace) + " WITH cdc = {'enabled': true}")
     now = datetime.now(UTC)
     micros = datetime_micros(now)
@@ -111,7 +111,7 @@ def test_bounds_cut_at_the_microsecond(
 
 @pytest.mark.parametrize("tasks", [5, [5], "tasks", None])
 def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: Any) -> None:
-    """Reading anything but tasks raises a one-line error that says what to give."""
+    """Reading anything but tasks raises a one-line error that says what to pass."""
     with CdcReader(connection, f"{table}.t") as reader:
         batches = reader.table.read(tasks)
         with pytest.raises(ConfigurationError, match=r"^tasks is .*give tasks as `plan` returns"):
@@ -119,7 +119,7 @@ def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: An
 
 
 def test_a_start_after_the_end_is_refused(connection: ConnectionConfig) -> None:
-    """Each way of reading rejects a start after the end when it is called."""
+    """Each read method, when it is called, rejects a start after the end."""
     micros = datetime_micros(datetime.now(UTC))
     refused = "^start is '20.*': it is after end, 20.*: give an earlier start or a later end$"
     for tables in (["ks.t"], ["ks.t", "ks.u"]):
@@ -168,7 +168,7 @@ def test_following_reads_settled_rows_only(connection: ConnectionConfig, table: 
 def test_a_read_has_the_columns_of_the_table_when_it_begins(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """A read has the columns that the table has at its start, even if the reader is older."""
+    """A read returns the columns that the table has when the read starts, not older ones."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as reader:
         before = reader.table.schema
         assert len(rows_of(reader.batches())) == COUNT
@@ -192,7 +192,7 @@ def test_a_read_has_the_columns_of_the_table_when_it_begins(
 def test_a_type_altered_during_a_read_is_an_error(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """A field added to a user-defined type ends a read with an error. A new read has the field."""
+    """A field added to a user-defined type ends a read with an error. A new read includes it."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"

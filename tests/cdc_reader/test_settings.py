@@ -1,4 +1,4 @@
-"""Public constructors reject wrong values with one line that says what to give."""
+"""Public constructors reject wrong values with a one-line error that says what to pass."""
 
 from __future__ import annotations
 
@@ -409,7 +409,7 @@ def test_durations_may_be_texts() -> None:
 
 
 def test_a_cluster_may_be_a_text() -> None:
-    """A text lists the contact points of a cluster, and sets neither user nor TLS."""
+    """A cluster given as text consists of its contact points, without a user or TLS."""
     assert as_connection("a:1, b") == ConnectionConfig(("a:1", "b"))
     config = ConnectionConfig("a", tls_ca=Path("/ca.pem"))
     assert as_connection(config) is config

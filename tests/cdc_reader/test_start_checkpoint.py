@@ -1,4 +1,4 @@
-"""A checkpoint given as a start must belong to the table and have possible values."""
+"""A checkpoint given as a start must belong to the table and contain valid values."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_of_a_table_created_again(
 def test_handmade(
     open_reader: Callable[[str], CdcReader], handmade: dict[str, Any], message: str
 ) -> None:
-    """Checkpoints with values that no reader writes are rejected in one line before a read."""
+    """A checkpoint with values that no reader writes is rejected at once with a one-line error."""
     with pytest.raises(CheckpointError, match=message) as error:
         open_reader("ks.t1").table.follow(Checkpoint(**handmade), "now")
     assert "\n" not in str(error.value)
@@ -149,7 +149,7 @@ def test_handmade_in_a_store(tmp_path: Any) -> None:
 
 
 def test_what_readers_write_is_valid() -> None:
-    """Checkpoints that readers write are valid, also with the smallest and largest times."""
+    """Checkpoints that readers write are valid, even with the smallest and largest times."""
     times = (timeuuid.MAX_MICROS, NOW, 0)
     for position in times:
         key = RowKey(timeuuid.make(position, bytes(8)).bytes, -(1 << 31))

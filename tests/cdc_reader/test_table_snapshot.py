@@ -58,7 +58,7 @@ def by_key(changes: Iterator[Change]) -> dict[tuple[Any, ...], Change]:
 
 
 def test_batches_are_what_a_select_shows(reader: CdcReader, scylla: Scylla) -> None:
-    """Batches have the rows and columns of a SELECT, with their types."""
+    """Batches contain the rows and columns of a SELECT, with their types."""
     found = pa.Table.from_batches(reader.snapshot().batches(), reader.snapshot().arrow_schema)
     rows = scylla.session.execute(f"SELECT * FROM {reader.table.name}").all()
     assert found.num_rows == len(rows) == 22
@@ -197,7 +197,7 @@ def test_a_static_row_comes_once_if_pages_divide_its_partition(
 
 
 def test_deliveries_resume_from_a_checkpoint(reader: CdcReader) -> None:
-    """A checkpoint delivers only the remaining rows.
+    """A read from a checkpoint delivers only the remaining rows.
 
     The checkpoint of a complete snapshot is rejected.
     """
@@ -244,7 +244,7 @@ def test_a_table_without_clustering(
 
 
 def test_cells_keep_their_write_times(reader: CdcReader, execute: Execute) -> None:
-    """Cells with one write time form a part of a change, and the latest part is the insert."""
+    """Cells with the same write time form one part of a change; the latest part is the insert."""
     now = time.time_ns() // 1_000
     execute(
         f"INSERT INTO {{t}} (pk, ck, v, w) VALUES (80, 1, 1, 'a') USING TIMESTAMP {now}",

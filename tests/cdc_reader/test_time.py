@@ -113,7 +113,7 @@ def test_numbers_in_other_units_are_refused(seconds: int) -> None:
 def test_a_datetime_without_zone_is_refused(moment: datetime) -> None:
     """A datetime without a time zone is rejected.
 
-    Python would take it as local time, and servers as UTC.
+    Python would take such a datetime as local time, and servers would take it as UTC.
     """
     with pytest.raises(ConfigurationError, match="no time zone"):
         moment_micros(moment, "start", NOW)
@@ -177,7 +177,7 @@ def test_a_formatted_moment_parses_to_itself(moment: datetime) -> None:
 
 
 def test_a_moment_beyond_the_calendar_has_a_text_too() -> None:
-    """A time beyond the calendar has a text, because log events show windows without an end."""
+    """Times beyond the calendar have a text form, as log events show windows without an end."""
     assert format_timestamp(1 << 62) == f"{1 << 62} µs"
 
 

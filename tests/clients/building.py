@@ -91,7 +91,7 @@ def _copied(language: str, variant: str = "") -> Iterator[Path]:
 
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    """Let one process at a time build in a directory: tests of a client run in several."""
+    """Let one process at a time build in a directory; several may run the tests of a client."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with home.with_name(f"{home.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

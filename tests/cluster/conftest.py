@@ -1,6 +1,7 @@
 """Two clusters for all tests; only the machines of the first have the package.
 
-The tests of each are a group (`xdist_group`), so that both clusters can be tested at the same time.
+The tests of each cluster form a group (`xdist_group`), so that both clusters can be tested at the
+same time.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ BESIDE = ("pandas", "click", "rich", "deltalake")
 def executor_environment(folder: Path, wheel: Path) -> Environment:
     """Create an environment as on a cluster's machines, where Spark is installed separately.
 
-    It has the wheel, and copies of the wheel's dependencies from the environment of the tests.
+    It contains the wheel, and copies of the wheel's dependencies from the environment of the tests.
     """
     made = make_environment(folder)
     made.install(wheel)

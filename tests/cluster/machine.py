@@ -2,11 +2,10 @@
 
 `best_isolation` finds the best isolation that this system allows:
 
-| isolation | needs | separate for each machine |
-|---|---|---|
-| `NETWORK` | root, `unshare`, `nsenter`, `ip` | address, whose cable can be cut; disk; processes |
-| `DISK` | user namespaces, `unshare`, `nsenter` | loopback address; disk; processes |
-| `NONE` | nothing | loopback address; directory, which other machines see |
+| isolation | needs | separate for each machine | |---|---|---| | `NETWORK` | root, `unshare`,
+`nsenter`, `ip` | address, with a cable that can be cut; disk; processes | | `DISK` | user
+namespaces, `unshare`, `nsenter` | loopback address; disk; processes | | `NONE` | nothing | loopback
+address; directory, which other machines see |
 
 A machine's namespaces live as long as its first process, which reads a pipe from the test. When the
 test ends, even by kill -9, the pipe closes, and the kernel ends all processes of the machine and
@@ -46,7 +45,7 @@ _OWN_FILES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class Isolation(Enum):
-    """The isolation of machines. The value has `unshare` options in addition to those for files."""
+    """The isolation of machines. The value lists `unshare`'s options other than those for files."""
 
     NETWORK = ("--net",)
     DISK = ("--user", "--map-root-user")
@@ -88,9 +87,9 @@ class Machine:
 
     Its programs see its disk and the store at paths that are the same on all machines. `store` is
     the only directory that all machines share, like an object store. `spark` is a Spark
-    installation, which the programs see as the directory `spark` of the disk. They must not see the
-    `hidden` directories. `Network.connect` gives the machine a separate network, if `has_network`
-    is set and the isolation allows it.
+    installation, which the programs see as the directory `spark` of the disk. Programs must not see
+    the `hidden` directories. `Network.connect` gives the machine a separate network, if
+    `has_network` is set and the isolation allows it.
     """
 
     name: str

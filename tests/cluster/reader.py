@@ -24,7 +24,7 @@ class Reader:
     _log: NumberedLog
 
     def read(self, way: str, folder: str = "", **options: str) -> Any:
-        """Return what the application finds if it reads in this way; see `programs/reading.py`."""
+        """Return what the application finds if it reads this way; see `programs/reading.py`."""
         assert self._driver.stdin is not None
         assert self._driver.stdout is not None
         given = {**self._log.options, **SETTLED, **options}

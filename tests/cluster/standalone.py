@@ -35,8 +35,9 @@ class Standalone:
     """A running cluster.
 
     The master and the drivers run on the machine `driver`, which shares the test's network: a
-    server in the test listens on its address. All machines have Spark in the directory `spark` of
-    their disks, and `python3` is the Python of their directory `environment`, if there is one.
+    server in the test listens on that machine's address. All machines have Spark in the directory
+    `spark` of their disks, and `python3` is the Python of their directory `environment`, if there
+    is one.
     """
 
     network: Network
@@ -149,7 +150,7 @@ def standalone(
 ) -> Iterator[Standalone]:
     """Yield a running master and workers, whose disks are in `folder`.
 
-    Each disk has a copy of the Python environment, as `environment`.
+    Each disk contains a copy of the Python environment in the directory `environment`.
     """
     with ExitStack() as stack:
         network = stack.enter_context(Network(isolation))

@@ -1,7 +1,7 @@
 """A streaming query on several machines survives the loss of each part of the cluster.
 
 One query follows a log throughout. Rows are written while a part of the cluster fails; afterwards,
-the sink has each row exactly once.
+the sink contains each row exactly once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROGRAM = Path(__file__).parent / "programs" / "following.py"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 WORKER = "deploy.worker.Worker"
 SILENCE = 30.0  # seconds without network
-LONGEST = 1.5  # seconds into a micro-batch, about its duration
+LONGEST = 1.5  # seconds after a micro-batch begins; about the duration of one
 OPTIONS = {
     "confidenceWindow": "1s",
     "minAdvance": "200ms",
@@ -97,7 +97,7 @@ class Followed:
                 pass
 
     def check(self) -> None:
-        """Check that the sink has exactly the written rows."""
+        """Check that the sink contains exactly the written rows."""
         found = self.reader.read("kept")
         print(f"{self.log.written} rows were written")
         assert found == self.log.whole

@@ -144,7 +144,7 @@ def test_doctor(followed: tuple[str, str]) -> None:
 
 @pytest.mark.usefixtures("followed")
 def test_size_of_the_archive(reader: Reader) -> None:
-    """The archive has no pyspark, so its size is within 20% of the size on the page."""
+    """The archive lacks pyspark, and its size is within 20% of the size stated on the page."""
     archive = reader.folder / "environment.tar.gz"
     size = archive.stat().st_size / 1e6
     print(f"environment.tar.gz: {size:.0f} MB")

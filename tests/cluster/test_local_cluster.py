@@ -1,4 +1,4 @@
-"""Spark's `local-cluster` mode, which starts executors on one machine as any cluster does."""
+"""Spark's `local-cluster` mode, which starts executors as any cluster does, but on one machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {
 
 @pytest.fixture
 def spark_home(tmp_path: Path) -> Path:
-    """A directory with links to a Spark installation, where its workers put their files."""
+    """A directory with links to a Spark installation, in which Spark's workers put their files."""
     home = tmp_path / "spark"
     home.mkdir()
     for part in SPARK.iterdir():

@@ -1,4 +1,4 @@
-"""`ScyllaContainer` with a real Docker engine; the nodes have tests in `cdc_reader.test_nodes`.
+"""`ScyllaContainer` with a real Docker engine; `cdc_reader.test_nodes` tests the nodes.
 
 The tests run with `--scylla=docker[:IMAGE]`, on ScyllaDB's image or the image of `make
 embedded-image`.
@@ -71,7 +71,7 @@ def test_a_login_is_asked_for(image: str) -> None:
 
 
 def test_a_server_that_ends_is_told_with_its_last_words(image: str) -> None:
-    """If the server ends, as with an unknown option, the error has its last line of output."""
+    """If the server ends, as after an unknown option, the error shows its last line of output."""
     with pytest.raises(ContainerError) as failed, ScyllaContainer(image, options=["--nonsense"]):
         pass
     assert "the container is exited" in str(failed.value)

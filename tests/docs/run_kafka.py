@@ -1,6 +1,7 @@
-"""Runs a page's query into Kafka in a separate Spark: FOLDER JARS; prints the topic as JSON.
+"""Runs a page's query that writes to Kafka, in a separate Spark; prints the topic as JSON.
 
-The code comes from stdin. The query is stopped when it has written all existing changes.
+Arguments: FOLDER JARS. The code comes from stdin. The query is stopped when it has written all
+existing changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page on alerts has each rule of the examples, and no other rule."""
+"""The page on alerts lists each rule of the examples, and no other rule."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ VNODES = 256
 
 
 def test_what_a_write_costs(scylla: Scylla) -> None:
-    """The page has the table that `tests.benchmarks.log_cost` prints."""
+    """The page contains the table that `tests.benchmarks.log_cost` prints."""
     with log_cost.connected(scylla.contact_point) as connection:
         assert log_cost.table(connection) in PAGE.read_text()
 

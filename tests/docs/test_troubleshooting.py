@@ -1,4 +1,4 @@
-"""The page on troubleshooting has each error that a user can get, and no other error."""
+"""The page on troubleshooting lists each error that a user can get, and no other error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOURCES = [
     if "testing" not in path.parts
 ]
 SELF_EXPLANATORY = {"ConfigurationError", "DecodeError"}
-"""Classes whose messages the page explains only in general: they name an option, or bytes."""
+"""Classes whose messages the page explains only in general; they are about options or bytes."""
 VARIABLE = "…"
 SECTION = re.compile(r"^### `(\w+)`\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 FIRST_CELL = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)

@@ -27,7 +27,7 @@ READ = ReadConfig(
 
 
 def killing(function: Callable[..., Any], moment: str, number: int) -> Callable[..., Any]:
-    """Return the function with a SIGKILL to this process before or after one of its calls."""
+    """Wrap the function: before or after one of its calls, this process gets a SIGKILL."""
     calls = count(1)
 
     def call(*arguments: Any) -> Any:

@@ -121,7 +121,7 @@ def wait_for(page: Page, orders: Orders) -> None:
 
 @pytest.mark.slow
 def test_the_page_follows_the_table(service: Service, orders: Orders) -> None:
-    """The page shows rows and changes; after a crash, also the changes made during the outage."""
+    """The page shows rows and changes; after a crash, it also shows the changes made meanwhile."""
     errors: list[str] = []
     with browser() as chromium:
         page = chromium.new_page()

@@ -1,7 +1,7 @@
 """Builds the kernel for fuzzing: ``python -m tests.fuzzing.build_kernel FOLDER``.
 
-The build has clang's address and undefined-behavior sanitizers, and the counters that guide the
-fuzzer.
+The build includes clang's address and undefined-behavior sanitizers, and the counters that guide
+the fuzzer.
 """
 
 from __future__ import annotations

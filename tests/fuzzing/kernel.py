@@ -2,7 +2,7 @@
 
 ``python -m tests.fuzzing.kernel FOLDER [libFuzzer's options]``. The first byte of an input selects
 the columns; the rest is the body of a page. For each input, the kernel built with sanitizers must
-neither crash nor read out of bounds, and must have the same result as the Python kernel: the same
+neither crash nor read out of bounds, and must give the same result as the Python kernel: the same
 valid Arrow data and the same Python objects made from it, or the same error.
 """
 
@@ -99,7 +99,7 @@ def instrumented(folder: Path) -> ModuleType:
 
 
 def objects(kernel: ModuleType, body: bytes, columns: Columns) -> str:
-    """Return as text the objects that are made from the columns that need no conversion."""
+    """Return the objects made from the columns that need no conversion, as text."""
     batch = decoder(kernel)(body, columns)
     fields, found = [], []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -115,7 +115,7 @@ def objects(kernel: ModuleType, body: bytes, columns: Columns) -> str:
 
 
 def uuids(kernel: ModuleType, texts: pa.Array) -> str:
-    """Return as text the UUIDs of these texts, or the error that one of them is not a UUID."""
+    """Return the UUIDs of these texts, as text, or the error that one of them is not a UUID."""
     try:
         return repr(list(kernel.uuids(texts)))
     except ValueError as error:

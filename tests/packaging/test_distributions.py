@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
-    """A wheel has two typed packages and the license, and nothing else at the top level."""
+    """A wheel contains two typed packages and the license, and nothing else at the top level."""
     names = zipfile.ZipFile(wheel).namelist()
     name, version, _ = wheel.name.split("-", 2)
     information = f"{name}-{version}.dist-info"
@@ -22,7 +22,7 @@ def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
 
 
 def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
-    """A wheel has all files of the packages, including grammars and other data files."""
+    """A wheel contains all files of the packages, including grammars and other data files."""
     names = set(zipfile.ZipFile(wheel).namelist())
     for source in (ROOT, ROOT / "connectors"):
         for package in ("cdc_reader", "pyspark_scylla_cdc"):
@@ -45,7 +45,7 @@ def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
 
 
 def test_a_source_distribution_can_be_tested_and_built(sdist: Path) -> None:
-    """The distribution has the files that packagers need to run what CI runs."""
+    """The distribution contains the files that packagers need to run what CI runs."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"pyproject.toml", "README.md", "LICENSE", "Makefile", "constraints.txt"}

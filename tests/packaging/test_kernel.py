@@ -1,4 +1,4 @@
-"""Distributions have the compiled kernel if it is requested and can be compiled."""
+"""Distributions contain the compiled kernel if it is requested and can be compiled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wheel_with_the_kernel_is_platform_specific(
     environment: Environment, wheel: Path
 ) -> None:
-    """The wheel's name has the platform, and its compiled kernel runs."""
+    """The wheel's name contains the platform, and its compiled kernel runs."""
     compiled = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
     assert bool(compiled) != wheel.name.endswith("-py3-none-any.whl")
     environment.install(wheel)

@@ -30,8 +30,8 @@ RECORDED = b"resp"
 class Client:
     """Sends one request at a time over a socket.
 
-    `keyspace`, which must be as long as `resp`, replaces it in requests, and vice versa in
-    responses.
+    `keyspace` replaces the name `resp` in requests, and `resp` replaces `keyspace` in responses.
+    Both names must have the same length.
     """
 
     connection: socket.socket

@@ -49,7 +49,7 @@ def comparable(log: Result, partition_key: Sequence[str]) -> list[dict[str, Comp
     """Return the rows of a log, with random values replaced by numbers in order of appearance.
 
     Rows are grouped by the base table's partition key, because the stream of a key depends on the
-    cluster. For each key, they are in order of time. Records with the same write timestamp have
+    cluster. The rows of each key are in order of time. Records with the same write timestamp have
     random ids, so they are ordered by their other contents.
     """
     numbering = _Numbering(log)

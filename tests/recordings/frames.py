@@ -1,4 +1,4 @@
-"""Records RESULT bodies as received from a server: of system tables, a table and its log."""
+"""Records RESULT bodies as received from a server: rows of system tables, a table and its log."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def record_frames(
 ) -> Any:
     """Return a recording of queries of system tables, and of a table and its log.
 
-    The queries of system tables and the rows to write are those in `recorded`. The keyspace is
-    created with `properties`, and dropped at the end, by `session`.
+    The queries of system tables and the rows to write are those in `recorded`. `session` creates
+    the keyspace with `properties`, and drops it at the end.
     """
     keyspace = f"f{uuid.uuid4().hex[:6]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {properties}")

@@ -57,7 +57,7 @@ Recording = Mapping[str, Any]
 class Outcome:
     """The results of a replay, without random values and times.
 
-    `errors` has the message for each statement, or None if it was accepted.
+    `errors` holds the message for each statement, or None if it was accepted.
     """
 
     errors: tuple[str | None, ...]

@@ -60,7 +60,7 @@ def test_without_any_java_one_line_says_so(machine: Machine) -> None:
 
 
 def test_without_root_one_line_says_what_to_install(machine: Machine) -> None:
-    """Without root, one line has the command that installs Java, and nothing is installed."""
+    """Without root, one line states the command that installs Java, and nothing is installed."""
     machine.command("apt-get", "exit 1")
     result = machine.run("java-home", "--install")
     assert result.returncode == 1

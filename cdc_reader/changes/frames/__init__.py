@@ -62,13 +62,13 @@ class Format(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to rows with the columns of `schema`, a subset of the format's.
 
-        The batches have `log_columns`, and hold each stream's rows in order.
+        The batches contain the columns of `log_columns`; the rows of each stream are in order.
         """
         ...
 
 
 class SnapshotFormat(Format, Protocol):
-    """A format that also has rows of the base table: all formats but ``log``."""
+    """A format that also converts rows of the base table: every format except ``log``."""
 
     def snapshot(
         self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros

@@ -52,7 +52,7 @@ _KEY = "key"
 
 
 class AdvancedEnvelopeFormat(EnvelopeFormat):
-    """One row for each change of a row, as the connector's advanced output has it.
+    """One row for each change of a row, as in the connector's advanced output.
 
     Raises UnsupportedTableError if the table's log lacks an image that is to be included.
     """
@@ -109,7 +109,8 @@ class AdvancedEnvelopeFormat(EnvelopeFormat):
     def _columns(self, place: KeyPlacement, *, values: bool) -> list[Column]:
         """Return the columns of the row at `place`.
 
-        The key columns are included if they are placed there, and the other columns if `values`.
+        The key columns are included if they are placed there, the other columns if `values` is
+        True.
         """
         columns = self._base.columns
         return [each for each in columns if (self._is_placed(place) if each.is_key else values)]
@@ -214,7 +215,7 @@ class AdvancedEnvelopeFormat(EnvelopeFormat):
 
 
 def _constant(name: str, count: int) -> pa.Array:
-    """Return the current time in µs or ns, or null for `transaction`."""
+    """Return a column of the current time, in µs or ns, or of nulls for `transaction`."""
     if name == "transaction":
         return pa.nulls(count, TRANSACTION)
     now = SystemClock().now()

@@ -38,7 +38,7 @@ BAD_RECORD_TYPE = pa.struct(
 )
 _NO_POSTIMAGE = "the log has no postimage of this change"
 _MOST_LOGGED = 100
-"""The most bad records of a read that are logged one by one; all are counted."""
+"""At most this many bad records of a read are logged one by one; all are counted."""
 
 
 @frozen(eq=False, slots=False)
@@ -46,7 +46,7 @@ class Origins:
     """The rows of the log, or of the table, from which output rows are made.
 
     For each output row, `at` is the row of `batch` that represents it, and `are_bad` is True if it
-    is bad. `changes` has, for each row of `batch`, the number of its change.
+    is bad. `changes` holds, for each row of `batch`, the number of its change.
     """
 
     batch: pa.RecordBatch
@@ -111,7 +111,7 @@ class Origins:
         return [row for row in self._faults if self.changes[row] == change] or [at]
 
     def _cells(self, row: int, names: Iterable[str]) -> dict[str, Any]:
-        """Return the cells of a row for JSON; a cell with a fault as the text of its value."""
+        """Return the cells of a row for JSON; a faulty cell becomes the text of its value."""
         raw = {fault.column: fault.raw for fault in self._faults.get(row, ())}
         return {
             name: raw[name] if name in raw else cell_to_json(self.batch.column(name)[row])
@@ -137,7 +137,7 @@ def snapshot_parts(
 class BadRecords:
     """The bad records of one read: what to do with them, and how many there were.
 
-    Raises ConfigurationError if they are to be quarantined, and `schema` lacks the column for them.
+    Raises ConfigurationError if they are to be quarantined but `schema` lacks the column for them.
     """
 
     def __init__(self, policy: BadRecord, base: TableSchema, schema: pa.Schema) -> None:
@@ -189,5 +189,5 @@ class BadRecords:
 
 
 def bad_record_field(policy: BadRecord) -> list[tuple[str, pa.DataType]]:
-    """Return the column of bad records, if the policy has one."""
+    """Return the column of bad records, if the policy needs it."""
     return [(BAD_RECORD, BAD_RECORD_TYPE)] if policy is BadRecord.QUARANTINE else []

@@ -86,7 +86,7 @@ def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
 
 
 def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tuple[Column, ...]:
-    """Return the log's columns that a frame with the key and the columns `values` needs."""
+    """Return the log's columns that are needed to show the key and the columns `values`."""
     wanted = {*_ALWAYS, *values}
     wanted.update(column.name for column in log.base.columns if column.is_key)
     if deltas:

@@ -1,8 +1,8 @@
-"""Converts decimal texts to Arrow decimals, exactly.
+"""Converts strings of decimal numbers to Arrow decimals, exactly.
 
-Arrow's cast is exact only for texts whose digits fit the target type. For others it wraps modulo
-2^128, or reads outside its tables if the exponent is large. The cast is therefore used only for
-texts that fit.
+Arrow's cast is exact only for strings whose digits fit the target type. For other strings it wraps
+modulo 2^128, or reads outside its tables if the exponent is large. The cast is therefore used only
+for strings that fit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DoesNotFitError(ValueError):
 
 
 def decimals(texts: pa.StringArray, kind: pa.Decimal128Type) -> pa.Decimal128Array:
-    """Convert texts to numbers of type `kind`.
+    """Convert strings to decimals of type `kind`.
 
     Raises DoesNotFitError for the first number that `kind` cannot hold exactly. Trailing zeros
     of a fraction are ignored.
@@ -41,7 +41,7 @@ def decimals(texts: pa.StringArray, kind: pa.Decimal128Type) -> pa.Decimal128Arr
 
 
 def _plain(kind: pa.Decimal128Type) -> str:
-    """Return a pattern that matches only texts that fit: without exponent or surplus zeros."""
+    """Return a pattern that matches only strings that fit: without exponent or surplus zeros."""
     whole, scale = kind.precision - kind.scale, kind.scale
     digits = f"(?:0|[1-9][0-9]{{0,{whole - 1}}})" if whole else "0"
     fraction = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
@@ -49,7 +49,7 @@ def _plain(kind: pa.Decimal128Type) -> str:
 
 
 def _exact(kind: pa.Decimal128Type) -> Callable[[str], Decimal]:
-    """Return a function that converts one text, even with an exponent or surplus zeros."""
+    """Return a function that converts one string, even with an exponent or surplus zeros."""
     unit = Decimal((0, (1,), -kind.scale))
     exact = decimal.Context(
         prec=kind.precision,

@@ -155,7 +155,7 @@ class EnvelopeFormat:
                 return pa.array(np.full(len(net.at), SystemClock().now() // 1_000))
 
     def _before(self, net: NetChanges) -> pa.Array:
-        """Return the rows before the change; a delete always has one, which contains the key."""
+        """Return the rows before the changes; each delete has such a row, with at least the key."""
         has_image = (net.before != NONE) & self._gives_preimages
         cells = [
             pick(net.batch.column(column.name), net.at)

@@ -52,7 +52,7 @@ def require_readable_deltas(base: TableSchema, columns: Iterable[Column]) -> Non
 
 
 def alter_statement(base: TableSchema, cdc: CdcOptions) -> str:
-    """Return the statement that sets these options; it lists all, because it replaces the map."""
+    """Return the statement that sets these options: all of them, because it replaces the map."""
     options = {
         "enabled": "true",
         "preimage": cdc.preimage.value,

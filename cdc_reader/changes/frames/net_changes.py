@@ -65,7 +65,7 @@ class NetChanges:
 
     `at` is the log row that represents the change, `before` the preimage and `after` the postimage,
     or NONE if there is none. A row written and deleted in one record counts as deleted. `number` is
-    the number of the change in `rows`. Where the log `lacks_postimage`, `at` is a delta row.
+    the number of the change in `rows`. Where `lacks_postimage` is True, `at` is a delta row.
     """
 
     batch: pa.RecordBatch

@@ -43,7 +43,8 @@ class BadRecord(StrEnum):
     """What to do with a row that cannot be converted.
 
     `fail`: raise an error; `skip`: leave it out, count it and log it; `quarantine`: emit it with
-    nulls in place of the values that cannot be converted, and these values in column `_bad_record`.
+    nulls in place of the values that cannot be converted, and put these values in column
+    `_bad_record`.
     """
 
     FAIL = "fail"
@@ -63,7 +64,7 @@ class IncludedImage(StrEnum):
 
 
 class KeyPlacement(StrEnum):
-    """Where an advanced envelope has the columns of the primary key."""
+    """Where an advanced envelope contains the columns of the primary key."""
 
     PAYLOAD_BEFORE = "payload-before"
     PAYLOAD_AFTER = "payload-after"
@@ -91,8 +92,8 @@ class AdvancedEnvelope:
     ``cdc.include.after``. `key_placement` names the places of the primary key, like
     ``cdc.include.primary-key.placement``: ``payload-before`` and ``payload-after`` are the rows
     before and after the change, and ``payload-key`` is the column `key`. By default, the key is in
-    all of them, so that each message identifies its row; the connector's default has Kafka's key in
-    place of `key`. Raises ConfigurationError for other values.
+    all three places, so that each message identifies its row; the connector's own default uses the
+    Kafka message's key instead of `payload-key`. Raises ConfigurationError for other values.
     """
 
     before: IncludedImage = field(default=IncludedImage.NONE, converter=_before)

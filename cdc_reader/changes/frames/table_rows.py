@@ -22,8 +22,8 @@ from cdc_reader.reading.snapshot import SnapshotRows
 def base_values(logged: pa.Array, column: Column) -> pa.Array:
     """Convert cells of the log to what a ``SELECT`` on the base table returns.
 
-    In the log, a list is a map from time UUIDs, in the order of the list. In the base table, an
-    empty non-frozen collection or UDT is null.
+    In the log, a list is a map from time UUIDs to elements, in the order of the list. In the base
+    table, an empty non-frozen collection or UDT is null.
     """
     if not is_multi_cell(column.type):
         return logged
@@ -82,7 +82,7 @@ class TableRows:
         """Yield (batch, is_static) pairs.
 
         Clustering and regular columns are null in static batches; static columns are null in the
-        others.
+        other batches.
         """
         if not (self._statics and self._key):
             yield batch, False
@@ -108,7 +108,7 @@ class SplitRows:
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """Yield batches, each with a flag that is True for static rows; see `TableRows`.
 
-        `base` has all columns of the delivery's table, or some of them.
+        `base` contains all columns of the delivery's table, or some of them.
         """
         rows = self._ranges.setdefault(delivery.reading, TableRows(base))
         for batch in self._types.convert([delivery.batch], delivery.schema.base.columns):

@@ -56,8 +56,8 @@ class ValueTypes:
     ) -> Iterator[pa.RecordBatch]:
         """Convert the kernel's batches of these columns to these types.
 
-        Raises ConfigurationError if a value does not fit. In tolerant batches its cell becomes
-        null instead, and is noted as a fault.
+        Raises ConfigurationError if a value does not fit. In tolerant batches the cell becomes null
+        instead, and is noted as a fault.
         """
         others = [
             (place, column)
@@ -80,7 +80,7 @@ class ValueTypes:
         return batch
 
     def _without_misfits(self, batch: pa.RecordBatch, place: int, column: Column) -> pa.RecordBatch:
-        """Return the batch with null for values that do not fit, and faults for them."""
+        """Return the batch with null, and a fault, for each value that does not fit."""
         cells = batch.column(place)
         kept, found = np.arange(len(cells)), dict[int, list[Fault]]()
         reason = f"column {column.name} holds a number with more digits than {self._name}"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _PAUSE = 0.01
 """Seconds between the shop's statements."""
 _MICRO_BATCHES = 5
-"""The number of micro-batches with rows to watch before the writes stop."""
+"""The writes stop after this many micro-batches that contain rows."""
 _PATIENCE = 90.0
 """Seconds without progress after which a stream counts as stuck."""
 _OPERATION = (
@@ -51,9 +51,9 @@ _COLUMNS = {
 }
 _ORDER = ("_commit_timestamp", "`cdc$batch_seq_no`")
 _SHOWN = 15
-"""The most rows of the log to show."""
+"""The maximum number of rows of the log to show."""
 _WIDEST = 24
-"""The most characters of a cell to show."""
+"""The maximum number of characters of a cell to show."""
 
 
 class DemoError(CdcError):
@@ -107,7 +107,7 @@ class Counts:
 
 @frozen
 class Shop:
-    """The demo's table while it is written to, and the options Spark needs to read its log."""
+    """The demo's table while it is written to, and the options that Spark needs to read its log."""
 
     connection: Connection
     log: TableName
@@ -199,7 +199,7 @@ def _watch(query: StreamingQuery, live: Live, done: Callable[[], bool]) -> None:
 
 
 def _progress(query: StreamingQuery) -> Table:
-    """Return a table of the micro-batches that had rows so far."""
+    """Return a table of the micro-batches so far that contained rows."""
     table = Table("micro-batch", "up to", box=SIMPLE_HEAD)
     table.add_column("rows", justify="right")
     table.add_column("rows/s", justify="right")

@@ -76,7 +76,7 @@ class _Log:
 
 
 class RowCounter:
-    """Counts the rows of several logs; `starts` has the checkpoint to begin at for each."""
+    """Counts the rows of several logs; `starts` maps each table to the checkpoint to begin at."""
 
     def __init__(
         self, connection: ConnectionConfig, starts: Mapping[TableName, Checkpoint], clock: Clock

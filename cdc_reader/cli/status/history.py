@@ -20,7 +20,7 @@ from cdc_reader.cli.status.state import Status
 from cdc_reader.cql.names import TableName
 
 _MOST = 2_000
-"""The most points of a reader, and the most spans of a table."""
+"""The maximum number of points of a reader, and of spans of a table."""
 _RECENT = 60 * SECOND
 """µs over which rates and trends are averaged."""
 _SURE = 10 * SECOND
@@ -28,7 +28,7 @@ _SURE = 10 * SECOND
 _STEADY = 0.3
 """A lag is steady if it changes by less than this, in seconds per second.
 
-Even the lag of a reader that keeps up rises and falls, because a position moves in steps."""
+The lag rises and falls even if the reader keeps up, because its position moves in steps."""
 _GAP = 5
 """Points further apart than this multiple of the usual distance are not connected."""
 _VERSION = 1
@@ -64,7 +64,7 @@ class Counted:
 
 @define
 class Counts:
-    """The counted rows of a table: spans in order of time, which may have gaps."""
+    """The row counts of a table, as spans in chronological order, possibly with gaps."""
 
     spans: list[Counted] = field(factory=list)
     late_scan_at: Micros | None = None
@@ -81,7 +81,7 @@ class Counts:
 
     @property
     def end(self) -> Micros | None:
-        """The write time up to which rows have been counted; None if none have."""
+        """The write time up to which rows have been counted; None before the first count."""
         return self.spans[-1].end if self.spans else None
 
     @property
@@ -101,7 +101,7 @@ class Counts:
 
 @define
 class History:
-    """The readers of tables over time, by table and name, and the counted rows of tables."""
+    """The readers of tables over time, by table and name, and the row counts of tables."""
 
     readers: defaultdict[tuple[TableName, str], list[Point]] = field(
         factory=lambda: defaultdict(list)
@@ -158,7 +158,7 @@ class History:
 
 
 def _joined(spans: Iterable[Counted]) -> Iterator[Counted]:
-    """Join spans with the next, in pairs; spans with a gap between them stay apart."""
+    """Join adjacent spans in pairs; spans with a gap between them stay apart."""
     waiting: Counted | None = None
     for span in spans:
         if waiting is None:
@@ -190,7 +190,7 @@ def trend(points: Sequence[Point]) -> str:
 
 
 def connected(points: Sequence[Point]) -> Iterator[list[Point]]:
-    """Split points where nobody was watching, or where the lag was unknown."""
+    """Split the points wherever nobody was watching or the lag was unknown."""
     usual = median([b.at - a.at for a, b in pairwise(points)] or [0])
     part: list[Point] = []
     for point in points:

@@ -33,7 +33,7 @@ class Unit:
 
 @frozen
 class Series:
-    """A named row of values, each (time in µs, value), in parts that are not connected.
+    """A named series of values, each (time in µs, value), in parts that are not connected.
 
     `summary` says in words what the drawing shows.
     """
@@ -137,7 +137,7 @@ def _top_number(value: float) -> float:
 
 
 def _duration(micros: float) -> str:
-    """Format a duration without a second unit that is zero."""
+    """Format a duration in one or two units; omit the second unit if it is zero."""
     number, unit, *rest = duration_text(round(micros)).split()
     return " ".join([number, unit, *(rest if rest and rest[0] != "0" else ())])
 

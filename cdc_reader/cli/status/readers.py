@@ -133,7 +133,7 @@ class Reader:
 
     @property
     def expiry(self) -> str:
-        """When the first unread rows expire, for people."""
+        """A text that says when the first unread rows expire."""
         if self._expires == FOREVER:
             return "never"
         if self.left is None:

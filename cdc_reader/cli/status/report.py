@@ -28,11 +28,11 @@ _DATA = '<script type="application/json" id="scylla-cdc-history">'
 _FOUND = re.compile(re.escape(_DATA) + "(.*?)</script>", re.DOTALL)
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _BETWEEN = 10 * SECOND
-"""The shortest time, in µs, between two writes of the report of a running watch."""
+"""The shortest time, in µs, between two writes of the report while the watch runs."""
 
 
 class Report:
-    """A file with a report. Raises Misuse if the file exists and has no history."""
+    """A file with a report. Raises Misuse if the file exists and contains no history."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -61,7 +61,7 @@ class Report:
 
 
 class Reporting:
-    """A view that also writes a report, every ten seconds at most; `close` writes the last one."""
+    """A view that also writes a report, at most every ten seconds; `close` writes the last one."""
 
     def __init__(self, view: View, report: Report) -> None:
         self._view = view

@@ -91,7 +91,7 @@ def _logs(sample: Sample) -> Table:
 
 
 def _generation(status: Status) -> tuple[str, str, str]:
-    """Return the start and the streams of the generation in force, and how many are older."""
+    """Return the start and streams of the generation in force, and the number of older ones."""
     starts = [row for row in status.generations if row.state == "in force"]
     if not starts:
         return "none yet", "-", "-"
@@ -102,7 +102,7 @@ def _generation(status: Status) -> tuple[str, str, str]:
 
 
 def _rate(sample: Sample, status: Status) -> str:
-    """Return the rate, and how long ago it was if counting is behind."""
+    """Return the rate, with its age if counting is behind."""
     counts = sample.history.counts.get(status.table)
     if counts is None or counts.rate is None or counts.end is None:
         return "-"

@@ -36,7 +36,7 @@ class Status:
     generations: Sequence[Row]
     readers: Sequence[Reader]
     never_ran: Sequence[CheckpointName] = ()
-    """The shards that have no position yet, of applications that divide the table into shards."""
+    """The shards that have no position yet, if their application divides the table into shards."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as JSON values."""
@@ -60,7 +60,7 @@ class Status:
 class Positions:
     """The positions kept in a checkpoint store; does not create the store.
 
-    With an `application` or a `shard`, has only the positions of this application or shard.
+    With an `application` or a `shard`, contains only the positions of this application or shard.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Positions:
 
 
 def _shards(names: Iterable[CheckpointName]) -> set[CheckpointName]:
-    """Return all shards of the applications that have some of these names."""
+    """Return all shards of the applications to which these names belong."""
     counts = ((name, name.shard.partition("/")[2]) for name in names)
     return {
         evolve(name, shard=f"{number}/{count}")

@@ -1,7 +1,7 @@
 """The style of reports: light and dark, for wide screens and phones.
 
-Text has a contrast of at least 4.5 to the background, and lines of at least 3. Lines differ in
-color, and from the ninth on in their dashes too.
+The contrast ratio to the background is at least 4.5 for text and at least 3 for lines. Lines differ
+in color; from the ninth line on, their dash patterns differ too.
 """
 
 from __future__ import annotations

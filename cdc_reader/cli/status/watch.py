@@ -1,4 +1,4 @@
-"""Takes the status of tables repeatedly, and continues after outages of the cluster."""
+"""Reads the status of tables repeatedly, and continues after outages of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock of a node, which may be ahead of or behind the cluster's."""
+"""A node's clock, which may be ahead of or behind the cluster's."""
 
 from __future__ import annotations
 

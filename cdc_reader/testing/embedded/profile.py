@@ -14,9 +14,9 @@ NEWEST = "2026.3"
 
 
 def _since(*first: tuple[int, ...]) -> Any:
-    """Return a field that is True from the last of the releases on, and for backports.
+    """Return a field that is True from the last of these releases on, and for backports.
 
-    Each other release is the first with the behavior in an older branch.
+    Every other release is the first one of an older branch to which the behavior was backported.
     """
 
     def has(made: Profile) -> bool:
@@ -35,7 +35,8 @@ class Profile:
     # The log has `cdc$end_of_batch`.
     end_of_batch: bool = _since((4, 3))
     # `cdc_streams_descriptions_v2` has a row per token range of a generation, and the first
-    # generation begins at once. Before, `cdc_streams_descriptions` had one row per generation.
+    # generation begins at once. In older versions, `cdc_streams_descriptions` has one row per
+    # generation.
     generation_ranges: bool = _since((4, 4))
     # Preimages mark nulls as deleted, to distinguish them from columns that are not logged.
     marks_nulls: bool = _since((4, 6))
@@ -55,7 +56,7 @@ class Profile:
     paxos_tables: bool = _since((2025, 4))
     # CREATE KEYSPACE does not require `replication`.
     default_replication: bool = _since((2026, 1))
-    # Unknown compaction options and flush periods below a minute are rejected; tables are never
+    # Unknown compaction options and flush periods below a minute are rejected; no table uses
     # COMPACT STORAGE.
     checks_options: bool = _since((2026, 1))
     # Tables use IncrementalCompactionStrategy and compression with dictionaries by default.
@@ -66,11 +67,11 @@ class Profile:
     lists_all_keyspaces: bool = _since((2026, 1))
     # A write up to 5 s old may go to the generation before the current one.
     writes_to_previous_generation: bool = _since((5, 2, 16), (5, 4, 4))
-    # Keyspaces may use tablets, listed in `system_schema.scylla_keyspaces`.
+    # Keyspaces may use tablets; `system_schema.scylla_keyspaces` lists those that do.
     tablets: bool = _since((6, 0))
     # Types may be vectors, and SELECT may return elements of maps and sets.
     vectors: bool = _since((2025, 1))
-    # Names of keyspaces and tables may have 192 characters instead of 48.
+    # Names of keyspaces and tables may have up to 192 characters instead of 48.
     long_names: bool = _since((2025, 2))
     # A log's columns cannot be altered.
     protects_log_columns: bool = _since((2025, 1, 10), (2025, 3))
@@ -104,7 +105,7 @@ def profile(version: str = NEWEST) -> Profile:
     """Return the profile of a version, such as "5.2", "5.2.16" or "2026.1".
 
     A version newer than all known ones is treated as the newest, with a warning. Raises ValueError
-    for a version that was never released, and for Enterprise versions, which have other numbers.
+    for a version that was never released, and for Enterprise versions, whose numbers are different.
     """
     if _number(version)[:2] > _LAST:
         log.warning("unknown_version", version=version, taken_as=NEWEST)

@@ -63,7 +63,7 @@ class EmbeddedScylla:
     Args:
         host: the address of the first node; the others listen on the next addresses.
         port: the port of all nodes; 0 for any free port.
-        nodes: the number of nodes, which clients can connect to. They share one store.
+        nodes: the number of nodes. Clients can connect to each node; all nodes share one store.
         vnodes: the number of token ranges per node.
         shards: the number of shards per node, which is the number of streams per token range.
         version: the ScyllaDB version to emulate, such as "5.2".
@@ -77,9 +77,10 @@ class EmbeddedScylla:
         seed: the seed of random tokens and ids, including those of streams and log rows; None for a
             random seed.
         ring_delay_ms: the time in which nodes learn of each other, in ms. Every generation but the
-            first takes effect 5 s plus twice this time after its creation. With 0 it takes effect
-            at once, as in ScyllaDB: rows written before its creation, with a timestamp after its
-            start, are then in streams of the previous generation.
+            first takes effect 5 s plus twice this time after its creation. If 0, a generation
+            takes effect at once, as in ScyllaDB. A row that was written before the generation was
+            created, but with a timestamp after its start, is then in a stream of the previous
+            generation.
         most_partitions: the setting `max_partition_key_restrictions_per_query`.
         api_port: the port of the REST API of all nodes; 0 for any free port, None for none.
         tablets: whether keyspaces use tablets by default.
@@ -272,7 +273,7 @@ class EmbeddedScylla:
     def skew_clock(self, node: Node, micros: int) -> None:
         """Set a node's clock ahead of the cluster's by `micros` µs; behind it if negative.
 
-        Writes without a timestamp that this node receives get one from its clock.
+        If a write that this node receives has no timestamp, it gets one from the node's clock.
         """
         self._clocks[node.address].ahead = micros
 
@@ -287,8 +288,8 @@ class EmbeddedScylla:
     def hold_publication(self, rows: int | None = None) -> None:
         """Publish further generations only partially, until `complete_publication` is called.
 
-        Writes `rows` rows of each description (None: all), but no timestamp. The server
-        nevertheless logs writes in the streams of such a generation.
+        Writes only the first `rows` rows of each generation's description (None: all), and no
+        timestamp. The server nevertheless logs writes in the streams of such a generation.
         """
         self._server.call(lambda: self._publication.hold(rows))
 
@@ -337,8 +338,9 @@ class EmbeddedScylla:
         """Execute a statement on the first node without a connection, even before `start`.
 
         `parameters` are serialized bind values, in order of the markers or by name. Returns all
-        rows, with serialized cells. Faults do not affect it. Raises an error with the server's
-        message if the statement is invalid, and ValueError if the table is under replay.
+        rows, with serialized cells. Faults do not affect the statement. Raises an error with
+        the server's message if the statement is invalid, and ValueError for a SELECT from a
+        table for which `replay` is active.
         """
         return self._server.call(lambda: self._execute(cql, parameters))
 
@@ -364,7 +366,7 @@ class EmbeddedScylla:
     ) -> bytes:
         """Execute a SELECT, and return one page as the body of a RESULT; see `pages`.
 
-        To get the next page, pass the page's paging state.
+        To get the next page, pass the paging state of this page.
         """
         options = QueryOptions(page_size=page_size, paging_state=paging_state)
         style = responses.ResultFormat(skip_metadata=skip_metadata)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class TextCache(Generic[T]):
-    """A thread-safe LRU cache for texts of `limit` characters in total, or one longer text."""
+    """A thread-safe LRU cache of at most `limit` characters of text, or of one longer text."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -11,7 +11,7 @@ from cdc_reader.errors import ConfigurationError
 def server_context(
     certificate: str | Path | None, key: str | Path | None, client_authority: str | Path | None
 ) -> ssl.SSLContext | None:
-    """Return the TLS context, or None without a certificate.
+    """Return the TLS context; None if no file is given.
 
     Raises ConfigurationError if a file cannot be used.
     """

@@ -1,4 +1,4 @@
-"""Reads a partition of the log: part of a plan, or late rows by name."""
+"""Reads a partition of the log: a share of a plan, or late rows that the driver named."""
 
 from __future__ import annotations
 

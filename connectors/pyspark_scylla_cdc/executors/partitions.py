@@ -1,4 +1,4 @@
-"""Reads the rows of a partition, of any kind, in the requested format."""
+"""Reads the rows of any kind of partition, in the requested format."""
 
 from __future__ import annotations
 

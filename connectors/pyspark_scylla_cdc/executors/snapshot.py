@@ -41,7 +41,7 @@ def _only(partition: SnapshotPartition) -> Checkpoint:
 
 @frozen
 class _Owners:
-    """A `GenerationSource` of one partition, with the owners' token ranges from the driver."""
+    """A `GenerationSource` for one partition; the driver sends the token ranges of the owners."""
 
     _groups: Sequence[StreamGroup]
 

@@ -16,7 +16,7 @@ _INSTALL = "pip install 'scylla-cdc[spark]'"
 
 @frozen
 class Fault:
-    """A one-line description of a fault, found and expected, and its remedy."""
+    """A fault and its remedy; `found` says in one line what was found and what is expected."""
 
     found: str
     remedy: str
@@ -46,7 +46,7 @@ def faults(
 
 
 def _is_same(one: Python | Unusable, other: Python | Unusable) -> bool:
-    """Return True for the same Python on the same machine, so that one remedy is enough."""
+    """Return True if both are the same Python on the same machine, so one remedy is enough."""
     if isinstance(one, Unusable) or isinstance(other, Unusable):
         return False
     return (one.host, one.python) == (other.host, other.python)

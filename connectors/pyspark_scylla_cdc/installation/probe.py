@@ -17,8 +17,8 @@ from typing import Any
 def facts(options: dict[str, str]) -> dict[str, str]:
     """Return facts about this Python, by name; "" for a package that it lacks.
 
-    With `options` of the data source, it also reads the schema of their table; `cluster` is then
-    "reached" or the error.
+    With `options` of the data source, also reads the schema of the table that they name; `cluster`
+    is then "reached" or the error.
     """
     has_package = bool(_version("pyspark_scylla_cdc"))
     return {

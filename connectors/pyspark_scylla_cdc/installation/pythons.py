@@ -2,7 +2,7 @@
 
 Spark starts the same command for a Python data source on the driver, where it plans, and on every
 executor: PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``. Spark uses the values
-from the start of the driver's JVM.
+that these variables had when the driver's JVM started.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def planner(command: Command, options: dict[str, str]) -> Python | Unusable:
 def executors(
     context: SparkContext, command: Command, options: dict[str, str]
 ) -> list[Python | Unusable]:
-    """Return the Python of each executor; if one fails, those found and then an `Unusable`.
+    """Return the Python of each executor; if one fails, those found so far and an `Unusable`.
 
     Tests the Python that a data source uses: `command`, without the files of ``--py-files``.
     """

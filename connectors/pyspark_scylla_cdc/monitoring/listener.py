@@ -38,10 +38,10 @@ _KEPT = 64
 
 
 class ScyllaCdcListener(StreamingQueryListener):
-    """Watches the streaming queries of a session that read with source ``scylla_cdc``.
+    """Watches those of a session's streaming queries that read from source ``scylla_cdc``.
 
     After each micro-batch it logs one line, ``micro_batch``, at level info, in the process that
-    created the listener. `streams` has the same metrics as values, and a Prometheus `registry`
+    created the listener. `streams` contains the same metrics as values, and a Prometheus `registry`
     exports them.
 
     ::
@@ -55,7 +55,7 @@ class ScyllaCdcListener(StreamingQueryListener):
     Args:
         registry: the registry of `prometheus_client` to export to; by default none. Use only one
             listener for each registry. Needs the extra `metrics`.
-        host: the address at which Spark's executors reach this process, for `address`; by default
+        host: the host in `address`, at which Spark's executors reach this process; by default
             ``spark.driver.host``, the address of the active session's driver.
         port: the UDP port for `address`; 0 for a free one.
         clock: replaces the system's clock in tests.
@@ -84,7 +84,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         """The value of option ``reportTo``: the address to which tasks report, with a secret key.
 
         The first use opens a UDP port. Raises ConfigurationError if the port cannot be opened, or
-        if no `host` is given and the session has none.
+        if no `host` is given and no active session names a driver.
         """
         with self._lock:
             if self._inbox is None:

@@ -14,9 +14,9 @@ from cdc_reader.cql.names import TableName
 class StreamStatus:
     """The state of a streaming query's source after its last micro-batch, at the time `as_of`.
 
-    The metrics come from Spark's progress and the micro-batch's offsets. The last seven need option
-    ``reportTo``: without it they are None. They cover only the partitions whose tasks reported:
-    `partitions_reported` of `partitions`.
+    The metrics come from Spark's progress and the micro-batch's offsets. The last seven attributes
+    need option ``reportTo``; without it, they are None. They cover only the partitions whose tasks
+    reported: `partitions_reported` of `partitions`.
     """
 
     query: str

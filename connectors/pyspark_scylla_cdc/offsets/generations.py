@@ -1,8 +1,8 @@
-"""The generations that an offset knows: they show which ones were announced late.
+"""Records the generations that an offset knows, to detect those that were announced late.
 
 A micro-batch from offset a to offset b reads the rows of its window in each generation that b
 knows. If a does not know one of these generations, the micro-batch also reads that generation's
-rows behind the window, from the generation's start on: no earlier micro-batch can have read them.
+rows before the window, from the generation's start on: no earlier micro-batch can have read them.
 The rows of a micro-batch therefore depend only on its two offsets, even if a generation is
 announced before the micro-batch is repeated.
 """
@@ -64,7 +64,7 @@ class KnownGenerations:
         return {start: window for start, window in unread.items() if not window.is_empty}
 
     def covers(self, position: Micros) -> bool:
-        """Return True if `starts` has all generations that operate from `position` on."""
+        """Return True if `starts` contains all generations that are in force from `position` on."""
         return bool(self.starts) and self.starts[0] <= position
 
     def timeline(self, visible: Timeline) -> Timeline:

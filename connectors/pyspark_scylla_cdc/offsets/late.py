@@ -1,22 +1,23 @@
 """Late rows: rows with an old write timestamp that arrive behind the position.
 
-With ``lateRows=deliver``, a micro-batch from offset a to offset b has exactly
+With ``lateRows=deliver``, a micro-batch from offset a to offset b contains exactly
 
 * the rows of its window of write time that had arrived when b was planned, and
 * the late rows that b names.
 
-A repeated micro-batch therefore has the same rows, and each row is in one micro-batch. This takes
-four steps:
+A repeated micro-batch therefore contains the same rows, and each row is in one micro-batch. Four
+steps ensure this:
 
-1. Before it offers b, the driver reads the keys of the window. It records the rows that may have
-   arrived after that moment, `Reads.reads[-1]`. A row's remaining TTL shows its arrival to within
-   `DOUBT`, and never too early.
+1. Before it offers b, the driver notes the current moment, `Reads.reads[-1]`, and reads the keys of
+   the window. It records the rows that may have arrived after that moment. A row's remaining TTL
+   shows its time of arrival to within `DOUBT`, and this time is never too early.
 2. An executor leaves out rows that may have arrived after that moment, except the recorded ones
    (`cdc_reader.reading.late_rows.arrived`). A row that is left out arrived after that moment;
    otherwise the driver would have recorded it. A row that arrived before that moment either arrived
    clearly before it, or was recorded.
-3. Once a minute, in a sweep, the driver reads the keys behind the position. A row is late if it was
-   not recorded and may have arrived after its window was planned. b names the late rows.
+3. Once a minute, in a sweep, the driver reads the keys of the rows behind the position. A row is
+   late if it was not recorded and may have arrived after its window was planned. b names the late
+   rows.
 4. b carries this state: the times at which windows were planned since the last sweep, and the
    recorded keys. A restarted query therefore makes the same decisions as the process before it.
 

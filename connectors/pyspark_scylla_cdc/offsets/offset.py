@@ -60,7 +60,7 @@ class Offset:
     late: Late | None = None
     """The late rows delivered; None if the query does not deliver late rows."""
     began: int | None = None
-    """The start of the query's first micro-batch, in µs, if this is the offset at its end."""
+    """The start of the query's first micro-batch, in µs; None except in the offset at its end."""
     token: int | None = None
     """During a snapshot, the token up to which partitions have been delivered."""
     lost: Window | None = None
@@ -166,7 +166,7 @@ class Offset:
         )
 
     def ttls_at(self, state: TableState | TableSchema, now: int) -> TtlHistory:
-        """Return the history of the log up to `now` (µs)."""
+        """Return the history of the log's TTL up to `now` (µs)."""
         return self.ttls.updated(state, now, self.position)
 
     def check_table(

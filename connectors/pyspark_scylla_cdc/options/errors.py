@@ -16,7 +16,7 @@ from pyspark_scylla_cdc.options.words import in_keyword_options, in_option_words
 
 @contextmanager
 def hide_traceback() -> Iterator[None]:
-    """Hide the traceback of this project's errors; any other error is a bug and keeps its own.
+    """Hide the tracebacks of this project's errors; other errors are bugs and keep theirs.
 
     Spark's workers write the traceback into the message unless an environment variable is set. A
     worker ends with the error it reports, so the variable affects only this error.

@@ -66,7 +66,7 @@ class SourceOptions:
     ending: Micros | None
     """µs since 1970, exclusive."""
     relative: frozenset[str]
-    """The options with relative times; until `corrected`, relative to this machine's clock."""
+    """The options with relative times, which refer to this machine's clock until `corrected`."""
     snapshot: bool
     """Whether the base table is read first."""
     data_loss: DataLossMode
@@ -184,8 +184,8 @@ class SourceOptions:
     def corrected(self, correction: int) -> SourceOptions:
         """Return the options with relative times moved `correction` µs later.
 
-        `correction` is how far the cluster's clock is ahead of this machine's, which was used to
-        parse them.
+        `correction` is how far the cluster's clock is ahead of this machine's, by which the options
+        were parsed.
         """
         ending = self.ending
         if ending is not None and "endingTimestamp" in self.relative:

@@ -181,8 +181,8 @@ OPTIONS = (
     Option(
         "includeDelta",
         FLAG,
-        "With format `changes`: adds columns that show what each change set, for example "
-        "`_modified_columns` and `_nulled_columns`. Without postimages, only these columns "
+        "With format `changes`: adds columns that show which values were set by each change, for "
+        "example `_modified_columns` and `_nulled_columns`. Without postimages, only these columns "
         "distinguish a null from an untouched column.",
         default="false",
     ),
@@ -198,8 +198,8 @@ OPTIONS = (
         "preimages",
         choice(Preimages),
         "With formats `changes` and `envelope`: whether to return each row's state before its "
-        "change. `auto` returns it if the log has complete preimages, `none` never. `require` "
-        "always returns it, and `load()` fails if the log has no complete preimages.",
+        "change. `auto` returns it if the log has complete preimages, `none` never returns it. "
+        "`require` always returns it, and `load()` fails if the log has no complete preimages.",
         default=Preimages.AUTO.value,
     ),
     Option(
@@ -445,8 +445,8 @@ OPTIONS = (
         "reportTo",
         ADDRESS,
         "Where the tasks of a stream report the cost of reading: the `address` of a "
-        "`ScyllaCdcListener`. The key in it is never shown in plans or errors. See [Monitor a "
-        "stream](../howto/monitor-a-stream.md).",
+        "`ScyllaCdcListener`. The key in the address is never shown in plans or errors. See "
+        "[Monitor a stream](../howto/monitor-a-stream.md).",
         secret=True,
     ),
 )

@@ -28,7 +28,7 @@ sending the streams would take 26 MB for each micro-batch.
 
 @frozen
 class LogRead:
-    """One query of the log, and the streams whose rows are kept from its result."""
+    """One query of the log, and the streams whose rows in the result are kept."""
 
     task: Task | RangeTask
     streams: Streams
@@ -114,7 +114,7 @@ class LatePartition(SourcePartition):
 
     @property
     def window(self) -> Window:
-        """The smallest window that has the rows' write times."""
+        """The smallest window that contains the rows' write times."""
         times = [key.micros for _, key in self.names]
         return Window(min(times), max(times) + 1)
 

@@ -1,7 +1,7 @@
 """The plan of a read: pure arithmetic on numbers of streams.
 
 A large cluster has millions of streams. A plan identifies them by their places in ring order, which
-never change in a generation. A plan is therefore as small for millions of streams as for ten.
+never change within a generation. A plan is therefore as small for millions of streams as for ten.
 
 Work is divided twice. First all streams are cut into runs of equal work. If one stream is hot, its
 run holds most of the rows, and only reading the rows would show which run that is. Therefore, each
@@ -22,11 +22,11 @@ from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 
 ASKING = 10_000_000
-"""The cost of querying one stream, even if it is empty, as µs of its rows."""
+"""The cost of querying one stream, even if it is empty, in µs of rows."""
 SHORTEST_SLICE = 10_000_000
 """The shortest slice, in µs of write time, that is worth its own queries."""
 MOST_QUERIES = 4_096
-"""The maximum number of queries of a sliced plan; a plan that has more is not sliced."""
+"""The maximum number of queries in a sliced plan; a plan that would need more is not sliced."""
 
 NONE_MISSED: Mapping[Micros, Window] = {}
 
@@ -121,7 +121,7 @@ def divide(
 
 
 def _even(shares: int, streams: int) -> int:
-    """Return the number of time slices to cut `streams` into for `shares` shares.
+    """Return into how many time slices to cut `streams` streams for `shares` shares.
 
     Each share of a slice has at least `_EVEN` streams, so that shares differ little in size. If
     that is impossible, each share is one slice of all streams.

@@ -118,7 +118,7 @@ class Streams:
             yield Task(window, tuple(self.part(first, first + chunk)))
 
     def range_task(self, window: Window) -> RangeTask:
-        """Return a task for the token range of these streams; `rows` drops the rows of others."""
+        """Return a task for the token range of these streams; `rows` drops other streams' rows."""
         start, end = int(self._tokens[0]) - 1, int(self._tokens[-1])
         return RangeTask(window, max(start, MIN_TOKEN), end)
 

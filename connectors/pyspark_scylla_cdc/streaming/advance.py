@@ -13,10 +13,10 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 class AdvancePolicy:
     """The rules for moving the position.
 
-    Nothing is read past `final` or past now - `confidence`. Spark asks for the latest offset about
-    forty times a second and starts a micro-batch for each new offset. Therefore, the position
-    advances by at least `min_advance`, except for the last step to `final`, and by at most
-    `max_window` if Spark's trigger sets a limit.
+    The position never passes `final`, and stays at least `confidence` behind the present. Spark
+    asks for the latest offset about forty times a second and starts a micro-batch for each new
+    offset. Therefore, the position advances by at least `min_advance`, except for the last step to
+    `final`, and by at most `max_window` if Spark's trigger sets a limit.
     """
 
     confidence: int

@@ -87,7 +87,7 @@ class Idle:
         return False
 
     def _refresh_generations(self, end: Micros) -> None:
-        """Discard the findings if a new generation appears: it may have rows in an empty window."""
+        """Discard the findings if a new generation appears: it may have rows in checked windows."""
         if 0 <= end - self._generations_read_at < GENERATIONS_INTERVAL:
             return
         timeline = self._generations()

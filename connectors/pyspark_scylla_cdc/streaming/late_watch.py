@@ -171,7 +171,7 @@ class DeliveringWatch:
         return first
 
     def _read(self, reader: KeyReader, step: Step) -> frozenset[RowName]:
-        """Record the rows whose computed arrival may be after now, and return the strays.
+        """Record the rows whose computed time of arrival may be after now, and return the strays.
 
         Also records the rows of missed generations that arrived after their window was read. The
         window ends earlier if it has more strays than `MOST`.

@@ -28,9 +28,9 @@ _WEIGHED = 64
 
 @frozen
 class RowCount:
-    """Reads samples: `keys` reads a small column of every row, `some` a few whole rows per query.
+    """Reads samples: `keys` reads a small column of every row; `some` reads a few rows per query.
 
-    `some` reads the same columns as the streaming query.
+    `some` reads whole rows, with the same columns as the streaming query.
     """
 
     keys: LogSource

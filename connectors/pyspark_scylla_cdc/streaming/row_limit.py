@@ -11,7 +11,7 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, RowCount, row_count
 
 _COUNTED = 2
-"""The multiple of the limit up to which rows are counted; more rows are too many."""
+"""The multiple of the limit up to which rows are counted; more rows count as too many."""
 _ROUNDS, _MOST_ROUNDS = 5, 40
 """The maximum number of samples of a window, and the maximum while no rows are found.
 

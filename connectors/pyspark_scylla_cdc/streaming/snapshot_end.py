@@ -64,7 +64,7 @@ class SnapshotEnd:
         """Whether a snapshot has several micro-batches, if Spark's trigger allows it.
 
         Spark 4.0 and 4.1 do not say whether the query ends after the next micro-batch. Therefore,
-        if the query sets no limit, that micro-batch has the whole table, and the log as well.
+        if the query sets no limit, that micro-batch contains the whole table, and the log as well.
         """
         return TELLS_START or (self._options.max_rows or self._options.max_bytes) is not None
 

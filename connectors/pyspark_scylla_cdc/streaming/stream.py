@@ -266,7 +266,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _remember_lost(self, lost: Window) -> None:
         """Let the next offset begin a new snapshot if rows of the planned micro-batch are lost.
 
-        This micro-batch can no longer do so, because a repetition must have the same rows.
+        This micro-batch can no longer do so, because a repetition must contain the same rows.
         """
         self._lost_in_plan = None if lost.is_empty else lost
 

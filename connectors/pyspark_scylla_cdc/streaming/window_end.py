@@ -13,8 +13,8 @@ may become empty:
    that the micro-batch delivers).
 
 While a snapshot is being read, the window is empty: `SnapshotEnd` decides how much of the table the
-micro-batch has. The micro-batch includes the log only if Spark's trigger requests all available
-rows.
+micro-batch contains. The micro-batch includes the log only if Spark's trigger requests all
+available rows.
 
 A generation announced after the position has passed its start is read from its start on, in
 addition to the window, which may then be empty (`AnnouncedGenerations`).
@@ -118,8 +118,8 @@ class WindowEnd:
     ) -> MicroBatch:
         """Return the micro-batch after the offset `since`, which may be empty.
 
-        `ttls` returns the log's TTL over time. If not `limited`, the micro-batch has all settled
-        rows, because Spark's trigger requests them.
+        `ttls` returns the log's TTL over time. If not `limited`, the micro-batch contains all
+        settled rows, because Spark's trigger requests them.
         """
         if since.is_before_snapshot and limited and self._snapshot.is_limited:
             return self._of_snapshot(since, ttls)

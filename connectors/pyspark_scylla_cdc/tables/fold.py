@@ -1,4 +1,4 @@
-"""Folds changes into the rows of the table that result from them."""
+"""Folds changes into the table rows that result from them."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def fold(
 ) -> DataFrame:
     """Return the rows that remain after all of `changes` (format ``changes``) are applied.
 
-    The result has the base table's columns that `changes` has. The last change to a row determines
-    its values; the row is absent if that change is a delete of the row, of its partition, or of a
-    range that contains it (``rangeDeletes=emit``). Of two changes in the same microsecond, a delete
-    counts as the last, as in the server. A static column appears in each row of its partition, or
-    in a separate row if the partition has no other rows.
+    The result has those columns of the base table that `changes` contains. The last change to a row
+    determines its values; the row is absent if that change is a delete of the row, of its
+    partition, or of a range that contains it (``rangeDeletes=emit``). Of two changes in the same
+    microsecond, a delete counts as the last, as in the server. A static column appears in each row
+    of its partition, or in a separate row if the partition has no other rows.
 
     With ``includeDelta`` each column has the value last set, regardless of the table's images and
     of the order in which writes arrived. Exceptions: writes with explicit timestamps to *elements*
-    of one collection, and expired cells. Without it, a row equals its last postimage.
+    of one collection, and expired cells. Without ``includeDelta``, a row equals its last postimage.
 
     In CQL, a row whose columns are all null exists only if an INSERT created it. A row left without
     values is therefore kept only if one of `changes` inserted it. Without ``includeDelta``, the
-    changes of a table with preimages do not show which of them are INSERTs; such a row then fails
-    the query. Rows of `onto` and of a snapshot count as inserted, because a SELECT does not show
-    how they were created. With option ``columns``, a row that was not inserted and has values only
-    in columns that are not read is dropped.
+    changes of a table with preimages do not show which of them are INSERTs; a row left without
+    values then ends the query with an error. Rows of `onto` and of a snapshot count as inserted,
+    because a SELECT does not show how they were created. With option ``columns``, a row that was
+    not inserted and has values only in columns that are not read is dropped.
 
     A `snapshot_begin` (``onDataLoss=resnapshot``) drops all rows and changes before it, including
     the rows of `onto`: the rows of the snapshot follow, possibly in several micro-batches.
@@ -60,10 +60,10 @@ def fold(
     Rows with a `_bad_record` are left out, so a row keeps its last values that could be converted;
     but a delete is applied if its key could be converted.
 
-    `onto` has the table's rows before these changes, such as an earlier result in ``foreachBatch``.
-    `keys` are the columns of the primary key; by default they come from the schema's metadata,
-    which ``load()`` sets. Raises SchemaError if columns are missing, or if rows cannot be compared
-    with the bounds of ranges.
+    `onto` contains the table's rows before these changes, such as an earlier result in
+    ``foreachBatch``. `keys` are the columns of the primary key; by default they come from the
+    schema's metadata, which ``load()`` sets. Raises SchemaError if columns are missing, or if rows
+    cannot be compared with the bounds of ranges.
     """
     return Fold(changes, keys).result(onto)
 
@@ -154,7 +154,7 @@ class Fold:
         return sf.max(order).over(Window.partitionBy(*map(_column, key)))
 
     def _with_ranges(self, rows: DataFrame, ranges: DataFrame) -> DataFrame:
-        """Return the rows, with the order of the last range delete over each."""
+        """Return the rows, each with the order of the last range delete that covers it."""
         from pyspark.sql import functions as sf
 
         fields = [field for field in self._fields if field.name in self._clustering]
@@ -282,7 +282,7 @@ def order_of_changes() -> Column:
 
 
 def any_set(columns: list[str]) -> Column:
-    """Return a column: whether any of these columns is not null."""
+    """Return a column that is true if any of these columns is not null."""
     from pyspark.sql import functions as sf
 
     return reduce(or_, (_column(name).isNotNull() for name in columns), sf.lit(False))

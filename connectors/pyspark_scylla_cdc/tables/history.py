@@ -32,11 +32,11 @@ _OF_PARTITION = ("delete_partition", names.SNAPSHOT_BEGIN)
 def versions(changes: DataFrame, current: DataFrame) -> DataFrame:
     """Return the versions that result from applying `changes` to the `current` versions.
 
-    `changes` must be read with ``includeDelta``. The result has the versions in `current`, with an
-    end if a change ended them, and all later versions. A version of a row ends when the next change
-    affects the row: a change of the row itself or of its static columns, or a delete. If several
-    changes of one row have the same time, only the last of them begins a version. Times never
-    decrease: a change that is older than the current version replaces that version.
+    `changes` must be read with ``includeDelta``. The result contains the versions in `current`,
+    with an end if a change ended them, and all later versions. A version of a row ends when the
+    next change affects the row: a change of the row itself or of its static columns, or a delete.
+    If several changes of one row have the same time, only the last of them begins a version. Times
+    never decrease: a change that is older than the current version replaces that version.
     """
     return _History(changes, None).versions(current)
 
@@ -152,11 +152,11 @@ class _History(Fold):
 
 
 def _until_next(states: DataFrame, key: list[str]) -> DataFrame:
-    """Return the states with their validity: from their own time to the next one of the `key`."""
+    """Return the states with their validity: from their time to that of the key's next state."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sf
 
     following = sf.lead(_AT).over(Window.partitionBy(*map(column, key)).orderBy(_AT))
     begun = states.withColumn(VALID_TO, following).withColumnRenamed(_AT, VALID_FROM)
     is_last = column(VALID_TO).isNull() | (column(VALID_TO) > column(VALID_FROM))
-    return begun.where(is_last)  # the states of one time are equal
+    return begun.where(is_last)  # states with the same time are equal

@@ -1,4 +1,4 @@
-"""A copy in a table that Spark merges rows into: Iceberg, or Delta Lake's own library."""
+"""A copy in a table that Spark merges rows into: Iceberg, or Delta with Delta Lake's library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRANSACTION = "spark.databricks.delta.write.txn"
 
 
 class _MergeSink(ABC):
-    """A `Sink` in a table of this name, as SQL; a ``MERGE`` also records the micro-batch."""
+    """A `Sink` in the table with this name in SQL; a ``MERGE`` also records the micro-batch."""
 
     PROVIDER: ClassVar[str]
 
@@ -86,7 +86,7 @@ class _MergeSink(ABC):
         )
 
     def _declared(self, schema: StructType) -> str:
-        """Return columns as SQL, quoted also inside of types."""
+        """Return the columns as SQL; names are quoted, also inside types."""
         declared: str = self._spark.createDataFrame([], schema)._jdf.schema().toDDL()  # noqa: SLF001 - older PySpark has no other way
         return declared
 
@@ -100,7 +100,7 @@ class _MergeSink(ABC):
 
 
 class IcebergSink(_MergeSink):
-    """A `Sink` in an Iceberg table; the summary of a snapshot has the micro-batch."""
+    """A `Sink` in an Iceberg table; the summary of a snapshot contains the micro-batch's number."""
 
     PROVIDER = "iceberg"
 

@@ -48,7 +48,7 @@ _SET = {
 }
 """Source options that a copy needs; users cannot set them."""
 _OTHER_COLUMNS = ("schemaMode is 'fail'", "dropped while the query ran")
-"""Parts of the source's errors for a table that has gained or lost columns."""
+"""Parts of the source's error messages for a table that has gained or lost columns."""
 _TICK = 0.2
 """Seconds between checks of the queries of several tables."""
 
@@ -188,8 +188,8 @@ def mirror(
             are kept, and `Mirror.read` reads the newest.
         tables: several tables, each as ``keyspace.table``, instead of the one in `options`.
         checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables;
-            by default `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. It
-            belongs to the copy: delete both to start over.
+            by default `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. The
+            checkpoint belongs to the copy: delete both to start over.
         trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``.
         history: keep all versions of each row. The copy then has three more columns: ``valid_from``
             and ``valid_to`` (null for a current version), and ``is_current``.
@@ -291,7 +291,7 @@ def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
 
 
 def _typed(rows: DataFrame, layout: Layout) -> DataFrame:
-    """Return the columns with the types of the layout; a target may have wider ones."""
+    """Cast the columns to the layout's types, because a target may have wider types."""
     cast = ((field.name, column(field.name).cast(field.dataType)) for field in layout.schema)
     return rows.select(*(value.alias(name) for name, value in cast))
 

@@ -15,7 +15,7 @@ _DROPPED = "__dropped"
 
 
 class ParquetSink:
-    """A `Sink` of versions: the directory ``12`` has the whole table after micro-batch 12.
+    """A `Sink` of versions: the directory ``12`` contains the whole table after micro-batch 12.
 
     A version is complete when Spark has written the file ``_SUCCESS`` into it. The previous version
     is kept for readers that still use it. An empty file contains in its name the id of the query

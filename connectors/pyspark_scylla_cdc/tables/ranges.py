@@ -39,7 +39,7 @@ def within(bounds: Column, fields: Sequence[StructField]) -> Column:
 def _beyond(
     fields: Sequence[StructField], bound: Column, inclusive: Column, *, is_start: bool
 ) -> Column:
-    """Return a column that is true for rows inside a bound, which may have fewer columns."""
+    """Return a column that is true for rows inside a bound, which may lack the last columns."""
     from pyspark.sql import functions as sf
 
     if not fields:

@@ -32,7 +32,7 @@ TABLE = "filtered"
 
 @frozen
 class _Case:
-    """An option, the DataFrame operation with the same result, and the number of its rows."""
+    """An option, the DataFrame operation with the same result, and the result's number of rows."""
 
     name: str
     option: dict[str, str]

@@ -30,7 +30,7 @@ class Cost:
 
 
 def figures(_times: int) -> Iterator[Figure]:
-    """Compare a query that checks for rows before it advances with one that does not."""
+    """Compare two queries, of which only one checks for rows before it advances."""
     with tempfile.TemporaryDirectory() as name, serving(vnodes=16, shards=2) as served:
         served.execute(
             f"CREATE TABLE {KEYSPACE}.{TABLE} (pk int PRIMARY KEY, v int) "

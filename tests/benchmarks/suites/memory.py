@@ -22,7 +22,7 @@ CONSUMED, WARM, SLOW_EVERY = 2_000_000, 100_000, 50
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Compare the peak memory of a process that reads many rows with one that reads few."""
+    """Compare the peak memory of two processes: one reads many rows, the other reads few."""
     del times  # a peak needs no median
     with serving() as served:
         fill(served)

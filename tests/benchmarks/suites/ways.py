@@ -79,7 +79,7 @@ def _reading(source: object, tasks: Tasks) -> Callable[[], int]:
 
 
 def ways(generation: Generation, window: Window) -> Mapping[str, Tasks]:
-    """Return the tasks of a window by each strategy; all read the same rows."""
+    """Return the tasks that read a window with each strategy; all strategies read the same rows."""
     ends = [_LOWEST, *(group.range_end for group in generation.groups), _HIGHEST]
     return {
         "one stream": [Task(window, (stream,)) for stream in generation.streams()],

@@ -203,7 +203,7 @@ def test_a_static_row_is_a_row_of_its_own() -> None:
 
 
 def test_a_range_has_two_ends() -> None:
-    """Each end of a range is a clustering prefix, or None if it is missing.
+    """Each end of a range is a clustering prefix, or None if its log row is missing.
 
     The change's key is the partition key.
     """

@@ -32,7 +32,7 @@ STREAM = bytes(16)
 
 
 def log_batch(schema: LogSchema, *rows: dict[str, Any]) -> pa.RecordBatch:
-    """Return log rows as a RecordBatch. Each dict has a row's cells by column; `time` is in µs."""
+    """Return log rows as a RecordBatch. Each dict maps columns to cells; `time` is in µs."""
     full = [
         {
             "cdc$stream_id": row.get("stream", STREAM),
@@ -187,7 +187,7 @@ def test_lazy_grouping_gives_the_same_changes(history: History) -> None:
 
 @each_history
 def test_pages_have_the_timestamps_of_their_changes(history: History) -> None:
-    """The page computes them a column at a time."""
+    """A page computes the timestamps of all its changes at once, as one column."""
     found = Grouping(history.schema).each(history.batch(0, 1_000))
     assert found.page.timestamps.tolist() == [change.timestamp for change in found] != []
 

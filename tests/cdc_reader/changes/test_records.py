@@ -76,7 +76,7 @@ def first_delta(rows: list[dict[str, Any]], change: list[int]) -> int:
 @pytest.mark.parametrize("name", SCHEMAS)
 @given(data=st.data())
 def test_records_are_found_as_by_the_row_by_row_rule(name: str, data: st.DataObject) -> None:
-    """`ChangeRows` finds the changes of the row-by-row rule, for all operations in any order."""
+    """`ChangeRows` finds the same changes as a row-by-row rule, for all operations in any order."""
     schema = SCHEMAS[name]
     drawn = data.draw(
         st.lists(st.tuples(st.integers(1, 4), OPERATIONS, CELLS[name]), min_size=1, max_size=12)

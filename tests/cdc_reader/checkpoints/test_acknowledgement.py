@@ -54,7 +54,7 @@ def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> Place:
 
 
 def page(*changes: Place) -> InFlightRows:
-    """Return the rows of changes, in the order of the log: those of a record by their numbers."""
+    """Return the rows of changes in log order: the rows of each record by sequence number."""
     ends = [change.is_last for change in changes]
     records = [end - is_last for end, is_last in zip(accumulate(ends), ends, strict=True)]
     rows = sorted(
@@ -165,7 +165,7 @@ class Log:
 
 
 def records(draw: st.DataObject, number: int) -> list[list[Place]]:
-    """Draw the records of a window, by stream or by time; rows of their changes may interleave."""
+    """Draw the records of a window, sorted by stream or time; changes' rows may interleave."""
     found = []
     for stream in range(len(STREAMS)):
         for micros in range(number * LENGTH, (number + 1) * LENGTH, 4):
@@ -310,7 +310,7 @@ def test_rows_after_an_unacknowledged_one_are_held() -> None:
 
 
 def test_the_first_records_of_a_page_are_marked_by_their_last_row() -> None:
-    """A worker has handled the first records of the page, and part of the next one."""
+    """Fully handled records are marked by their last row, and a partly handled one by its rows."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     rows = page(
         place(0, 1, 0, 2, is_last=False),

@@ -87,7 +87,7 @@ def store(
 
 
 class Machine(RuleBasedStateMachine):
-    """Owners compete for a lease. Time advances far less or far more than one lease lasts.
+    """Owners compete for a lease. Each wait is far shorter or far longer than a lease lasts.
 
     Times close to the expiry are avoided, because TTLs count whole seconds.
     """
@@ -158,7 +158,7 @@ def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
 def test_an_owner_is_sure_until_its_lease_may_have_expired(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """A lease counts from before its request. An expired lease that nobody took can be renewed."""
+    """A lease begins before its request. An expired lease that nobody took can be renewed."""
     mine = lease(store, ONE, clock)
     assert not mine.is_sure
     assert mine.acquire() is None
@@ -256,7 +256,7 @@ def test_a_save_under_a_lease_is_one_request(
 def test_a_save_by_a_clock_ahead_is_waited_for(
     scylla_store: ScyllaCheckpoints, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a save by a clock that is ahead, no lease is granted until its timestamp has passed."""
+    """After a save with a timestamp in the future, no lease is granted until that time."""
     monkeypatch.setattr(time, "time_ns", lambda: (clock.now() + 3_600 * SECOND) * 1_000)
     scylla_store.save(NAME, Checkpoint(NOW))
     with pytest.raises(TransientError, match=r"clock is 3\d{3}\.?\d* s ahead of the cluster's"):

@@ -1,4 +1,4 @@
-"""A snapshot's checkpoint has exactly the ranges whose rows are all acknowledged."""
+"""A snapshot's checkpoint lists exactly the ranges whose rows are all acknowledged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START = Checkpoint(7, snapshot=SnapshotProgress(9, 5))
 
 
 def completed(reading: int, rows: int) -> RangeComplete:
-    """Return the event that ends reading number `reading`, of a range with `rows` rows."""
+    """Return the event that ends the read with number `reading`; its range has `rows` rows."""
     return RangeComplete(SCHEMA, reading, TokenRange(reading, reading + 1), rows, START)
 
 
@@ -66,7 +66,7 @@ def test_an_empty_range_is_done_at_once() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_may_be_acknowledged_in_any_order(seed: int) -> None:
-    """Rows may be acknowledged in any order, before or after the end of their range is read."""
+    """Rows may be acknowledged in any order, before or after their range has been read."""
     draw, tracker = random.Random(seed), RangeAcknowledgements(START)
     left = {reading: draw.randrange(4) for reading in range(1, 9)}
     rows = dict(left)

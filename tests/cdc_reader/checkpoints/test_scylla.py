@@ -37,7 +37,7 @@ def store(connection: ConnectionConfig, keyspace: str) -> Iterator[ScyllaCheckpo
 
 
 def mark(micros: int) -> Mark:
-    """Return a mark of all rows up to `micros` after `NOW`."""
+    """Return a mark that covers all rows up to `micros` µs after `NOW`."""
     return Mark(RowKey(timeuuid.make(NOW + micros, bytes(8)).bytes, 0))
 
 

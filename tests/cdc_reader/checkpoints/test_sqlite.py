@@ -66,7 +66,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", [1, 3, 5])
 def test_another_layout_is_refused(tmp_path: Path, layout: int) -> None:
-    """A file with another layout is rejected with its layout version, and left unchanged."""
+    """A file with another layout is left unchanged; the error shows the layout's version."""
     path = tmp_path / "c.db"
     store = SqliteCheckpoints(path)
     store.save(NAME, Checkpoint(1))

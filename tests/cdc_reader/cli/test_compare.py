@@ -28,7 +28,7 @@ ROWS = 300
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
-    """A table that both clusters have, with the same rows."""
+    """A table that exists on both clusters, with the same rows."""
     there.execute(
         f"CREATE KEYSPACE {keyspace} WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"

@@ -30,7 +30,7 @@ def run_demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 
 def counts(output: str) -> dict[str, int]:
-    """Return the numbers in the summary by label."""
+    """Return the numbers in the summary, keyed by label."""
     summary = output[output.index("summary") :]
     found = re.findall(r"^ +(\w.*?\w) {2,}([\d,]+) *$", summary, re.MULTILINE)
     return {what: int(number.replace(",", "")) for what, number in found}

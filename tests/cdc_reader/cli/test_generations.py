@@ -71,7 +71,7 @@ def test_a_table_on_tablets_has_its_own_generations() -> None:
 
 @pytest.mark.needs("topology")
 def test_a_past_generation_of_4_3_is_listed() -> None:
-    """A generation of ScyllaDB 4.3, which has no token ranges, is listed with kind "4.3"."""
+    """A ScyllaDB 4.3 generation, which has no token ranges, is listed with kind "4.3"."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0) as server:
         server.join()
         found = rows(server.contact_point)

@@ -53,7 +53,7 @@ def without_log(scylla: Scylla, table: str) -> str:
 def test_the_target_becomes_the_table_and_stays_so(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """A copy equals its source, with write times and TTLs, and a rerun applies further changes.
+    """A copy equals its source, even in write times and TTLs; a rerun applies further changes.
 
     At the end `compare` finds no difference.
     """
@@ -140,7 +140,7 @@ def _write(session: Session, table: str, draw: random.Random) -> None:
 def test_what_cannot_be_copied_is_told(
     scylla: Scylla, keyspace: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """A target with rows, a list without images in the log, and `--from` are rejected."""
+    """A target with rows, a list column whose log has no images, and `--from` are rejected."""
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW, "--initial-copy")
     assert invoke(*words, "--from", "earliest").exit_code == 2
     there.execute(f"INSERT INTO {copy} (p, c) VALUES (1, 1)")

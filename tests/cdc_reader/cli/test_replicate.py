@@ -61,7 +61,7 @@ No row is late, because the only writer awaits each response.
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
-    """A table with many types of columns. The target has a keyspace with the same name."""
+    """A table with columns of many types. The target has a keyspace with the same name."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t {COLUMNS} AND cdc = {{'enabled': true, 'preimage': true}}"
@@ -76,7 +76,7 @@ def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
 
 @pytest.fixture
 def copy(keyspace: str, table: str, there: Session) -> str:
-    """The table's name. The target now has a table of that name too."""
+    """The name of the table, which this fixture also creates on the target."""
     there.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     there.execute(f"CREATE TABLE {table} {COLUMNS}")
     return table
@@ -126,7 +126,7 @@ def applied(text: str) -> int:
 def test_the_copy_is_the_table(
     scylla: Scylla, table: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """All cells are equal, with their write times and TTLs, and a second run applies nothing."""
+    """All cells, write times and TTLs are equal, and a second run applies nothing."""
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
@@ -382,7 +382,7 @@ def test_a_refused_write_ends_it_in_one_line(
 def test_the_option_expiry_decides_when_cells_expire(
     keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path, expiry: str, left: int
 ) -> None:
-    """A change applied an hour late keeps 40 or 100 minutes of its TTL of 100 minutes."""
+    """Applied an hour late, a TTL of 100 minutes becomes 40 or stays 100, as `--expiry` says."""
     clock = ManualClock(time.time_ns() // 1_000 - 3_600 * SECOND)
     with EmbeddedScylla(clock=clock) as source:
         for server in (source, target):
@@ -432,7 +432,7 @@ def test_progress_is_printed_at_intervals(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_each_side_has_its_login(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """The source and the target each have options and environment variables for a login."""
+    """The source and the target each have login options and environment variables."""
     with EmbeddedScylla(credentials=("me", "secret")) as target:
         words = arguments(scylla, table, target, tmp_path)
         unknown = invoke(*words)

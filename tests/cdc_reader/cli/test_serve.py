@@ -79,7 +79,7 @@ def test_a_node_joins_a_served_cluster() -> None:
 
 
 def test_statements_fail_as_requested() -> None:
-    """The driver gets the error requested by `--fault` exactly once."""
+    """The error requested by `--fault` occurs exactly once."""
     with serving("--fault", "unavailable,match=system_distributed") as (_, line):
         host, _, port = line.strip().rpartition(" ")[2].rpartition(":")
         cluster = Cluster([host], port=int(port), protocol_version=4)

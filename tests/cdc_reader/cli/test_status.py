@@ -128,7 +128,7 @@ def test_positions_of_applications_are_shown(scylla: Scylla, table: str, tmp_pat
 def test_a_file_without_a_position_of_the_table_says_so(
     scylla: Scylla, table: str, tmp_path: Path
 ) -> None:
-    """If the file has no position of the table, a message says so."""
+    """If the file contains no position for the table, a message says so."""
     save(tmp_path / "positions", "other.table", elsewhere=Checkpoint(0))
     outcome = invoke(scylla, table, "--checkpoint", str(tmp_path / "positions"))
     assert outcome.exit_code == 0
@@ -237,7 +237,7 @@ def test_a_table_created_again_is_an_alarm(
 @pytest.mark.needs("topology")
 @pytest.mark.parametrize("behind", [0, HOUR])
 def test_a_log_created_again_is_an_alarm(tmp_path: Path, behind: int) -> None:
-    """All output formats report the loss until the reader's position has passed it."""
+    """If a log was recreated, all output formats report that rows of the old log are lost."""
     clock, table, file = ManualClock(time.time_ns() // 1_000 - 2 * HOUR), "ks.t", tmp_path / "c.db"
     with EmbeddedScylla(ring_delay_ms=0, clock=clock) as server:
         server.execute(

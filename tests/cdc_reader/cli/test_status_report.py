@@ -127,7 +127,7 @@ def test_a_watch_keeps_its_report_current(
 def test_another_file_is_not_overwritten(
     server: EmbeddedScylla, tmp_path: Path, content: str | None
 ) -> None:
-    """Only a report of this version is overwritten; `None` stands for one of a later version."""
+    """Only a report of this version is overwritten. `None` stands for a later version's report."""
     file = tmp_path / "notes.html"
     later = '<script type="application/json" id="scylla-cdc-history">{"version":99}</script>'
     file.write_text(later if content is None else content)
@@ -214,7 +214,7 @@ def test_a_browser_shows_the_report(report: Path) -> None:
 
 
 def watched(page: Page) -> tuple[list[str], list[str]]:
-    """Return two lists, which fill as the page logs messages or errors and requests addresses."""
+    """Return two lists that grow while the page runs: its messages and errors, and its requests."""
     messages: list[str] = []
     requests: list[str] = []
     page.on("console", lambda message: messages.append(message.text))
@@ -224,7 +224,7 @@ def watched(page: Page) -> tuple[list[str], list[str]]:
 
 
 def test_colours_have_enough_contrast() -> None:
-    """In both schemes, text has a contrast ratio of at least 4.5, and lines of at least 3."""
+    """In both schemes, the contrast ratio is at least 4.5 for text and at least 3 for lines."""
     schemes = re.findall(r":root\{([^}]*)\}", STYLE)
     assert len(schemes) == 2
     for scheme in schemes:
@@ -248,12 +248,12 @@ def luminance(colour: str) -> float:
 
 
 def contrast(one: float, other: float) -> float:
-    """Return the contrast of two luminances, as defined by WCAG."""
+    """Return the contrast ratio of two luminances, as defined by WCAG."""
     return (max(one, other) + 0.05) / (min(one, other) + 0.05)
 
 
 def test_names_are_text_not_html() -> None:
-    """Names are escaped, so neither the text nor the data can end an element."""
+    """Names are escaped in the page's text and in its data, so that they cannot end an element."""
     history = long_history(time.time_ns() // 1_000)
     text = page(Sample(history.counts[TABLE].spans[-1].end, [], history))
     assert text.count("</script>") == 1

@@ -108,7 +108,7 @@ def save(file: Path, position: int) -> None:
 
 
 def watch(server: EmbeddedScylla, clock: Script, positions: Path | None = None) -> Watch:
-    """Return a watch of the table that prints lines every five seconds of the clock's time."""
+    """Return a watch that prints lines about the table every five seconds of the clock's time."""
     source = StatusSource.open(
         ConnectionConfig(server.contact_point),
         None if positions is None else CheckpointPlace(positions),
@@ -132,7 +132,7 @@ def invoke(server: EmbeddedScylla, *arguments: str) -> Result:
 
 
 def test_in_a_pipe_it_prints_lines(server: EmbeddedScylla, positions: Path) -> None:
-    """In a pipe, each line has a time, the table and a subject, without control characters."""
+    """In a pipe, each line shows a time, the table and a subject, without control characters."""
     arguments = ("ks.t", "--checkpoint", str(positions), "--watch", "--for", "1ms")
     outcome = invoke(server, *arguments)
     assert outcome.exit_code == 0, outcome.output
@@ -171,7 +171,7 @@ def test_an_outage_is_told_and_outlived(
 
 
 def test_a_server_that_comes_back_is_watched_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """The next sample opens a new connection instead of waiting for the driver to reconnect."""
+    """After an outage, a new connection is opened, without waiting for the driver to reconnect."""
     first = EmbeddedScylla(vnodes=4, shards=1).start()
     second = EmbeddedScylla(port=first.port, vnodes=6, shards=1)
     create(first)
@@ -220,7 +220,7 @@ def test_a_sample_costs_few_queries(server: EmbeddedScylla) -> None:
 
 
 def test_rows_are_counted_when_asked_for(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Counting begins at the given time, ends one confidence window ago, and later continues."""
+    """Counting begins at the given time and always ends one confidence window ago."""
     start = clock.now()
     connection = ConnectionConfig(server.contact_point)
     counter = RowCounter(connection, {TABLE: Checkpoint(start)}, clock)

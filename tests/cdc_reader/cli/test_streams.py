@@ -63,7 +63,7 @@ def test_the_streams_in_force_with_the_parts_of_their_ids(scylla: Scylla, table:
 
 
 def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -> None:
-    """The command names the stream that the key's rows had at the write time."""
+    """The command names the stream that contained the key's rows at the write time."""
     log = scylla.session.execute(f'SELECT "cdc$stream_id", a, b FROM {table}_scylla_cdc_log')
     streams = {(row[1], row[2]): row[0].hex() for row in log}
     assert len(streams) == COUNT
@@ -78,7 +78,7 @@ def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -
 
 @pytest.mark.needs("topology")
 def test_a_generation_is_named_by_a_time_in_it() -> None:
-    """`--generation` takes any time from the start of a generation up to the next start."""
+    """`--generation` takes any time from a generation's start up to the start of the next."""
     with EmbeddedScylla(vnodes=2, shards=1) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "

@@ -138,7 +138,7 @@ def test_a_log_of_keys_only_says_so(scylla: Scylla, keyspace: str) -> None:
 def test_json_output_is_one_object_a_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """Each line of JSON is `Change.to_dict`, and `--limit` limits the number of lines."""
+    """Each line of JSON shows `Change.to_dict()`, and `--limit` limits the number of lines."""
     write(*map(insert, range(5)))
     outcome = invoke(scylla, table, *SETTLED, "--json", "--limit", "3")
     assert outcome.exit_code == 0
@@ -265,7 +265,7 @@ def test_a_closed_pipe_is_no_error(scylla: Scylla, table: str, write: Callable[.
 def test_a_failed_write_is_reported_in_one_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """If stdout cannot be written, such as on a full disk, the exit status is 1."""
+    """If writing to stdout fails, for example because the disk is full, the exit status is 1."""
     write(insert(1))
     words = [*COMMAND, "--hosts", scylla.contact_point, table, *SETTLED]
     with Path("/dev/full").open("w") as full:

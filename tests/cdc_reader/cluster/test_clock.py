@@ -66,7 +66,7 @@ def _queries(action: Callable[[], object]) -> int:
 def test_a_clock_that_agrees(
     clock: ManualClock, make: Make, caplog: pytest.LogCaptureFixture, ahead: int
 ) -> None:
-    """A machine's clock that agrees is used unchanged, and is checked again five minutes later."""
+    """If the machine's clock agrees, it is used unchanged and checked again after five minutes."""
     cluster = make(WrongClock(clock, ahead))
     assert _queries(cluster.now) == 1
     assert cluster.now() == clock.now() + ahead
@@ -106,7 +106,7 @@ class MachineClock(SystemClock):
 
 
 def test_a_clock_that_is_set() -> None:
-    """Setting the machine's clock right or wrong is noticed before the next query."""
+    """A change of the machine's clock, right or wrong, is noticed before the next query."""
     own = MachineClock()
     with EmbeddedScylla(ring_delay_ms=0) as server:
         connection = Connection(server.contact_point, ReadConfig())
@@ -134,7 +134,7 @@ def test_one_wrong_node(
 
 
 class Leaping(WrongClock):
-    """A clock that advances `clock` by `leap` µs at each read in `reads`, counted from 1."""
+    """Advances `clock` by `leap` µs at the reads whose numbers, counted from 1, are in `reads`."""
 
     def __init__(self, clock: ManualClock, ahead: int, leap: int, reads: set[int]) -> None:
         super().__init__(clock, ahead)

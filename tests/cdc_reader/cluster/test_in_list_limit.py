@@ -1,4 +1,4 @@
-"""IN lists limited to fewer streams than a chunk has; the first rejection shows the limit."""
+"""IN lists limited to fewer streams than a chunk contains; the first error shows the limit."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_consumer_follows_by_shorter_lists(connection: ConnectionConfig) -> No
 
 
 def streams_of(asked: list[RecordedQuery]) -> list[int]:
-    """Return the number of streams that each query of the log names."""
+    """Return, for each query of the log, the number of streams that it names."""
     return [
         len(names)
         for each in asked

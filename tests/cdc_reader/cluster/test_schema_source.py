@@ -174,8 +174,8 @@ def test_columns_that_share_a_name_in_the_log_are_refused(
 ) -> None:
     """Two columns that would share a name in the log are rejected, and the error names both.
 
-    The test never enables CDC: some servers crash on such a table, others reject it. Instead it
-    creates a table that looks like a log.
+    The test never enables CDC: some servers crash on such a table, and others reject it. Instead,
+    the test creates a table that looks like a log.
     """
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, {columns})")
     scylla.session.execute(
@@ -222,7 +222,7 @@ def keys_in(server: EmbeddedScylla, table: str) -> list[int]:
 def test_a_log_that_is_no_longer_written_is_read_with_a_warning(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A warning says what can be read from a log without CDC, and how to log further changes."""
+    """If CDC is off, a warning says what the log still contains and how to log more changes."""
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     server.execute("INSERT INTO ks.t (p) VALUES (2)")

@@ -43,7 +43,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A separate server with a keyspace, which uses the test's clock."""
+    """A separate server that uses the test's clock and has a keyspace."""
     with EmbeddedScylla(clock=clock) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -64,7 +64,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 @pytest.fixture
 def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Write `count` rows to a table, numbered from `first`, one by one over some partitions.
+    """Write `count` rows, numbered from `first`, one by one to some partitions of a table.
 
     The server assigns their timestamps. There is no confidence window, so a row with a client-set
     timestamp could be written behind the position.

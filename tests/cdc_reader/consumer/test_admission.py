@@ -16,7 +16,7 @@ def entering(limit: InFlightLimit, changes: int, size: int) -> tuple[threading.T
 
 
 def test_there_is_room_until_the_limit_is_reached() -> None:
-    """A page above the limit is admitted if nothing is in flight. Others wait for room."""
+    """A page above the limit is admitted if nothing is in flight. Other pages wait for room."""
     limit = InFlightLimit(10, 100)
     assert limit.enter(50, 10)
     thread, found = entering(limit, 1, 1)

@@ -223,7 +223,7 @@ def test_end_now_stops_at_the_present(
 def test_several_tables_are_followed_at_once(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """With several tables, each change has the name of its table. Each table has a checkpoint."""
+    """With several tables, each change names its table, and each table has a checkpoint."""
     other = f"{keyspace}.u"
     scylla.session.execute(
         f"CREATE TABLE {other} (p int, c int, v int, PRIMARY KEY (p, c)) "
@@ -753,7 +753,7 @@ def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None
 def test_tables_are_merged_by_write_time(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """Changes of both tables are handled in order of write time, even with one change in flight."""
+    """Changes of both tables are handled in order of write time, even with `max_changes=1`."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int, c int, v int, PRIMARY KEY (p, c)) "
         "WITH cdc = {'enabled': true}"

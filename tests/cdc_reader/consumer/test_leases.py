@@ -1,4 +1,4 @@
-"""Of several consumers with one name, one runs; another takes over when it ends."""
+"""Of several consumers with the same name, one runs; when it ends, another takes over."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_a_store_without_leases_is_used_without(
     store: Callable[[], Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A store without leases works. If the store should have leases, a warning is logged."""
+    """A store without leases works. If it normally supports leases, a warning is logged."""
     write(table, 20)
     kept, name, seen = store(), CheckpointName("app", TableName.parse(table)), Slow()
     seen.may_go_on.set()

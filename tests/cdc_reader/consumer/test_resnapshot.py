@@ -1,6 +1,7 @@
 """A consumer that takes a new snapshot to correct copies, because rows expired unread.
 
-`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), `SCYLLA_CDC_SEED` the first.
+`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` the first
+seed.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ def test_a_snapshot_that_is_cut_short_goes_on(
 def test_a_snapshot_that_outlasts_the_log_begins_again(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """A snapshot begins again if the log after it has expired, because changes would be missing."""
+    """A snapshot begins again if changes since its start have expired and so would be missing."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
 
     def fail(change: Change) -> None:
@@ -254,7 +255,7 @@ def test_a_log_created_again(copy: Copy, server: EmbeddedScylla, clock: ManualCl
 
 
 def test_a_ttl_too_short_for_new_snapshots_is_refused(copy: Copy, server: EmbeddedScylla) -> None:
-    """A TTL too short for snapshots is rejected, because each snapshot would need another."""
+    """A TTL too short for snapshots is rejected: each snapshot would make another one necessary."""
     second = timedelta(seconds=1)
     read = evolve(AGAIN, confidence_window=30 * second, poll_interval=second)
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
@@ -374,7 +375,7 @@ def test_a_loop_over_changes(copy: Copy, server: EmbeddedScylla, clock: ManualCl
 
 
 def check_history(seed: int, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Write, pause and fail at random, also for longer than the TTL. Compare copy and table."""
+    """Write, pause and fail at random; pauses may exceed the TTL. Compare copy and table."""
     draw = random.Random(seed)
     server.execute("DROP TABLE ks.t")
     create(server)

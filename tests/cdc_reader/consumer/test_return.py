@@ -158,7 +158,7 @@ def test_a_table_created_again_is_refused(
 
 
 def create_log_again(server: EmbeddedScylla) -> None:
-    """Drop the table's log and create it again, like turning CDC off and on before 5.1."""
+    """Drop the table's log and create it again, as turning CDC off and on did before 5.1."""
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     server.execute("DROP TABLE IF EXISTS ks.t_scylla_cdc_log")
     alter(server, ttl=3_600)

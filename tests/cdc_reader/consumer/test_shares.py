@@ -33,7 +33,7 @@ NEVER = timedelta(hours=1)
 
 
 class Store(MemoryCheckpoints):
-    """A store that knows which changes count as handled, of those told to `tell`."""
+    """A store that knows which of the changes passed to `tell` count as handled."""
 
     def __init__(self, table: str) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Store(MemoryCheckpoints):
 
 @pytest.fixture
 def consume(connection: ConnectionConfig, table: str, write: Write) -> Callable[..., CdcConsumer]:
-    """Write rows, and return a function that makes consumers of them."""
+    """Write rows, and return a function that makes consumers to read the rows."""
     write(table, ROWS_WRITTEN, partitions=PARTITIONS)
     end = now()
 
@@ -106,7 +106,7 @@ def rest(consume: Callable[..., CdcConsumer], store: MemoryCheckpoints) -> list[
 def test_a_crash_in_the_middle_of_a_page_repeats_only_what_was_not_saved(
     consume: Callable[..., CdcConsumer], table: str, delivery: str
 ) -> None:
-    """Checkpoints name the handled changes of a page while its worker is busy."""
+    """While a worker is busy with a page, checkpoints name the changes it has already handled."""
     store, handled, metrics = Store(table), list[int](), MemoryMetrics()
     after_crash: list[MemoryCheckpoints] = []
 
@@ -128,7 +128,7 @@ def test_a_crash_in_the_middle_of_a_page_repeats_only_what_was_not_saved(
 def test_a_crash_while_one_worker_hangs_repeats_only_its_changes(
     consume: Callable[..., CdcConsumer], table: str
 ) -> None:
-    """The others have handled later changes of the same page, which are named one by one."""
+    """Checkpoints name, one by one, the later changes of the page that other workers handled."""
     workers: dict[int, str] = {}
 
     def find(change: Change) -> None:
@@ -161,7 +161,7 @@ def test_a_crash_while_one_worker_hangs_repeats_only_its_changes(
 def test_a_run_that_ends_in_the_middle_of_a_page_saves_what_was_handled(
     consume: Callable[..., CdcConsumer], ends_by: str, workers: int
 ) -> None:
-    """The changes that were not handled are left to the next run, in order."""
+    """The next run handles the remaining changes, in order."""
     store, handled, lock = MemoryCheckpoints(), list[int](), threading.Lock()
 
     def handler(change: Change) -> None:
@@ -220,7 +220,7 @@ def test_a_hanging_worker_bounds_what_the_others_may_do(
 def test_a_long_page_is_handled_while_reading_waits(
     consume: Callable[..., CdcConsumer], table: str
 ) -> None:
-    """The limits may be exceeded by one page. The room of a page is free when it is handled."""
+    """The limits may be exceeded by one page. A page's room is free once the page is handled."""
     metrics, rows = MemoryMetrics(), list[float]()
 
     def handler(_change: Change) -> None:

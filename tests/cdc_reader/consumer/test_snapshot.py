@@ -200,7 +200,7 @@ def test_shards_share_the_rows_and_the_position(
 def test_tables_have_snapshots_of_their_own(
     connection: ConnectionConfig, scylla: Scylla, keyspace: str, table: str, write: Write
 ) -> None:
-    """With `delivery="ordered"`, the snapshot of each table has all of its rows."""
+    """With `delivery="ordered"`, the snapshot of each table contains all rows of the table."""
     other = f"{keyspace}.u"
     scylla.session.execute(
         f"CREATE TABLE {other} (p int, c int, v int, PRIMARY KEY (p, c)) "

@@ -1,4 +1,4 @@
-"""A consumer process that is killed at random moments of its snapshot."""
+"""A consumer process that is killed at random moments during its snapshot."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Run:
 
 @frozen
 class Runs:
-    """The table that the processes read and the directory for their output."""
+    """The table that the processes read, and the directory for their output."""
 
     connection: ConnectionConfig
     table: str

@@ -54,7 +54,7 @@ def test_parts_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_table_name_keeps_its_case_and_quotes_itself() -> None:
-    """A table name keeps its case, quotes itself where needed, and has a name for its log."""
+    """A table name keeps its case, quotes itself where needed, and returns the name of its log."""
     name = TableName("ks", 'My"T')
     assert name.log.name == 'My"T_scylla_cdc_log'
     assert name.log.is_log_name

@@ -1,4 +1,4 @@
-"""Tables of native types are complete."""
+"""The conversion tables for native types are complete."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_a_column_of_any_type_is_its_values(data: st.DataObject) -> None:
     ],
 )
 def test_a_set_and_a_map_may_have_both_zeros(of_type: str, element: Any) -> None:
-    """A set or map can have both 0.0 and -0.0. A -0.0 alone remains an ordinary float."""
+    """A set or map can contain both 0.0 and -0.0. A -0.0 alone remains an ordinary float."""
     zeros = [element(zero) for zero in (-0.0, 0.0)]
     for cql_type, value, alone in (
         (SetType(parse(of_type)), zeros, zeros[:1]),
@@ -150,7 +150,7 @@ def test_minus_zero_beside_zero() -> None:
 def test_a_time_beyond_the_calendar_is_a_number(
     cql_type: str, arrow: list[int | None], expected: list[Any]
 ) -> None:
-    """Timestamps and dates outside Python's range of years are numbers."""
+    """Timestamps and dates outside Python's range of years become numbers."""
     wide = arrow_type(parse(cql_type))
     raw = pa.array(arrow, pa.int64() if cql_type == "timestamp" else pa.int32())
     assert converter(parse(cql_type))(raw.cast(wide)) == expected

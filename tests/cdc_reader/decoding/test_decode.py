@@ -107,7 +107,7 @@ def test_a_value_is_decoded_beside_null_and_empty_rows(
 def test_nulls_keep_their_places_among_many(
     decode: Decode, text: str, known: dict[bytes, object], count: int
 ) -> None:
-    """Nulls keep their rows, also beyond the first byte of Arrow's validity bitmap."""
+    """Nulls stay in their rows, even beyond the first byte of Arrow's validity bitmap."""
     cells: list[bytes | None] = [None, *known]
     rows = [cells[row * row % 7 % 3] for row in range(count)]
     assert decoded(decode, text, *rows) == [None if it is None else known[it] for it in rows]
@@ -119,7 +119,7 @@ def test_nulls_keep_their_places_among_many(
     varint decimal duration list<int> map<int,int> vector<int,1>""".split(),
 )
 def test_an_empty_value_of_a_type_that_has_none_is_null(decode: Decode, text: str) -> None:
-    """An empty value of a type that has none decodes as null. Old tools may write such values."""
+    """An empty value of a type without empty values is null. Old tools may write such values."""
     assert decoded(decode, text, b"", None) == [None, None]
 
 
@@ -229,7 +229,7 @@ def test_numbers_without_bounds_keep_every_digit(
 
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
-    """Dates of all 32 bits are decoded, far beyond the range of Python's dates."""
+    """All 32-bit dates are decoded, even those far outside the range of Python's dates."""
     raw = struct.pack(">I", days + 2**31)
     batch = decode(column_of(raw), [Column("v", Native("date"))])
     assert batch.column(0).cast(pa.int32()).to_pylist() == [days]

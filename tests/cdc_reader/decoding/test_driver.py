@@ -63,7 +63,7 @@ def by_driver(table: Table) -> list[tuple[Any, ...]]:
 
 
 def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 - as above
-    """Return True if `ours`, from Arrow, equals the driver's value, with the types of all parts.
+    """Return True if `ours`, from Arrow, equals the driver's value, with equal types in all parts.
 
     The driver sorts sets, and merges elements that are equal in Python, so each element of the
     driver's set must be in `ours`.

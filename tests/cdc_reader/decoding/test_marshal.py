@@ -22,7 +22,7 @@ M = "org.apache.cassandra.db.marshal."
     ],
 )
 def test_a_class_name_is_the_type_it_stands_for(text: str, expected: str) -> None:
-    """A Java class name, which servers use for types without a protocol code, gives the type."""
+    """A Java class name, which servers use for types without a protocol code, is understood."""
     assert parse_marshal(text) == parse(expected)
 
 

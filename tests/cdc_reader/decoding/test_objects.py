@@ -45,7 +45,7 @@ def made(request: pytest.FixtureRequest) -> ModuleType:
 
 @given(st.data())
 def test_values_are_those_of_the_column(made: ModuleType, data: st.DataObject) -> None:
-    """Values equal those of their column, for slices at any bit and with any share of nulls."""
+    """Values equal their column's, wherever a slice begins and whatever its share of nulls."""
     kind = data.draw(st.sampled_from(list(TYPES)))
     cells = data.draw(st.lists(st.none() | TYPES[kind], max_size=20))
     column = pa.array(cells, kind)
@@ -195,7 +195,7 @@ def test_entries_can_be_ended(made: ModuleType) -> None:
 
 
 def test_entries_are_made_by_number_too(made: ModuleType) -> None:
-    """Each request makes another object, at any time; numbers of no object are refused."""
+    """Each access by number makes a new object, even after `end`. Invalid numbers are rejected."""
     squares, kind = Squares(), entry_class(made)
     found = made.Entries(kind, page := Page(squares), 3)
     assert found.page is page
@@ -248,7 +248,7 @@ def test_deltas_are_as_their_class_makes_them(made: ModuleType) -> None:
 
 
 def test_wrappers_are_values(made: ModuleType) -> None:
-    """Wrappers of one class with equal values are equal, in hashes, copies and patterns too."""
+    """Wrappers of one class with equal values are equal, and can be hashed, copied and matched."""
     base: Any = made.Wrapper
 
     class Other(base):  # type: ignore[misc]  # of either kernel
@@ -283,7 +283,7 @@ def test_the_compiled_kernel_refuses_classes_that_it_cannot_make(kind: type) -> 
 
 
 def test_the_compiled_kernel_refuses_objects_of_other_classes() -> None:
-    """The compiled kernel reads an attribute only from objects of the class that has it."""
+    """The compiled kernel reads an attribute only from objects of the class that defines it."""
     kind = entry_class(kernel("cython"))
     with pytest.raises(TypeError, match="expected an instance of"):
         kind.__dict__["square"].__get__(7, int)

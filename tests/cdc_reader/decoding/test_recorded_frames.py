@@ -37,7 +37,7 @@ def recorded(name: str) -> Any:
 
 
 def answers() -> dict[str, list[bytes]]:
-    """Return the recorded results with rows. Each key has the number and the start of the query."""
+    """Return the recorded results with rows. Each key is the query's number and beginning."""
     found: dict[str, list[bytes]] = {}
     for number, response in enumerate(recorded("scylla-5.2-responses.json.gz")["responses"]):
         body = base64.b64decode(response.get("body", ""))
@@ -192,7 +192,7 @@ def test_a_set_of_streams_keeps_the_order_of_the_wire(decode: Decode) -> None:
 def test_a_damaged_body_is_a_decode_error_or_another_result(
     decode: Decode, data: st.DataObject
 ) -> None:
-    """Decoding a damaged body gives a DecodeError or another result, and no other error."""
+    """Decoding a damaged body returns some result or raises a DecodeError, but no other error."""
     body = bytearray(without_metadata(BODIES["log_one_stream_prepared_no_metadata"][-1]))
     columns = parse_metadata(BODIES["log_one_stream_prepared_no_metadata"][-1]).columns
     for at in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=3)):

@@ -1,4 +1,4 @@
-"""The times of columns of time UUIDs, as both kernels extract them."""
+"""The times in columns of time UUIDs, as extracted by both kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def micros_of(request: pytest.FixtureRequest) -> MicrosOf:
 
 @given(st.lists(TIMES | ANY, max_size=9))
 def test_each_time_is_found(micros_of: MicrosOf, times: list[uuid.UUID]) -> None:
-    """Each time is extracted, also from a slice and before 1970."""
+    """Each time is extracted, even from a slice and even if it is before 1970."""
     around = [uuid.UUID(int=0)]
     column = pa.array([*map(str, [*around, *times, *around])])[1:-1]
     found = micros_of(column)

@@ -109,7 +109,7 @@ def test_names_keep_every_character(decode: Decode) -> None:
 
 
 def test_a_page_is_freed_with_its_batch(decode: Decode) -> None:
-    """A page stays in memory as long as its batch or any of its columns."""
+    """A page stays in memory as long as its batch or any of its columns exists."""
     column = Column("v", ListType(MapType(Native("int"), Native("text"))))
     [kept] = decode(column_of(None, b"\0\0\0\0"), [column]).columns
     assert kept.to_pylist() == [None, []]

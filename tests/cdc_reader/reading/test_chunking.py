@@ -1,4 +1,4 @@
-"""Chunks adapt to their numbers of pages: full chunks are split, adjacent idle ones merged."""
+"""Chunks adapt to their page counts: full chunks are split, and adjacent idle ones are merged."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int
 
 
 def test_rows_are_delivered_within_an_interval_while_there_are_more() -> None:
-    """A row in an idle stream waits for up to eight intervals, and further rows for one."""
+    """A row in an idle stream waits for up to eight intervals, and each further row for one."""
     every = [EPOCH + 10 * SECOND + step * 80 * MILLISECOND for step in range(40)]
     _, found = delays([(at, 7, number, at) for number, at in enumerate(every)])  # in one stream
     assert found.pop(0) <= LONGEST

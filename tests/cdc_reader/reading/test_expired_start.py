@@ -286,7 +286,7 @@ def read_slowly(
     clock: ManualClock,
     start: str,
 ) -> int:
-    """Return the number of rows read, with a pause of 40 minutes after the first row."""
+    """Read the log with a pause of 40 minutes after the first row. Return the number of rows."""
     found = 0
     for _ in read(reader, start):
         clock.advance(0 if found else 40 * 60 * SECOND)
@@ -383,7 +383,7 @@ def test_a_moment_at_which_rows_begin_to_expire(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     late: int,
 ) -> None:
-    """A start one TTL ago or more is reported, because rows written after it may have expired."""
+    """A start at least one TTL ago is reported, because rows written after it may have expired."""
     start = datetime.fromtimestamp(clock.now() / SECOND, UTC)
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR + late * SECOND)

@@ -93,7 +93,7 @@ def test_the_first_row_to_expire(history: TtlHistory, position: int) -> None:
 def test_a_change_counts_from_when_the_table_was_altered() -> None:
     """A TTL applies from the time the table was altered or, if unknown, from when it was seen.
 
-    Earlier entries stay.
+    Earlier entries of the history stay.
     """
     seen = TtlHistory().seen(60, now=100, altered=50)
     assert seen.changes == ((50, 60),)
@@ -175,7 +175,7 @@ def test_the_id_of_a_log_is_recorded_once() -> None:
 def test_another_log_is_a_loss_whatever_its_time(
     logs: list[UUID], position: int, later: int
 ) -> None:
-    """A recreated log is a loss whatever its time, because its node's clock may be behind."""
+    """A recreated log is a loss whatever the time in its id, as a node's clock may be behind."""
     history = TtlHistory(logs=logs[:1])
     for log_id in logs[1:]:
         history = history.updated(TableState(UUID(int=0), CdcOptions(), 5, log_id), 9, position)
@@ -205,7 +205,7 @@ def reporter() -> tuple[LossReporter, list[Window]]:
 
 
 def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
-    """A report has only a new loss, or the growth of an earlier loss by at least a minute."""
+    """A new loss is reported, and so is the growth of a reported loss by at least a minute."""
     losses, told = reporter()
     minute, nothing = 60 * SECOND, Window(0, 0)
     for lost in (nothing, Window(0, 100), Window(0, 101), Window(0, 100 + minute), nothing):
@@ -270,7 +270,7 @@ def test_a_read_from_the_oldest_row_is_told_of_rows_that_it_could_have_read(
 def test_a_read_from_a_chosen_start_is_told_of_each_row_that_may_have_expired(late: int) -> None:
     """A read from a chosen start reports each row that may have expired.
 
-    Rows that had certainly expired at the start were reported then.
+    Rows that had certainly expired at the start have already been reported.
     """
     history, now = TtlHistory([(0, 3_600)]), 1_000_000 * SECOND
     start, expired = now - (3_600 + late) * SECOND, now - 3_590 * SECOND

@@ -129,7 +129,7 @@ def test_it_waits_for_the_first_generation(followed: Followed) -> None:
 
 
 def test_a_keys_rows_come_in_order_across_a_switch(followed: Followed) -> None:
-    """In a window with two generations, the older one is read first, so keys stay in order."""
+    """If a window has two generations, the older is read first, to keep a key's rows in order."""
     followed.server.join(vnodes=3)
     for c in range(60):
         followed.insert(1, c)
@@ -267,7 +267,7 @@ def test_a_log_created_again_while_it_is_followed_is_a_loss(
 ) -> None:
     """If the log is recreated while it is followed, the loss is reported once.
 
-    The loss includes a window that may have been read in the new log.
+    The loss includes a window that may have been read from the new log.
     """
     lost_at = EPOCH + 2 * MINUTE
     followed.clock.advance(lost_at - EPOCH)
@@ -292,7 +292,7 @@ def test_a_log_created_again_while_it_is_followed_is_a_loss(
 
 @pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
 def test_no_window_of_a_log_created_again_is_complete(followed: Followed, delivery: str) -> None:
-    """No window of a recreated log is complete, so the next run begins before the lost rows."""
+    """No window of a recreated log is completed, so the next run begins before the lost rows."""
     lost_at = EPOCH + MINUTE + 15 * SECOND
     followed.clock.advance(lost_at - EPOCH)
     followed.insert(1, 1)
@@ -313,7 +313,7 @@ def test_no_window_of_a_log_created_again_is_complete(followed: Followed, delive
 
 
 def test_a_log_created_again_in_the_last_pass_is_a_loss(followed: Followed) -> None:
-    """A log that is recreated in the last pass is reported, although nothing is read afterward."""
+    """A log recreated during the last pass is reported, although nothing is read afterward."""
     followed.clock.advance(2 * MINUTE)
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
@@ -365,7 +365,7 @@ def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) 
 def test_a_row_read_at_once_has_the_columns_it_was_written_with(
     followed: Followed, late: bool
 ) -> None:
-    """A column added after the schema was read is included in rows that have it."""
+    """A column added after the schema was read is included in rows that contain it."""
     followed.clock.advance(20 * MINUTE)
     altered: list[RecordedQuery] = []
 
@@ -519,7 +519,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 
 
 def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> None:
-    """A checkpoint resumes where its window ended, with the marks of the start, even if pickled."""
+    """A checkpoint, even if pickled, resumes at the end of its window, with the start's marks."""
     for c in range(60):
         followed.insert(c % 3, c)
         followed.clock.advance(SECOND)
@@ -584,7 +584,7 @@ def test_a_generation_without_streams_is_skipped_with_a_warning(
 
 
 def test_late_changes_are_marked(followed: Followed) -> None:
-    """The flag of late changes survives pickling and is ignored in comparisons."""
+    """The flag that marks late changes survives pickling and is ignored in comparisons."""
     followed.insert(1, 2, EPOCH + 2)
     followed.insert(1, 1, EPOCH + 1)
     followed.clock.advance(MINUTE)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 @define
 class _Counted:
-    """A table with 512 streams; counts the queries of its log and of other tables."""
+    """A table with 512 streams, and counts of the queries of its log and of other tables."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(_EPOCH))
     of_log: int = 0

@@ -26,9 +26,9 @@ pytestmark = pytest.mark.needs("faults", "topology")
 @pytest.mark.parametrize("delivery", list(DeliveryMode))
 @pytest.mark.parametrize("life", [switch, generations])
 def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery: str) -> None:
-    """Each row is delivered once; eager delivery alone may break the order across streams.
+    """Each row is delivered once; only eager delivery may break the order across streams.
 
-    Generations are read only for their own time.
+    Each generation is read only for the time in which it was known to operate.
     """
     recorded = life()
     config = ReadConfig(

@@ -79,7 +79,7 @@ def test_rows_come_in_order_of_write_time(
 
 
 def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
-    """After an idle day, a burst is read in smaller windows, which take a few attempts to find."""
+    """A burst before an idle day is read in smaller windows, which then grow again."""
     followed = Followed(config=ORDERED)
     for c in range(400):
         followed.insert(c % 20, c)
@@ -94,7 +94,7 @@ def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
 
 
 def test_rows_of_one_microsecond_are_not_held() -> None:
-    """Rows of one microsecond are not buffered. A bulk load may give many rows one timestamp."""
+    """Rows of one microsecond are not buffered: a bulk load may give many rows one timestamp."""
     followed = Followed(config=ORDERED)
     at = followed.clock.advance(SECOND)
     for c in range(100):

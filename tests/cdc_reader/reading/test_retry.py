@@ -43,7 +43,7 @@ def _no_pause(seconds: float) -> None:
 
 
 def test_a_transient_error_is_retried_until_it_passes() -> None:
-    """Transient errors are retried after random pauses, up to a limit that doubles each time."""
+    """Transient errors are retried after random pauses, whose upper limit doubles each time."""
     pauses: list[float] = []
     action = _failing(*[TransientError("overloaded")] * 4)
     assert retry(action, timedelta(minutes=1), pauses.append) == "page"
@@ -52,7 +52,7 @@ def test_a_transient_error_is_retried_until_it_passes() -> None:
 
 
 def test_a_persistent_error_is_raised_at_the_deadline() -> None:
-    """At the deadline an error is raised, whose cause is the last transient error."""
+    """At the deadline, an error is raised with the last transient error as its cause."""
     with pytest.raises(RetriesExhaustedError, match="after 1 attempts: overloaded") as caught:
         retry(_failing(TransientError("overloaded")), timedelta(0), lambda _: None)
     assert isinstance(caught.value.__cause__, TransientError)
@@ -82,7 +82,7 @@ def test_a_failed_attempt_keeps_nothing_alive() -> None:
 
 
 def test_other_errors_are_raised_at_once() -> None:
-    """Other errors are raised at once, because a retry would fail too."""
+    """Errors that are not transient are raised at once, because a retry would fail too."""
     with pytest.raises(QueryRefusedError):
         retry(_failing(QueryRefusedError("no such column")), timedelta(minutes=1), _no_pause)
 
@@ -114,7 +114,7 @@ def test_a_stop_ends_the_attempts() -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_stop_ends_iteration_that_never_waits(count: int) -> None:
-    """A stop before the next item ends iteration with an error, so it does not look complete."""
+    """A stop before the next item raises an error, so that the iteration does not look complete."""
     stop = Stop()
     items = each_stopped_by(stop, iter(range(count)))
     assert next(items) == 0
@@ -125,7 +125,7 @@ def test_a_stop_ends_iteration_that_never_waits(count: int) -> None:
 
 @pytest.mark.parametrize("counts", [[1], [2], [1, 1], [0, 1, 0]])
 def test_a_stop_ends_iteration_in_the_middle_of_a_part(counts: list[int]) -> None:
-    """A stop in the middle of a part ends iteration with an error, so it does not look complete."""
+    """A stop within a part raises an error, so that the iteration does not look complete."""
     stop = Stop()
     items = each_until(stop, (Entries(Entry, None, count) for count in counts))
     assert isinstance(next(items), Entry)

@@ -112,7 +112,7 @@ def test_a_range_ends_with_the_token_of_its_end(followed: Followed) -> None:
 
 
 def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
-    """A snapshot's position is one confidence window ago. The search for late rows starts now."""
+    """A snapshot's position is one confidence window ago; the search for late rows starts now."""
     now = followed.clock.now()
     start = begin(followed, confidence_window="20s")
     assert start.position == now - 20 * SECOND
@@ -123,7 +123,7 @@ def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
 
 
 def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
-    """A snapshot resumes after any range. Completed ranges are skipped, others read in full."""
+    """A snapshot resumes after any range. Completed ranges are skipped; others are read in full."""
     found = list(reader_of(followed, begin(followed)).deliveries())
     for at, each in enumerate(found):
         if not isinstance(each, RangeComplete):
@@ -136,7 +136,7 @@ def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
 
 
 def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
-    """A checkpoint has at most one span and the ranges in flight, however many have been read."""
+    """A checkpoint lists at most one span and the ranges in flight, however many were read."""
     found = list(reader_of(followed, begin(followed), fetch_size=1).deliveries())
     ends = [each for each in found if isinstance(each, RangeComplete)]
     assert len(ends) > 10
@@ -172,7 +172,7 @@ def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
 @pytest.mark.parametrize("tablets", [False, True])
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
-    """Each row belongs to the shard that has the row's stream."""
+    """Each row belongs to the shard to which the row's stream belongs."""
     followed = Followed(config=SMALL, tablets=tablets)
     followed.clock.advance(60 * SECOND)
     for p in range(80):
@@ -194,7 +194,7 @@ def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
 
 
 def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
-    """If its generation is gone, a shard cannot determine its rows. A whole table needs none."""
+    """A shard cannot continue if its generation is gone; a read of the whole table can."""
     start = begin(followed)
     assert start.snapshot is not None
     gone = evolve(start, snapshot=evolve(start.snapshot, generation=EPOCH - 5))
@@ -220,7 +220,7 @@ def test_a_page_that_fails_is_requested_again(followed: Followed) -> None:
 
 
 def test_an_outage_beyond_the_deadline_is_raised(followed: Followed) -> None:
-    """After the deadline an error is raised, whose cause is the error of the last attempt."""
+    """After the deadline, an error is raised with the last attempt's error as its cause."""
     start = begin(followed)
 
     def fail(asked: RecordedQuery) -> None:

@@ -153,7 +153,7 @@ def test_a_retry_does_not_delay_stopping_a_reader(
 def test_a_late_response_does_not_delay_stopping_a_reader(
     server: EmbeddedScylla, connection: ConnectionConfig, statement: str
 ) -> None:
-    """A stop does not wait for a late response, to the query of a page or an earlier query."""
+    """A stop waits for no late response, whether to the query of a page or to an earlier query."""
     late = Fault("delay", statement, times=None, seconds=HOUR.total_seconds())
     with CdcReader(connection, "ks.t", config=READ) as reader, outage(server, late) as struck:
         follow = following(reader)

@@ -40,7 +40,7 @@ def followed() -> Followed:
 
 
 def astray(followed: Followed, c: int, at: int, *, by: int, twice: bool = False) -> None:
-    """Write a row `by` generations after the right one; if `twice`, to the right one too."""
+    """Write a row `by` generations after the right one and, if `twice`, also to the right one."""
     followed.server.misplacing.by, followed.server.misplacing.twice = by, twice
     followed.insert(c, c, at)
     followed.server.misplacing.by = 0
@@ -80,7 +80,7 @@ def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
 def test_strays_are_delivered_once(
     followed: Followed, delivery: str, strategy: str, twice: bool
 ) -> None:
-    """Strays one generation too early or late are delivered once, and strays with twins are not."""
+    """Strays one generation too early or late are delivered once; strays with twins are omitted."""
     written = write_around(followed, twice=twice)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, strategy=strategy)
     assert sorted(cells(found, "c")) == written
@@ -107,7 +107,7 @@ def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> N
 def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
     followed: Followed, delivery: str, restarts: bool
 ) -> None:
-    """A twin that arrives after its stray was delivered is omitted, even after a restart."""
+    """If a stray has been delivered, its twin is omitted on arrival, even after a restart."""
     before, after = (g.ranges[0].streams[0] for g in followed.server.cluster.generations)
     followed.clock.advance(switch(followed) + SECOND - followed.clock.now())
     written = followed.clock.now()
@@ -185,7 +185,7 @@ def test_strays_count_as_late_rows_in_reports(
 
 @pytest.mark.parametrize("reached", ["in the window", "behind it"])
 def test_no_restart_repeats_or_loses_a_stray(followed: Followed, reached: str) -> None:
-    """No restart repeats or loses a stray, at the end of a window or within one."""
+    """No restart repeats or loses a stray, whether at the end of a window or within one."""
     written = write_around(followed, twice=False)
     followed.clock.advance(MINUTE)
     whole = followed.follow(EPOCH, EPOCH + MINUTE)

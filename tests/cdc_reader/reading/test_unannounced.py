@@ -64,7 +64,7 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 
 def write_unannounced(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Write `KEYS` to a partly stored generation, which began three minutes before."""
+    """Write `KEYS` to a partly stored generation, which began three minutes earlier."""
     server.hold_publication(rows=1)
     server.join(vnodes=3)
     clock.advance(MINUTE)

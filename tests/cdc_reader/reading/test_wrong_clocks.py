@@ -48,7 +48,7 @@ def _insert(server: EmbeddedScylla, keys: Iterable[int]) -> None:
 
 @pytest.fixture
 def open_reader(server: EmbeddedScylla) -> Iterator[Callable[[WrongClock], CdcReader]]:
-    """A function that opens readers of the table, which use the given clock of their machine."""
+    """A function that opens readers of the table on a machine with the given clock."""
     opened: list[CdcReader] = []
 
     def make(own: WrongClock) -> CdcReader:
@@ -110,9 +110,9 @@ def test_every_read_has_the_rows(
     start: str | None,
     ahead: int,
 ) -> None:
-    """Relative times and the expiry of rows follow the cluster's clock, whatever the read.
+    """Relative times and the expiry of rows follow the cluster's clock in each kind of read.
 
-    A read up to now does not wait for as long as the machine's clock is off.
+    A read up to now does not wait until the machine's clock shows the right time.
     """
     own = WrongClock(clock, ahead)
     assert sorted(read(open_reader(own), start, "now")) == list(range(10))

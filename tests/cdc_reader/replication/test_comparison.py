@@ -61,7 +61,7 @@ def test_exactly_what_differs_is_found(
 
 
 def _nested(value: float) -> dict[str, Any]:
-    """Return one value of each type that contains doubles, each with this double in it."""
+    """Return one value of each type that can contain doubles, each containing this double."""
     return {
         "frozen<list<double>>": [value],
         "frozen<set<float>>": [value],
@@ -75,7 +75,7 @@ def _nested(value: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", _nested(0.0))
 def test_nested_floats_are_compared_by_their_bits(name: str) -> None:
-    """Nested floats, like others, are compared by bits: NaN equals itself, and 0.0 is not -0.0."""
+    """Nested floats, too, are compared by bits: NaN equals itself, and 0.0 is not -0.0."""
     user_type = UserType("ks", "u", (("x", Native("double")),), frozen=True)
     of_type = parse(name, lambda _: user_type)
     column = Column("v", of_type)

@@ -85,7 +85,7 @@ def _minutes(cell: bytes | None) -> int | None:
 def test_replicating_a_recorded_log_gives_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, history: History
 ) -> None:
-    """Replicating the log of 1,200 real statements gives each cell with its write time."""
+    """Replicating the log of 1,200 real statements reproduces each cell with its write time."""
     recorded = history.recorded
     for cql in [*recorded["types"], recorded["table"].split(" WITH cdc")[0]]:
         scylla.session.execute(cql.replace("{ks}", keyspace))
@@ -540,7 +540,7 @@ def test_a_writer_of_single_partitions_suffices() -> None:
 def test_changes_that_cannot_be_applied_are_refused() -> None:
     """Changes that cannot be applied are rejected.
 
-    They have keys only, an unknown operation, half a range, or no clustering key.
+    Examples are changes with only keys, an unknown operation, half a range, or no clustering key.
     """
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     ledger = Ledger()
@@ -579,7 +579,7 @@ def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
     ],
 )
 def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
-    """A cell expires with its original, even if applied late. `Expiry.APPLIED` keeps the TTL."""
+    """A cell expires with its original, even if applied late. `Expiry.APPLIED` keeps full TTLs."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
     clock = ManualClock(change.timestamp + late)
     first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)

@@ -60,7 +60,7 @@ class Handed:
 
 @frozen
 class HandedLogRow:
-    """A row of the log that was delivered: a page's change with this number."""
+    """A delivered row of the log: its page, the number of its change in the page, and its name."""
 
     rows: InFlightRows
     number: int
@@ -68,7 +68,7 @@ class HandedLogRow:
 
 
 class _Connection(Queries):
-    """Queries with one page size for the log and the table, and another for all other tables."""
+    """Sends queries with one page size for the log and the table, and another for other tables."""
 
     def __init__(self, log: Queries, other: Queries) -> None:
         self._log = log
@@ -179,7 +179,10 @@ class Application:
         return self._world.is_calm or self._clock.now() >= self._awake_at
 
     def _is_running(self) -> bool:
-        """Return True if the process has its lease and reads. A waiting one tries to start."""
+        """Return True if the process is reading.
+
+        A process that is waiting for its lease first tries to start.
+        """
         if self._waits and self._hold.acquire():
             self._begin()
         return not self._waits

@@ -4,8 +4,8 @@ The design page lists the laws. Between two positions no row is lost or delivere
 fails or restarts. The rows of a stream, and the changes of a base partition, come in order. A
 checkpoint is never ahead of the acknowledged rows. A stream is read only for write times within its
 generation, as announced so far. A reader that wants late rows gets strays too, and one row of each
-pair of twins. Rows that expire before they are read are in spans of write time that are reported as
-lost, once by each reader, and not before the rows can have expired.
+pair of twins. If rows expire before they are read, each reader reports their span of write time as
+lost, once and not before the rows can have expired.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class _Sweep:
 class Past:
     """The history of a shard's readers.
 
-    The current checkpoint counts the rows in `claimed` as read. `lost` has the reported spans of
-    write time. Rows written before `held_since` had expired, or were about to, when a reader
-    without a checkpoint began.
+    The current checkpoint counts the rows in `claimed` as read. `lost` contains the reported
+    spans of write time. Rows written before `held_since` had expired, or were about to, when a
+    reader without a checkpoint began.
     """
 
     first: int | None = None
@@ -118,7 +118,7 @@ class Laws:
         if "schema_version" in cql:
             self._is_new_refresh = True
         elif " streams FROM" in cql:
-            self._is_new_refresh = False  # a lookup after the refresh, which may query times too
+            self._is_new_refresh = False  # a lookup after the refresh may also query times
         elif any(words in cql for words in _GENERATION_QUERIES):
             self._refreshes = [] if self._is_new_refresh else self._refreshes
             self._refreshes.append(self._world.clock.now())

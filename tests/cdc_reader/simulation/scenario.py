@@ -20,7 +20,7 @@ LARGEST_SKEW = SECOND
 
 @frozen
 class Scenario:
-    """The random choices of a run. Times are in µs, and chances from 0 to 1.
+    """The random choices of a run. Times are in µs, and chances are between 0 and 1.
 
     `topology` is ``vnodes``, ``tablets`` or ``4.3``. The clock of the readers' machine is `machine`
     ahead of the cluster's, and the readers' corrected clock is `skew` ahead. Writes start `history`
@@ -108,7 +108,7 @@ def draw(rng: random.Random) -> Scenario:
 
 
 def with_rivals(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Add rival processes to three scenarios in five. Return other scenarios unchanged."""
+    """Add rival processes to three of five scenarios. Return the others unchanged."""
     rivals = rng.choice([0, 0, 1, 1, 2])
     if not rivals:
         return scenario
@@ -128,7 +128,7 @@ def with_snapshot(scenario: Scenario, rng: random.Random) -> Scenario:
 
 
 def with_machine(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Set the clock of the readers' machine, which is very wrong in one scenario of four.
+    """Set the clock of the readers' machine, which is very wrong in one of four scenarios.
 
     The readers correct deviations above their tolerance.
     """
@@ -139,7 +139,7 @@ def with_machine(scenario: Scenario, rng: random.Random) -> Scenario:
 
 
 def with_expiry(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Let rows expire during the run in one scenario of three. Return others unchanged."""
+    """Let rows expire during the run in one of three scenarios. Return the others unchanged."""
     if rng.random() > 1 / 3:
         return scenario
     ttl = scenario.confidence + rng.choice([20, 30, 50]) * SECOND

@@ -33,15 +33,15 @@ _REACH = 12 * SECOND
 
 
 class BrokenSeed(AssertionError):
-    """A seed whose run breaks a law; the message has its last events and a command to repeat it."""
+    """A seed whose run breaks a law. The message shows its last events and how to repeat it."""
 
 
 @frozen
 class Run:
     """The result of a run: counts of its events, and a digest of the events.
 
-    `losses` counts the leases lost to another process, and `expired` the spans of write time
-    reported as lost.
+    `losses` counts the leases lost to another process, and `expired` counts the spans of write
+    time reported as lost.
     """
 
     scenario: Scenario
@@ -93,7 +93,7 @@ def _run(
         if bounded is not None:
             bounded.step()
     until = world.clock.now() + _REACH
-    for survivor, *_ in groups:  # the others just end, and their leases expire
+    for survivor, *_ in groups:  # other processes just end, and their leases expire
         _finish(survivor, until)
     if scenario.snapshot:
         beginning.finish()

@@ -1,9 +1,9 @@
 """The laws of a snapshot, checked at each step; see "Snapshot, then follow" in the design.
 
-A row that does not change while its range is read is delivered once, unchanged, by the shard that
-has its stream. A range is done only when it has been read to its end and its rows are handled, and
-is then never read again. The log comes after all rows, and contains all changes that the rows may
-lack.
+A row that does not change while its range is read is delivered once, unchanged, by the shard to
+which its stream belongs. A range is done only when it has been read to its end and its rows are
+handled, and is then never read again. The log comes after all rows, and contains all changes that
+the rows may lack.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class SnapshotLaws:
         self._life.handled.add(row.key)
 
     def save(self, kept: Checkpoint) -> None:
-        """Check that all ranges of a saved checkpoint were read, and their rows handled."""
+        """Check that all ranges of a saved checkpoint were read and their rows were handled."""
         if kept.snapshot is None:
             if self._scenario.snapshot and not self._past.is_complete:
                 self._complete()

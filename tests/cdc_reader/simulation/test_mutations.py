@@ -195,7 +195,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (Lease, "is_sure", property(lambda self: self._until > BEGINNING), 3)
     ),
 }
-"""The object to break, how, and a seed known to detect the defect, which is tried first."""
+"""The object to break, how to break it, and the seed tried first, which detects the defect."""
 
 
 SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
@@ -227,7 +227,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (acknowledgement, "evolve", _unless_snapshot, 76)
     ),
 }
-"""The objects to break, as above, in histories that start with a snapshot."""
+"""The same as `MUTATIONS`, for histories that start with a snapshot."""
 
 
 @pytest.mark.slow
@@ -244,7 +244,7 @@ def test_the_simulation_finds_what_is_broken(
 def test_the_simulation_finds_what_is_broken_in_snapshots(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At least one seed detects the defect of snapshots."""
+    """At least one seed detects the defect in the reading of snapshots."""
     _check_found(*SNAPSHOT_MUTATIONS[mutation], monkeypatch, snapshot=True)
 
 

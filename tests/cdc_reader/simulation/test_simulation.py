@@ -1,6 +1,7 @@
 """Random histories with faults, crashes and restarts, and the laws that hold in each.
 
-`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), `SCYLLA_CDC_SEED` the first.
+`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` the first
+seed.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 
 def test_the_laws_hold_in_some_histories() -> None:
-    """In some histories, no row is lost, repeated, out of order or ahead of its acknowledgement."""
+    """In a few random histories, no row is lost, repeated, out of order or saved unacknowledged."""
     _check_laws(range(FIRST, FIRST + _AT_A_TIME))
 
 
 def test_the_laws_hold_in_some_snapshots() -> None:
-    """In some histories, the laws of a snapshot hold, and then the laws of following the log."""
+    """In a few random histories, the laws of snapshots and of following the log hold."""
     _check_laws(range(FIRST, FIRST + _AT_A_TIME), snapshot=True)
 
 
@@ -48,13 +49,13 @@ def test_the_laws_hold_in_every_history(snapshot: bool) -> None:
 
 @pytest.mark.slow
 def test_a_seed_repeats_its_run() -> None:
-    """A seed has exactly the same events in another process with another hash seed."""
+    """A seed produces exactly the same events in another process with another hash seed."""
     digests = {_digest(seed) for seed in ("0", "1", "random")}
     assert digests == {" ".join(simulate(seed).digest for seed in (1, 2, 3))}
 
 
 def _check_laws(seeds: range, *, snapshot: bool = False) -> list[Run]:
-    """Fail with the first seed that breaks a law, with its events and the command to repeat it."""
+    """Fail with the first seed that breaks a law; show its events and the command to repeat it."""
     runs = list(_runs(seeds, partial(_run, snapshot=snapshot)))
     broken = [run for run in runs if isinstance(run, str)]
     assert not broken, "\n\n".join([f"{len(broken)} seeds are broken; the first:", broken[0]])

@@ -44,7 +44,7 @@ class LogRow:
         return found
 
     def is_in_time(self, confidence: int, skew: int) -> bool:
-        """Return True if the row arrived within `confidence` by a clock `skew` µs ahead."""
+        """Return True if the row arrived within `confidence`, by a clock `skew` µs ahead."""
         return self.arrived + skew <= self.micros + confidence
 
 

@@ -1,4 +1,4 @@
-"""The stream of a key, in worked examples and for all rows that a real cluster wrote."""
+"""Which stream a key belongs to: worked examples, and all rows that a real cluster wrote."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_worked_examples(
     stream: str,
     tablet: int,
 ) -> None:
-    """Keys have the streams that follow from the server's source code."""
+    """Each key's stream is the one that follows from the server's source code."""
     key = {f"k{place}": value for place, value in enumerate(values)}
     assert token_of(table(*types), key) == token
     assert group_of(VNODES, token).range_end == range_end

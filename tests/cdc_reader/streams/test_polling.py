@@ -24,7 +24,7 @@ finds = st.lists(st.sets(st.integers(0, len(CHUNKS) - 1)), min_size=1, max_size=
 def polled(
     schedule: PollSchedule, now: int, chunks: Sequence[RangeTask] = CHUNKS
 ) -> dict[int, bool]:
-    """Return the chunks that are polled now; True for those whose whole window is read."""
+    """Return the starts of the chunks polled now; True means that the whole window is read."""
     chosen = schedule.due(chunks, now, NEWEST.start)
     assert all(task.window in (WHOLE, NEWEST) for task in chosen)
     return {task.start: task.window == WHOLE for task in chosen}
@@ -89,7 +89,7 @@ def test_chunks_that_are_gone_do_not_count() -> None:
 
 
 def test_chunks_without_newest_rows_wait_for_their_whole_window() -> None:
-    """A chunk of an earlier generation has no rows as new as those that most polls read."""
+    """A chunk of an earlier generation has no new rows; it is polled only for its whole window."""
     schedule = PollSchedule(INTERVAL)
     old = [RangeTask(Window(0, 50), 0, 1)]
     assert schedule.due(old, EPOCH, NEWEST.start) == old

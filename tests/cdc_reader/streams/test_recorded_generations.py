@@ -36,7 +36,7 @@ TIMES = sorted(micros(time) for _, time in PLACES)
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str) -> Iterator[str]:
-    """A keyspace whose table `t` has the recorded log with its three generations."""
+    """A keyspace whose table `t` has the recorded log, which spans three generations."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (pk int, ck int, v text, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'ttl': 0}"

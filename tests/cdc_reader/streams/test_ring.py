@@ -65,7 +65,7 @@ def test_cut_ranges_cover_the_ring_once(ends: list[int], rows: list[int], target
 
 
 def test_ranges_take_the_size_that_their_rows_ask_for() -> None:
-    """In an even table, each range after the first few has about the target number of rows."""
+    """If rows are evenly spread, each range after the first few has about the target row count."""
     cutter = RangeCutter(WHOLE_RING, (), 1_000)
     density = 1_000_000 / WHOLE_RING.size
     sizes = []

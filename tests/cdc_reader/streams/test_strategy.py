@@ -37,7 +37,7 @@ def test_auto_switches_to_whatever_is_faster() -> None:
 
 
 def test_auto_switches_only_to_a_measured_strategy() -> None:
-    """`auto` switches only after measuring the other strategy, even if windows become faster."""
+    """`auto` does not switch before it has measured the other strategy, whatever windows cost."""
     choice = StrategyChoice(Strategy.AUTO)
     for cost in range(1_000, 980, -1):
         assert choice.next() is Strategy.STREAMS
@@ -59,7 +59,7 @@ def test_auto_does_not_try_ranges_while_many_streams_have_rows() -> None:
 
 
 def test_auto_leaves_ranges_once_many_streams_have_rows() -> None:
-    """`auto` leaves ranges once many streams have rows.
+    """`auto` stops using ranges once many streams have rows.
 
     Windows of both strategies report the share of streams that have rows.
     """

@@ -25,9 +25,9 @@ def test_a_task_pickles_and_has_a_short_repr() -> None:
 def test_touched_generations_are_those_with_a_moment_in_the_window(
     starts: list[int], start: int, end: int
 ) -> None:
-    """Generations touch a window if it has a time in which they operate.
+    """A generation touches a window if it operates at any time in the window.
 
-    The timestamps may be unsorted and repeated.
+    The generations' timestamps may be unsorted and repeated.
     """
     timeline, window = Timeline(tuple(starts)), Window(start, end)
     touched = timeline.touched(window)

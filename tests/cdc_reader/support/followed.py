@@ -27,7 +27,7 @@ EPOCH = 1_700_000_000 * SECOND
 
 @define(slots=False)
 class Followed:
-    """A server with the table ks.t that records its queries."""
+    """A server that has the table ks.t and records the queries sent to it."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(EPOCH))
     config: ReadConfig = ReadConfig()
@@ -93,7 +93,7 @@ def last_marks(batch: pa.RecordBatch) -> dict[StreamId, Mark]:
 
 
 def rows_read(deliveries: Iterable[Delivery]) -> list[RowsRead]:
-    """Return only the deliveries that have rows."""
+    """Return only the deliveries that contain rows."""
     return [delivery for delivery in deliveries if isinstance(delivery, RowsRead)]
 
 

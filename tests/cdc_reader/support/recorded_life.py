@@ -52,7 +52,7 @@ class Event:
 class Recorded:
     """A recorded table: its log, its generations by start (in µs), and all events.
 
-    `announced` has the time at which each generation was first visible.
+    `announced` holds the time at which each generation was first visible.
     """
 
     table: str

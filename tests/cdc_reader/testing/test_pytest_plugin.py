@@ -42,7 +42,7 @@ def address(scylla: Scylla) -> str:
 
 
 def test_the_embedded_server_is_the_default(pytester: pytest.Pytester) -> None:
-    """By default all tests run on the embedded server, and the table shows it."""
+    """By default all tests run on the embedded server, as the summary table shows."""
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=4, failed=1)

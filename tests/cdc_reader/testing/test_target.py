@@ -44,7 +44,7 @@ def test_any_other_text_is_refused_in_one_line(text: str) -> None:
 
 
 def test_a_password_shows_neither_in_errors_nor_in_representations() -> None:
-    """Errors, representations and labels have no password, because reports may be public."""
+    """Errors, representations and labels contain no password, because reports may be public."""
     with pytest.raises(TargetError) as refused:
         parse_target("me:secret@host")
     assert "secret" not in str(refused.value)

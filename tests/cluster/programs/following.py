@@ -1,6 +1,7 @@
-"""A streaming query on the cluster, which the test watches: SETTINGS_JSON FOLDER OPTIONS_JSON.
+"""A streaming query on the cluster, which the test watches.
 
-The counterpart on one machine is `following_query.py`.
+Arguments: SETTINGS_JSON FOLDER OPTIONS_JSON. The counterpart on one machine is
+`following_query.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Starts two machines, prints their process ids, and waits to be killed: FOLDER ISOLATION."""
+"""Starts two machines, prints their process ids, and waits to be killed.
+
+Arguments: FOLDER ISOLATION.
+"""
 
 from __future__ import annotations
 

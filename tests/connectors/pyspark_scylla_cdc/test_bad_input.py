@@ -1,4 +1,4 @@
-"""Invalid input raises a one-line error with the valid values at ``load()`` or ``start()``."""
+"""At ``load()`` or ``start()``, invalid input raises a one-line error with the valid values."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def test_unknown_host(load: Load) -> None:
 
 
 def test_a_certificate_of_another_host() -> None:
-    """If the certificate is of another host, the error names the Spark options to change."""
+    """If the certificate belongs to another host, the error names the Spark options to change."""
     from cdc_reader.testing import EmbeddedScylla
 
     given = {"keyspace": "k", "table": "t", "ssl.enabled": "true"}
@@ -365,7 +365,7 @@ SCHEMAS = [
 def test_a_schema_that_does_not_fit(
     spark: SparkSession, options: dict[str, str], tmp_path: Path, schema: str, expected: str
 ) -> None:
-    """A schema that is not part of the table's raises an error that states what is expected."""
+    """If the schema is not part of the table's schema, the error states what is expected."""
     batch = spark.read.format("scylla_cdc").options(**options).schema(schema).load()
     assert expected in refusal(batch.count)
     stream = spark.readStream.format("scylla_cdc").options(**options).schema(schema).load()

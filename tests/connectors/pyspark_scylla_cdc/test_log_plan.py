@@ -1,4 +1,4 @@
-"""The generations whose rows may not have expired yet."""
+"""The generations that may still contain unexpired rows."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_changes_folded_are_the_recorded_table(
         {name: row[name] for name in kept}
         for row in decoded(Result.from_recording(recorded["base"]), UDT)
     ]
-    if recorded["seed"] == 1:  # without images, a row with only a collection cannot be known
+    if recorded["seed"] == 1:  # without images, rows that have only a collection are not known
         base = [row for row in base if (row["a"], row["b"], row["fr"]) != (None, None, None)]
         found = [row for row in found if (row["a"], row["b"], row["fr"]) != (None, None, None)]
     assert in_key_order(found) == in_key_order(base)
@@ -268,7 +268,7 @@ def test_three_generations_streamed(
 def test_streams_come_from_the_generation_tables(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """Rows in streams that no generation has are not found, because the log is never scanned."""
+    """Rows in streams of no known generation are not found, because the log is never scanned."""
     scylla.session.execute(TABLES["t"].format(ks=keyspace))
     log = Result.from_recording(GENERATIONS["log_t"])
     load_rows(scylla.session, TableName(keyspace, "t").log, log)
@@ -282,7 +282,7 @@ def run_to_parquet(frame: DataFrame, folder: Path) -> list[StreamingQueryProgres
 
 
 def ring(streams: Iterable[bytes]) -> list[StreamGroup]:
-    """Return a ring of 16 vnodes with two streams each, including these, as in the recording."""
+    """Return a ring with `streams`: as in the recording, it has 16 vnodes with two streams each."""
     known = {StreamId(stream) for stream in streams}
     groups = []
     for vnode in range(16):

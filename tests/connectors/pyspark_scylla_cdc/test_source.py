@@ -63,7 +63,7 @@ LOG_KEY = ["cdc$stream_id", "cdc$time", "cdc$batch_seq_no"]
 
 @pytest.fixture
 def all_types(scylla: Scylla, keyspace: str) -> None:
-    """A table with a column of each type: one row has all values, the other none."""
+    """A table with a column of each type: one row has all values, the other has none."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.address (street text, number int)")
     columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in VALUES.items())
     scylla.session.execute(
@@ -258,7 +258,7 @@ def test_the_command_reads_a_checkpoint(
 def test_table_altered_since_load(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """A DataFrame keeps its columns. It fails if one is dropped or, on request, if one is added."""
+    """A DataFrame keeps its columns. It fails if a column is dropped or, on request, added."""
     keeping, failing, losing = load(), load(schemaMode="fail"), load()
     scylla.session.execute(f"ALTER TABLE {keyspace}.t ADD w int")
     assert keeping.count() == 100
@@ -302,7 +302,7 @@ def test_aliases_of_another_connector(spark: SparkSession, options: dict[str, st
 
 @pytest.mark.usefixtures("numbers")
 def test_columns_have_metadata(load: Callable[..., DataFrame]) -> None:
-    """The metadata of a column has its CQL type and its role in the key."""
+    """The metadata of a column contains its CQL type and its role in the key."""
     schema = load(format="changes", includeDelta="true").schema
     assert schema["pk"].metadata == {"cql.type": "int", "cql.kind": "partition_key"}
     assert schema["v"].metadata == {"cql.type": "int", "cql.kind": "regular"}

@@ -177,7 +177,7 @@ def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_first_micro_batch_is_repeated(run: Callable[..., Batches], execute: Execute) -> None:
-    """The first micro-batch is repeated unchanged, although its checkpoint has only its end."""
+    """The first micro-batch is repeated unchanged, although the checkpoint has only its end."""
     with pytest.raises(StreamingQueryException, match="the sink is gone"):
         run(fails=True)
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
@@ -206,8 +206,7 @@ def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_limit_of_available_now(run: Callable[..., Batches]) -> None:
-    """Spark 4.2 reads all rows in several micro-batches; older versions have one micro-batch per
-    run.
+    """Spark 4.2 reads all rows in several micro-batches; in older versions, a run has only one.
 
     No run is empty before all rows have been read.
     """

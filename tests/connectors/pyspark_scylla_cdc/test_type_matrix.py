@@ -102,7 +102,7 @@ def everything(scylla: Scylla, keyspace: str) -> None:
 def frame(
     request: pytest.FixtureRequest, spark: SparkSession, load: Load, tmp_path: Path
 ) -> Callable[..., DataFrame]:
-    """Reads a batch, or streams into files and reads these."""
+    """Reads a batch, or streams into files and reads the files."""
 
     def read(**options: str) -> DataFrame:
         options["maxPartitions"] = "2"

@@ -48,7 +48,7 @@ def options() -> argparse.Namespace:
 
 
 class FirstNode:
-    """The container that has the data. Its ring includes the nodes of other containers.
+    """The container that holds the data. Its ring includes the nodes of other containers.
 
     A container connects to the internode port and sends a line. ``join ADDRESS`` keeps its node up
     while the connection lasts; ``relay ADDRESS PORT`` passes on the bytes of both sides.

@@ -60,13 +60,13 @@ Change = RowWrite | RowDelete | RangeDelete | PartitionDelete
 
 @frozen
 class Record:
-    """All changes to one partition with one timestamp (µs), in the order of the log."""
+    """All changes to one partition that have the same timestamp (µs), in log order."""
 
     timestamp: int
     changes: tuple[Change, ...]
 
     def touched(self, all_columns: set[str]) -> Mapping[RowKey, set[str]]:
-        """Return the changed columns by row; a row deletion changes `all_columns`."""
+        """Return the changed columns of each row; a row deletion changes `all_columns`."""
         touched: dict[RowKey, set[str]] = {}
         for change in self.changes:
             if isinstance(change, RowWrite):

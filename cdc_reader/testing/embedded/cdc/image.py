@@ -1,9 +1,9 @@
 """Preimages and postimages: the rows that a write changes, before and after it.
 
-The stored rows are read once, before the write. Each delta is then applied to this state, so that
+The stored rows are read once, before the write. Each delta is then applied to these rows, so that
 the second record of a batch sees the result of the first. The rows are not read again after the
-write. As in ScyllaDB, a postimage therefore shows the written value even if newer data wins over
-it.
+write. As in ScyllaDB, a postimage therefore shows the written value even if newer data overrides
+that value.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ RowState = dict[str, Value]
 class ImageState:
     """The rows of one partition that a write changes, and their images.
 
-    `deletes_only_row` is True if the write deletes a partition of a table without clustering
-    columns, which is a single row, and the server version logs a preimage of this row.
+    Without clustering columns, a partition is a single row. `deletes_only_row` is True if the write
+    deletes such a partition and the server version logs a preimage of its row.
     """
 
     table: Table
@@ -79,7 +79,7 @@ class ImageState:
         return {column.name for column in self.table.regulars}
 
     def preimages(self, record: Record) -> Iterator[LogRow]:
-        """Yield the rows before `record`: the static row, then the others in clustering order."""
+        """Yield the preimages for `record`: the static row first, then rows in clustering order."""
         touched = dict(record.touched(self.all_regulars()))
         if self.deletes_only_row and PartitionDelete() in record.changes:
             touched[()] = self.all_regulars()
@@ -89,7 +89,7 @@ class ImageState:
             yield from self._image(Operation.PREIMAGE, key, touched[key])
 
     def postimages(self, record: Record) -> Iterator[LogRow]:
-        """Yield all columns of the rows after `record`, except rows that it deletes."""
+        """Yield the postimages for `record`, with all columns; rows that it deletes have none."""
         touched = record.touched(set())
         if touched.get(None):
             yield from self._image(Operation.POSTIMAGE, None, None)
@@ -161,7 +161,7 @@ class ImageState:
 
 
 def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | None:
-    """Return a collection after a change; None if it was overwritten without elements."""
+    """Return a collection after a change; None if the change overwrites it with no elements."""
     added = {key: cell.value for key, cell in change.cells.items() if cell.value is not None}
     removed = [key for key, cell in change.cells.items() if cell.value is None]
     if change.deletion is not None:
@@ -175,7 +175,10 @@ def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | N
 
 
 def _regulars_touched(mutation: Partition) -> set[str]:
-    """Return the columns to read for ``preimage: true``: those of the first row, as in ScyllaDB."""
+    """Return the regular columns to read for ``preimage: true``, as in ScyllaDB.
+
+    These are the columns that the first row writes, or all columns if any row is deleted.
+    """
     rows = mutation.rows.values()
     if any(row.deletion is not None for row in rows):
         return {column.name for column in mutation.table.regulars}

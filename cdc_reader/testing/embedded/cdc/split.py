@@ -1,10 +1,10 @@
-"""Splits a mutation into log records: one if it can represent the mutation, else one per timestamp.
+"""Splits a mutation into log records: a single one if possible, else one per timestamp.
 
 The rules are ScyllaDB's (`cdc/split.cc`). A mutation is visited in this order: static cells; rows
 in clustering order, each with its marker, its columns by name (a collection's tombstone before its
-elements) and its tombstone; range tombstones; the partition tombstone. It becomes one record unless
-that would lose information: if timestamps or TTLs differ, if it changes both the static row and
-clustering rows, if a row deletion follows an upsert, and so on (`_is_simple`).
+elements) and its tombstone; range tombstones; the partition tombstone. The mutation becomes one
+record unless that would lose information: if timestamps or TTLs differ, if it changes both the
+static row and clustering rows, if a row deletion follows an upsert, and so on (`_is_simple`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def records(mutation: Partition) -> list[Record]:
 
 
 def collection_time(deletion: int) -> int:
-    """Return a collection tombstone's time: overwrites delete 1 µs before they write elements."""
+    """Return the time at which a collection tombstone is logged: 1 µs after its timestamp.
+
+    In an overwrite, this is the timestamp of the new elements.
+    """
     return deletion + 1
 
 
@@ -124,7 +127,7 @@ def _in_visit_order(mutation: Partition) -> Iterator[Change]:
 
 @define
 class _Group:
-    """The changes with one timestamp, by kind; the fields are in the order of the log."""
+    """The changes that share a timestamp, by kind; the fields are in log order."""
 
     statics: list[Change] = field(factory=list)
     inserts: list[Change] = field(factory=list)

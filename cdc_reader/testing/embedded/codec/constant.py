@@ -107,7 +107,7 @@ def _integer(text: str, size: int, cql_type: CqlType) -> bytes:
 def _whole(text: str) -> int:
     try:
         return int(text)
-    except ValueError:  # Python limits the number of digits, too
+    except ValueError:  # also raised for more digits than Python allows
         raise MarshalError(_NO_NUMBER.format(text)) from None
 
 

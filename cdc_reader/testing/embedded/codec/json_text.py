@@ -1,4 +1,4 @@
-"""Parses JSON text to Python values, with the errors of RapidJSON, which ScyllaDB uses."""
+"""Parses JSON text into Python values, with the errors of RapidJSON, which ScyllaDB uses."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _MESSAGES = (
 
 
 class JsonError(ValueError):
-    """The text is not JSON, or has a value of the wrong kind."""
+    """The text is not JSON, or contains a value of the wrong kind."""
 
 
 def read_json(text: str) -> Any:
-    """Parse a JSON text or raise JsonError; the first of equal names counts, as in ScyllaDB."""
+    """Parse JSON or raise JsonError; as in ScyllaDB, a repeated name keeps its first value."""
     _check_extent(text)
     try:
         value = json.loads(

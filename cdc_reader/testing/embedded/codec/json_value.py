@@ -129,7 +129,7 @@ def _text(value: Any, cql_type: Native) -> bytes:
 
 
 def _other(value: Any, cql_type: Native) -> bytes:
-    """Serialize a value of a type that JSON always writes as a string."""
+    """Serialize a value of a type that is always a string in JSON."""
     return constant.from_text(_string(value, _STRINGS[cql_type.name]), cql_type)
 
 
@@ -153,7 +153,7 @@ def _integer(value: Any, cql_type: Native) -> bytes:
 
 
 def _whole(value: Any, size: int) -> int:
-    """Return an integer that fits into `size` bytes."""
+    """Return the value as an integer; reject it unless it fits into `size` bytes."""
     if not _is_number(value):
         raise MarshalError(f"Incorrect JSON value for int64 type: {write_json(value)}")
     if fraction := math.fmod(value, 1) if isinstance(value, float) else 0:

@@ -1,4 +1,4 @@
-"""The order of values: maps a serialized value to a key that Python sorts as ScyllaDB does.
+"""The order of values: maps serialized values to keys that Python sorts as ScyllaDB sorts values.
 
 Clustering rows, map keys and set elements are in the order of their type, not of their bytes.
 """
@@ -101,7 +101,7 @@ def _float(layout: str) -> SortKey:
 
 
 def decimal(value: bytes) -> Decimal:
-    """Decode a decimal exactly: neither its digits nor its exponent are rounded."""
+    """Decode a decimal exactly: neither its digits nor its exponent is rounded."""
     return EXACT.scaleb(Decimal(signed(value[4:])), -signed(value[:4]))
 
 
@@ -170,7 +170,7 @@ class ElementKey(bytes):
 
 
 def read_fields(value: bytes) -> list[bytes | None]:
-    """Split `value` into its [length, bytes] cells; a length of -1 is null."""
+    """Split `value` into its [length, bytes] cells; a length of -1 means null."""
     cells: list[bytes | None] = []
     position = 0
     while position < len(value):
@@ -184,7 +184,7 @@ def read_fields(value: bytes) -> list[bytes | None]:
 
 
 def join_cells(cells: list[bytes | None]) -> bytes:
-    """Join cells to a value: the inverse of `read_fields`."""
+    """Join cells into a value: the inverse of `read_fields`."""
     return b"".join(
         b"\xff\xff\xff\xff" if cell is None else len(cell).to_bytes(4, "big") + cell
         for cell in cells

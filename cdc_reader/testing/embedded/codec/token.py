@@ -19,7 +19,10 @@ def token_of(partitioner: str, key: tuple[bytes, ...]) -> int:
 
 
 def cdc_token(stream_id: bytes) -> int:
-    """Return a stream id's token: its first 8 bytes, or the smallest token unless it has 16."""
+    """Return a stream id's token, which is its first 8 bytes.
+
+    An id whose length is not 16 bytes has the smallest token.
+    """
     if len(stream_id) != 16:
         return MIN_TOKEN
     return int.from_bytes(stream_id[:8], "big", signed=True)

@@ -15,7 +15,7 @@ _REUSE_DELAY_US = 5_000_000
 
 
 def check_cdc(table: Table, catalog: Catalog) -> None:
-    """Reject CDC on a table that does not support it, or if the log's name is taken."""
+    """Reject CDC if the table does not support it, or if the log's name is taken."""
     if not table.cdc.enabled:
         return
     full_name = f"{table.keyspace}.{table.name}"
@@ -97,7 +97,7 @@ class Log:
 
 
 def columns_are_the_log_s_own(renaming: bool, attached: bool) -> InvalidRequest:
-    """Return the error for altering a log's columns; `attached` means its base writes to it."""
+    """Return the error for altering a log's columns; if `attached`, the base table writes to it."""
     if attached and renaming:
         return InvalidRequest("Cannot rename a column of a CDC log table.")
     if attached:

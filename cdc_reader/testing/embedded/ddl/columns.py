@@ -55,7 +55,7 @@ def key_column(column: Column) -> Column:
 
 
 def check_counters(table: Table) -> None:
-    """Reject a counter table with non-counter columns outside the key or a default TTL."""
+    """Reject a counter table that has a default TTL, or non-counter columns outside the key."""
     if table.is_counter and table.default_ttl:
         raise InvalidRequest("Cannot set default_time_to_live on a table with counters")
     for column in table.columns if table.is_counter else ():

@@ -160,7 +160,7 @@ def _replication(
 
 
 def _check_step(old: Mapping[str, str], new: Mapping[str, str]) -> None:
-    """Reject a strategy that tablets do not support, and a change of more than one replica."""
+    """Reject a strategy that tablets do not support, and a change by more than one replica."""
     if not new["class"].endswith("NetworkTopologyStrategy"):
         raise InvalidRequest("Cannot alter replication strategy vnode/tablets flavor")
     names = (old.keys() | new.keys()) - {"class"}

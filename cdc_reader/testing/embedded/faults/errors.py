@@ -69,7 +69,7 @@ def _table(cql: str) -> str:
 
 
 def _needed(cql: str) -> tuple[str, str]:
-    """Return the (permission, resource) that a statement needs; for a log, of its base table."""
+    """Return the needed (permission, resource); reading a log needs SELECT on its base table."""
     table = _table(cql)
     match cql.split(maxsplit=1)[0].upper():
         case "SELECT":

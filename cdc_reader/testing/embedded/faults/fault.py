@@ -39,7 +39,7 @@ class FaultKind(enum.Enum):
 
 @frozen
 class Statement:
-    """The attributes of a statement that faults match, before its execution."""
+    """What faults need to know about a statement before it is executed."""
 
     cql: str
     consistency: int
@@ -95,7 +95,7 @@ class Fault:
             `system_schema`, which drivers depend on. To match those as well, name the keyspace.
         times: the number of statements to affect; None for no limit.
         after: the number of matching statements to let pass first.
-        seconds: the delay of a DELAY.
+        seconds: the length of the delay, for the kind DELAY.
 
     Raises ConfigurationError for invalid values.
     """
@@ -147,7 +147,7 @@ _PARSERS: Mapping[str, Any] = {"match": str, "times": _times, "after": int, "sec
 
 
 def _contains(cql: str, words: str) -> bool:
-    """Return True if the text has these words in this order, ignoring case and quotes."""
+    """Return True if the text contains these words in this order, ignoring case and quotes."""
     pattern = rf"(?<!\w){re.escape(_plain(words))}(?!\w)" if words else ""
     return re.search(pattern, _plain(cql)) is not None
 

@@ -1,4 +1,4 @@
-"""Parses CQL text to syntax trees, without knowledge of the schema.
+"""Parses CQL text into syntax trees, without knowledge of the schema.
 
 May import no other package of the server. Begin with `parser`; `ast` defines the trees.
 """

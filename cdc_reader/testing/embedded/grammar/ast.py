@@ -1,7 +1,7 @@
 """Statements as syntax trees of frozen values.
 
-Unquoted names are in lower case, quoted names as written. CQL types remain text, because only the
-catalog knows user-defined types.
+Unquoted names are in lower case; quoted names are as written. CQL types remain text, because only
+the catalog knows user-defined types.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _flag() -> Any:
 
 
 def _default(factory: Callable[[], Any]) -> Any:
-    """Return a field whose value `factory` creates if none is given, or if None is given."""
+    """Return a field that defaults to the result of `factory`, which also replaces None."""
     return field(factory=factory, converter=default_if_none(factory=factory))
 
 
@@ -87,7 +87,7 @@ AnyRelation = Relation | TupleRelation | TokenRelation
 
 @frozen
 class Select:
-    """A SELECT; an empty `selected` means ``*``, and `order` has pairs (column, descending)."""
+    """A SELECT; an empty `selected` means ``*``, and `order` holds pairs (column, descending)."""
 
     table: TableName
     selected: tuple[Selected, ...] = ()
@@ -123,7 +123,7 @@ class Insert:
 
 @frozen
 class InsertJson:
-    """An INSERT INTO ... JSON; with `default_unset`, columns not in the text stay unchanged."""
+    """An INSERT INTO ... JSON; with `default_unset`, columns that the text omits stay unchanged."""
 
     table: TableName
     text: Term
@@ -145,7 +145,7 @@ class Change(enum.Enum):
 class Assignment:
     """An assignment to a column, an element or a field, such as ``column = column + value``.
 
-    `key` is the term in brackets, or a field's name as a str. `by_id` is True if the term is the
+    `key` is the term in brackets, or a field's name as a str. `by_id` is True if `key` is the
     timeuuid of a list element, not its index.
     """
 
@@ -170,7 +170,7 @@ class Update:
 
 @frozen
 class Deletion:
-    """A column, ``column[key]`` or, with a str as `key`, ``column.field`` to delete."""
+    """What to delete: a column, ``column[key]`` or, if `key` is a str, ``column.field``."""
 
     column: str
     key: Term | str | None = None
@@ -178,7 +178,7 @@ class Deletion:
 
 @frozen
 class Delete:
-    """A DELETE statement; with empty `deletions`, it deletes rows or partitions."""
+    """A DELETE statement; if `deletions` is empty, it deletes rows or partitions."""
 
     table: TableName
     deletions: tuple[Deletion, ...]
@@ -215,7 +215,8 @@ class Batch:
 class Properties:
     """A WITH clause: values by name, and the properties that have a special syntax.
 
-    `clustering_order` has pairs (column, descending). Map values hold the text of their constants.
+    `clustering_order` holds pairs (column, descending). A value that is a map holds its constants
+    as text.
     """
 
     values: Mapping[str, PropertyValue] = field(factory=dict)
@@ -268,7 +269,7 @@ class DropKeyspace:
 
 @frozen
 class CreateTable:
-    """A CREATE TABLE statement; the server rejects it unless it has one primary key."""
+    """A CREATE TABLE statement; the server rejects it unless it has exactly one primary key."""
 
     table: TableName
     columns: tuple[ColumnDefinition, ...]
@@ -295,7 +296,7 @@ class DropColumns:
 
 @frozen
 class RenameColumns:
-    """An ALTER TABLE ... RENAME statement; `renames` has pairs (old, new)."""
+    """An ALTER TABLE ... RENAME statement; `renames` holds pairs (old, new)."""
 
     table: TableName
     renames: tuple[tuple[str, str], ...]
@@ -328,7 +329,7 @@ class DropTable:
 
 @frozen
 class CreateType:
-    """A CREATE TYPE statement; `fields` has pairs (field, type)."""
+    """A CREATE TYPE statement; `fields` holds pairs (field, type)."""
 
     type: TableName
     fields: tuple[tuple[str, str], ...]
@@ -346,7 +347,7 @@ class AddField:
 
 @frozen
 class RenameFields:
-    """An ALTER TYPE ... RENAME statement; `renames` has pairs (old, new)."""
+    """An ALTER TYPE ... RENAME statement; `renames` holds pairs (old, new)."""
 
     type: TableName
     renames: tuple[tuple[str, str], ...]

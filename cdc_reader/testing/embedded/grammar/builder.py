@@ -26,7 +26,7 @@ Element = Any  # a Term in brackets or a field's name
 
 @v_args(inline=True)
 class AstBuilder(SchemaBuilder, TermBuilder):
-    """Builds one statement; each needs a new builder, which numbers the bind markers."""
+    """Builds one statement and numbers its bind markers; each statement needs a new builder."""
 
     # SELECT
 
@@ -52,7 +52,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         return name.lower() if isinstance(name, Token) else name
 
     def called_in(self, keyspace: Selector, name: str) -> str:
-        """Return the name of a function in keyspace `system`, which has the built-in functions."""
+        """Return the name of a function in keyspace `system`, where the built-in functions are."""
         if keyspace != ColumnSelector("system"):
             raise InvalidRequest("A user-defined function is not supported by this server")
         return name

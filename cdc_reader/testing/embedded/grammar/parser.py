@@ -1,4 +1,4 @@
-"""Parses CQL text to statements."""
+"""Parses CQL text into statements."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _message(unexpected: UnexpectedInput, cql: str) -> str:
     position, found = getattr(unexpected, "pos_in_stream", None) or 0, ""
     place = f"line {_place(cql, position)}"
     read = unexpected.state.value_stack if isinstance(unexpected, UnexpectedToken) else []
-    match read[-2:]:  # ScyllaDB's parser chooses among calls at their parenthesis
+    match read[-2:]:  # ScyllaDB's parser reports a wrong call at its parenthesis
         case [Tree(data="called_name" | "called_in"), Token(start_pos=int(opened))]:
             return f"line {_place(cql, opened)} no viable alternative at input '('"
         case [Token(type="_SELECT" | "COMMA"), Token(type="TOKEN")]:

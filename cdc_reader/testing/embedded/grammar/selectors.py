@@ -40,7 +40,7 @@ class MetadataSelector:
 
 @frozen
 class CallSelector:
-    """A function over selectors; ``count(*)`` has no arguments."""
+    """A function call whose arguments are selectors; ``count(*)`` has no arguments."""
 
     name: str
     arguments: tuple[Selector, ...]

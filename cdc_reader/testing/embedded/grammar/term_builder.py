@@ -22,7 +22,7 @@ from cdc_reader.testing.embedded.grammar.terms import (
 
 @v_args(inline=True)
 class TermBuilder(Transformer[Token, Term]):
-    """Builds terms, with one method per grammar rule; numbers bind markers as they appear."""
+    """Builds terms, with one method per grammar rule; numbers the bind markers in textual order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class TermBuilder(Transformer[Token, Term]):
         return Constant(ConstantKind.STRING, token[2:-2])
 
     def plain(self, token: Token) -> Constant:
-        """Return the constant for a token, whose type decides the kind."""
+        """Return the constant for a token, whose type determines the constant's kind."""
         is_word = token.type in ("UUID", "BOOLEAN")
         return Constant(ConstantKind(token.type), token.lower() if is_word else str(token))
 

@@ -5,11 +5,12 @@ connection stays open, except after an unreadable header.
 
     state            accepts                    next
     NEW              OPTIONS, STARTUP           READY, or AUTHENTICATING if credentials are required
-    AUTHENTICATING   AUTH_RESPONSE              READY when they are correct
+    AUTHENTICATING   AUTH_RESPONSE              READY if the credentials are correct
     READY            all but STARTUP            READY
     CLOSED           nothing
 
-If STARTUP requests compression, bodies are compressed in both directions from its response on.
+If STARTUP requests compression, bodies are compressed in both directions, beginning with the
+response to STARTUP.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Call:
 
 @define
 class Connection:
-    """The protocol state of a connection; the client requested `compression`."""
+    """The protocol state of a connection; `compression` is the algorithm that the client chose."""
 
     state: State = State.NEW
     version: int = NEWEST_VERSION

@@ -64,7 +64,7 @@ class ResultFormat:
 
 @frozen
 class Answer:
-    """A response without version and stream; the body is `body` and then `rows`, never copied."""
+    """A response without version and stream; its body is `body` followed by `rows`."""
 
     opcode: Opcode
     body: bytes = b""
@@ -101,7 +101,7 @@ def supported(options: Mapping[str, Iterable[str]]) -> Answer:
 
 
 def authenticate(authenticator: str) -> Answer:
-    """Return an AUTHENTICATE response, which requests credentials for this Java class name."""
+    """Return an AUTHENTICATE response, which names the authenticator (a Java class)."""
     return Answer(Opcode.AUTHENTICATE, body.string(authenticator))
 
 
@@ -188,7 +188,7 @@ def _prepared(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
 
 
 def _bind_metadata(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
-    """Encode the bind variables, and from version 4 on the indexes of the partition key's."""
+    """Encode the bind variables and, since version 4, the indexes of those in the partition key."""
     columns = prepared.bind_columns
     is_global = len({(column.keyspace, column.table) for column in columns}) == 1
     flags = MetadataFlag.GLOBAL_TABLE if is_global else MetadataFlag(0)

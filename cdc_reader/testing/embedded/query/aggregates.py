@@ -77,7 +77,7 @@ def _sum(name: str, numbers: list[Any]) -> Any:
 
 
 def _average(name: str, numbers: list[Any]) -> Any:
-    """Divide the sum, rounding integers toward zero and decimals half to even at their scale."""
+    """Return the average; round integers toward zero, decimals half to even at their scale."""
     total, count = _sum(name, numbers), max(len(numbers), 1)
     if isinstance(total, float):
         return total / count

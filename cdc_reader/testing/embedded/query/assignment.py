@@ -207,7 +207,7 @@ def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
         count = before.value if isinstance(before, Cell) else None
         total = signed(count or b"\0") + sign * signed(found)
         wrapped = (total + (1 << 63)) % (1 << 64) - (1 << 63)
-        # An increment must not lose to the stored cell because its timestamp is older.
+        # An increment must win over the stored cell even if its own timestamp is older.
         later = stored.timestamp + 1 if isinstance(stored, Cell) else write.timestamp
         timestamp = max(write.timestamp, later)
         row.cells[column.name] = Cell(timestamp, wrapped.to_bytes(8, "big", signed=True))

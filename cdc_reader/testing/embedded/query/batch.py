@@ -39,7 +39,7 @@ class WritePlan:
 
     @property
     def partition_key_indexes(self) -> tuple[int, ...]:
-        """The indexes of the last statement, as ScyllaDB returns them for a batch."""
+        """The partition key indexes of the last statement, which ScyllaDB returns for a batch."""
         return self.modifications[-1].partition_key_indexes if self.modifications else ()
 
     @property
@@ -91,7 +91,7 @@ def apply(
 
 
 def check_kind(kind: BatchKind, modifications: Sequence[Modification]) -> None:
-    """Reject counters in a logged batch, other tables in a counter batch, and mixed batches."""
+    """Reject counters in a logged batch, non-counters in a counter batch, and mixed batches."""
     counters = [modification.table.is_counter for modification in modifications]
     if kind is BatchKind.COUNTER and not all(counters):
         raise InvalidRequest("Cannot include non-counter statement in a counter batch")
@@ -102,7 +102,7 @@ def check_kind(kind: BatchKind, modifications: Sequence[Modification]) -> None:
 
 
 def _mutations(steps: Sequence[Step], default_timestamp: int) -> list[Partition]:
-    """Return one mutation per table and key, in order of first use, without empty ones."""
+    """Return one mutation per table and key, in order of first use; omit empty mutations."""
     merged: dict[tuple[UUID, PartitionKey], Partition] = {}
     for modification, execution in steps:
         # Each increment of a counter must see the increments before it.

@@ -59,7 +59,7 @@ class Slice:
 class ClusteringRestriction:
     """Key prefixes given by ``=`` and IN, then slices; without either, all rows.
 
-    `prefix` has the values of single columns, `tuples` returns prefixes of `width` columns.
+    `prefix` holds the values of single columns; `tuples` returns prefixes of `width` columns.
     """
 
     table: Table
@@ -147,7 +147,7 @@ def _range(
 
 
 def single_columns(relations: dict[str, list[Relation]], scope: Scope) -> ClusteringRestriction:
-    """Return the restriction for relations by column, which follow the clustering order."""
+    """Return the restriction for relations on single columns, which follow the clustering order."""
     prefix: list[Candidates] = []
     slices: list[Slice] = []
     for column in scope.table.clustering[: len(relations)]:

@@ -26,7 +26,7 @@ from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue
 
 
 def join(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> bytes:
-    """Return the serialized value that a reader sees, from live cells."""
+    """Serialize live cells to the value that a reader sees."""
     match cql_type:
         case ListType():
             return list_value([cells[key].value or b"" for key in ordered(cql_type, cells)])
@@ -112,7 +112,7 @@ def field_value(value: bytes | None, index: int) -> bytes | None:
 
 @define(frozen=True)
 class RowView:
-    """A row to read at `now` (seconds): its partition key, static row and any clustering row."""
+    """A row as of `now` (seconds): its partition key, static row and, if any, clustering row."""
 
     key: tuple[bytes, ...]
     static: LiveRow
@@ -139,7 +139,7 @@ class RowView:
 def element_reader(
     column: Column, key: Term, scope: Scope
 ) -> tuple[Callable[[RowView, Execution], bytes | None], ColumnSpec]:
-    """Return a function that reads ``column[key]``, null if absent, and the element's type."""
+    """Return a function that reads ``column[key]`` (null if absent), and the element's type."""
     types, profile = entry_types(column.type), scope.catalog.profile
     is_list, is_set = isinstance(column.type, ListType), isinstance(column.type, SetType)
     if types is None or (is_set and not profile.vectors):

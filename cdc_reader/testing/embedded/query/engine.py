@@ -55,7 +55,7 @@ class Engine:
     """Executes statements on a catalog and a database.
 
     `clock` returns the server's time in µs since the epoch. `virtual` maps (keyspace, table) to the
-    source of a table that is not in the database. `replays` has prepared pages for some tables.
+    source of a table that is not in the database. `replays` holds prepared pages for some tables.
     `most_partitions` is the maximum number of partitions that IN lists may select.
     Every method raises `errors.CqlError` if ScyllaDB would return an error.
     """
@@ -228,7 +228,7 @@ def _description(statement_id: bytes, plan: Plan) -> Prepared:
 
 
 def bind(columns: tuple[ColumnSpec, ...], values: Values) -> tuple[Value, ...]:
-    """Return the validated values in order of the markers; raises InvalidRequest."""
+    """Validate the values, or raise InvalidRequest; return them in order of the markers."""
     given = _named(columns, values) if isinstance(values, Mapping) else tuple(values)
     if len(given) != len(columns):
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Tests rows by the relations of WHERE and the conditions of IF."""
+"""Tests rows against the relations of WHERE and the conditions of IF."""
 
 from __future__ import annotations
 

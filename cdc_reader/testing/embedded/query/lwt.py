@@ -48,7 +48,7 @@ def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
 
 
 def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tuple[Column, ...]:
-    """Return the columns named in conditions (all for IF [NOT] EXISTS); a batch adds the keys."""
+    """Return the columns named in conditions (all for IF [NOT] EXISTS); for batches, also keys."""
     named = {
         column
         for modification in modifications
@@ -63,7 +63,7 @@ def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tup
 
 
 def specs(table: Table, columns: Sequence[Column]) -> tuple[ColumnSpec, ...]:
-    """Return the result's columns: ``[applied]``, then the given ones."""
+    """Return the result's columns: ``[applied]``, then `columns`."""
     applied = ColumnSpec(table.keyspace, table.name, APPLIED, Native("boolean"))
     return applied, *(ColumnSpec(table.keyspace, table.name, c.name, c.type) for c in columns)
 

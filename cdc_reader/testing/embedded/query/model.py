@@ -16,9 +16,9 @@ from cdc_reader.testing.embedded.schema.names import resolve_type
 from cdc_reader.testing.embedded.schema.table import Column, Table
 
 MOST_KEYS = 100
-"""Default maximum number of partitions that IN lists may select, and of rows in each partition."""
+"""Default maximum number of partitions, and of rows in each partition, that IN lists may select."""
 MAX_KEY = 65_535
-"""Maximum number of bytes of a partition key, a clustering value, and a collection's key."""
+"""Maximum size, in bytes, of a partition key, of a clustering value and of a collection's key."""
 SERIAL = {0x08: "SERIAL", 0x09: "LOCAL_SERIAL"}
 _UNDEFINED = "Undefined name {0} in where clause ('unresolved({0})')"
 

@@ -37,8 +37,8 @@ def _operations(on_statics: bool) -> Any:
 class Modification:
     """A planned INSERT, UPDATE or DELETE.
 
-    `operations` write the cells of their columns. With `inserts`, it also writes row markers. With
-    `deletes`, it deletes the rows, ranges or partitions that `rows` selects.
+    `operations` write the cells of their columns. With `inserts`, the statement also writes row
+    markers. With `deletes`, it deletes the rows, ranges or partitions that `rows` selects.
     """
 
     table: Table
@@ -156,7 +156,7 @@ class Modification:
 
 
 def check_timestamp(timestamp: int, now_us: int) -> None:
-    """Reject a USING TIMESTAMP that is more than three days ahead."""
+    """Reject a USING TIMESTAMP that is more than three days in the future."""
     if timestamp - now_us > _MAX_AHEAD_US:
         raise InvalidRequest(
             "Cannot provide a timestamp more than 3 days into the future. If this was not "

@@ -34,7 +34,7 @@ Plan = SelectPlan | WritePlan | SchemaAction
 
 @frozen
 class Planner:
-    """Plans statements; `virtual` has the sources of tables that are not in the database."""
+    """Plans statements; `virtual` holds the sources of tables that are not in the database."""
 
     catalog: Catalog
     database: Database

@@ -22,7 +22,7 @@ from cdc_reader.testing.embedded.storage.row import LiveRow, Row
 
 Cells = tuple[bytes | None, ...]
 Found = tuple[tuple[bytes, ...] | None, Cells]
-"""A row's clustering key (None for a static row without rows) and its result."""
+"""A row's clustering key (None for a static row in a partition without rows) and its result."""
 Intervals = Sequence[tuple[Position, Position]]
 
 
@@ -78,7 +78,7 @@ class PlainReader:
     def _read(
         self, row: Row, floor: int | None, now: int, cells: list[bytes | None]
     ) -> Cells | None:
-        """Return the row at `now` (seconds), under the deletion `floor` if any; None if dead."""
+        """Return the row at `now` (seconds); None if dead. `floor` is an outer deletion's time."""
         if row.deletion is not None and (floor is None or row.deletion > floor):
             floor = row.deletion
         stored, is_live = row.cells, False

@@ -44,7 +44,7 @@ class Rows:
 
 @frozen
 class EncodedPage:
-    """An encoded page: `metadata` describes `columns` columns; `flags` are its flags."""
+    """An encoded page: `metadata` describes `columns` columns; `flags` are the metadata's flags."""
 
     flags: int
     columns: int

@@ -13,7 +13,7 @@ from cdc_reader.testing.embedded.storage.cell import Cell
 from cdc_reader.testing.embedded.storage.row import LiveRow
 
 _CLOCK_SEQUENCE_BITS = 14
-_REFERENCE_US = 1_262_304_000_000_000  # 2010-01-01; times of prepended elements are mirrored at it
+_REFERENCE_US = 1_262_304_000_000_000  # 2010-01-01; mirrors the times of prepended elements
 _NODE = b"\xd4\x3d\x00\x22\x79\x7d"
 MAX_TTL = 630_720_000
 
@@ -25,8 +25,8 @@ ReadRow = Callable[[], LiveRow]
 class Write:
     """The write settings of a statement: `ttl` in seconds, 0 for none; `timestamp` in µs.
 
-    With `expiry_first`, the later expiry wins between cells with the same timestamp, before their
-    values are compared.
+    With `expiry_first`, cells with the same timestamp are compared by expiry before they are
+    compared by value: the later expiry wins.
     """
 
     timestamp: int

@@ -16,7 +16,7 @@ _MAX_TTL = 2**31 - 1
 
 @frozen
 class CdcOptions:
-    """The CDC options of a table; `ttl` is in seconds, 0 means that log rows never expire.
+    """The CDC options of a table; `ttl` is in seconds, and 0 means that log rows never expire.
 
     `preimage` is "false", "true" (touched columns) or "full"; `delta` is "full" or "keys".
     """

@@ -10,8 +10,8 @@ class Cell:
     """A cell; if `value` is None, it is dead (a tombstone).
 
     `timestamp` is the write timestamp in µs. A cell with a `ttl` (seconds, 0 for none) is dead from
-    `expiry` on (seconds of the server's clock). Between live cells with the same timestamp,
-    `precedence` decides before their values.
+    `expiry` on (seconds of the server's clock). Live cells with the same timestamp are compared by
+    `precedence`, then by value.
     """
 
     timestamp: int

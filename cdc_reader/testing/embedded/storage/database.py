@@ -18,7 +18,7 @@ RingPosition = tuple[int, PartitionKey]
 
 @define
 class Database:
-    """The server's data: by table id, partitions by (token, key)."""
+    """The server's data: for each table id, the partitions in order of (token, key)."""
 
     tables: dict[UUID, SortedDict[RingPosition, Partition]] = field(factory=dict)
 

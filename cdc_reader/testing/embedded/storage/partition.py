@@ -55,7 +55,7 @@ class Partition:
             self.ranges.add(tombstone)
 
     def merge(self, other: Partition) -> None:
-        """Merge `other` into this partition; keep cells under a tombstone, which reads skip."""
+        """Merge `other` into this partition; cells under a tombstone stay, but reads skip them."""
         self.deletion = latest(self.deletion, other.deletion)
         self.static.merge(other.static)
         for place, row in other.rows.items():
@@ -102,7 +102,7 @@ class Partition:
                 yield live
 
     def deletion_at(self, place: Position) -> int | None:
-        """Return when the partition, or a range that includes `place`, was deleted, or None."""
+        """Return when `place` was last deleted, in a range or with the partition; None if never."""
         if not self.ranges.ranges:
             return self.deletion
         return latest(self.deletion, self.ranges.deletion_at(place))

@@ -64,7 +64,7 @@ def _all(what: str, current: str | None, catalog: Catalog) -> Description:
 
 
 def _tables(keyspace: Keyspace, catalog: Catalog) -> list[Table]:
-    """Return a keyspace's tables in order of name; newer versions leave out the logs."""
+    """Return a keyspace's tables, sorted by name; newer versions leave out the logs."""
     tables = (keyspace.tables[name] for name in sorted(keyspace.tables))
     return [table for table in tables if not (table.is_cdc_log and catalog.profile.new_words)]
 

@@ -49,7 +49,7 @@ class Publication:
         return held
 
     def rewrite(self, tables: DescriptionTables, generations: Iterable[Generation]) -> None:
-        """Publish to `tables` from now on; first publish there all `generations` not held."""
+        """Publish to `tables` from now on, beginning with all `generations` that are not held."""
         self.tables = tables
         for generation in generations:
             if generation not in self._held:

@@ -18,9 +18,9 @@ CURRENT, CLOSED, OPENED = range(3)
 class TabletTables:
     """The virtual tables that describe the streams of tables that use tablets.
 
-    `cdc_timestamps` and `cdc_streams` are for clients, by the name of the base table.
-    `cdc_streams_state` (the oldest set) and `cdc_streams_history` (the changes since) are internal,
-    by the id of the log.
+    `cdc_timestamps` and `cdc_streams` are for clients; their key is the name of the base table.
+    `cdc_streams_state` (the oldest set) and `cdc_streams_history` (the changes since) are internal;
+    their key is the id of the log.
     """
 
     streams: TabletStreams

@@ -29,7 +29,7 @@ class Trace:
 
 @define
 class Traces:
-    """The latest traces of a cluster; each has the events of one node."""
+    """The latest traces of a cluster; each contains the events of one node."""
 
     _kept: deque[Trace] = field(factory=lambda: deque(maxlen=_KEPT))
 

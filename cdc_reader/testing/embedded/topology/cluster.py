@@ -19,7 +19,7 @@ GENERATION_DELAY_MS = 5_000
 def draw_nodes(
     source: random.Random, addresses: Sequence[str], vnodes: int, shards: int
 ) -> tuple[Node, ...]:
-    """Create nodes with random tokens, one per address; raise ValueError for counts below 1."""
+    """Create a node for each address, with random tokens; raise ValueError for counts below 1."""
     if min(len(addresses), vnodes, shards) < 1:
         raise ValueError(
             f"{len(addresses)} nodes, {vnodes} vnodes, {shards} shards: expected at least 1 of each"

@@ -1,4 +1,4 @@
-"""Computes which shard of a node owns a token, with ScyllaDB's biased-token-round-robin.
+"""Computes which shard of a node owns a token, with ScyllaDB's algorithm, biased-token-round-robin.
 
 The token, as an offset from the smallest token and without its `ignore_msb` highest bits, is scaled
 to the number of shards. Each shard therefore owns a slice in each of 2^ignore_msb repetitions.
@@ -18,7 +18,7 @@ def shard_of(token: int, shards: int, ignore_msb: int) -> int:
 
 
 def first_token_of(shard: int, start: int, end: int, shards: int, ignore_msb: int) -> int:
-    """Return the first token of `shard` in (start, end], which may wrap around; else `end`."""
+    """Return the first token of `shard` in (start, end], which may wrap around; `end` if none."""
     if start < end:
         return _first_without_wrap(shard, start, end, shards, ignore_msb)
     if start != MAX_TOKEN:

@@ -32,7 +32,7 @@ class StreamSet:
 
     @classmethod
     def of(cls, tablets: int, timestamp: int, source: random.Random) -> StreamSet:
-        """Create a stream for each of 2^n tablets; its token is the last one of its tablet."""
+        """Create a stream for each of 2^n tablets; each stream's token is its tablet's last."""
         streams = (
             bytes(StreamId.from_parts(token, source.getrandbits(_RANDOM_BITS), index=0))
             for token in last_tokens(tablets)
@@ -61,7 +61,7 @@ class StreamSet:
 
 @frozen
 class StreamHistory:
-    """All stream sets of the log `log_id` of base table `table`, oldest first; chooses streams."""
+    """The stream sets of the base table `table`, oldest first; chooses streams for its log."""
 
     keyspace: str
     table: str

@@ -123,7 +123,7 @@ def _against(peer: str, read: Callable[[], Turn], served: Served, times: int) ->
 
 
 def _reading(command: list[str], served: Served, start: int) -> Callable[[], Turn]:
-    """Return a function that runs a peer once; its Turn has the time that the peer reports."""
+    """Return a function that runs a peer once; its Turn contains the time that the peer reports."""
 
     def read() -> Turn:
         place = [f"127.0.0.1:{served.port}", KEYSPACE, FLAT, str(start), str(_now_ms())]

@@ -113,7 +113,7 @@ def test_the_fields(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_by_default_each_message_has_the_key(reader: CdcReader, execute: Execute) -> None:
-    """By default every message has the key, which alone identifies the row of a delete."""
+    """By default every message contains the key; in a delete, only the key identifies the row."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     batches = reader.change_batches(format="envelope", envelope=AdvancedEnvelope())
     keys = [row["key"] for row in batches.read_all().to_pylist()]
@@ -166,7 +166,7 @@ def test_the_source(reader: CdcReader, execute: Execute, keyspace: str) -> None:
 
 
 def test_a_snapshot(reader: CdcReader, execute: Execute) -> None:
-    """Each existing row in a snapshot is a read event (`op` is ``r``)."""
+    """A snapshot delivers each existing row as a read event (`op` is ``r``)."""
     execute(
         f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"][:1]
     )

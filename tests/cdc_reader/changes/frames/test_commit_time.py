@@ -17,7 +17,7 @@ TIMES = st.lists(
 
 
 def column(times: list[uuid.UUID]) -> pa.Array:
-    """Return a slice of a longer column that contains the times as the kernel returns them."""
+    """Return the times in the kernel's text form, as a slice of a longer column."""
     around = [uuid.UUID(int=0)]
     return pa.array([*map(str, [*around, *times, *around])])[1:-1]
 

@@ -51,7 +51,7 @@ def test_a_silent_server_fails_at_the_timeout(listener: socket.socket) -> None:
 
 
 def test_an_unknown_host_is_named() -> None:
-    """The error names a host that cannot be resolved. RFC 6761 reserves this name."""
+    """The error names a host that cannot be resolved. RFC 6761 reserves the name used here."""
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to nonesuch.invalid:9042"):
         Opening(ConnectionConfig("nonesuch.invalid"), 100).session()
 
@@ -88,7 +88,7 @@ def test_the_authority_that_is_given_is_trusted() -> None:
 
 
 def test_requests_are_sent_at_once_and_pages_received_in_few_calls() -> None:
-    """Sockets have TCP_NODELAY, and a receive buffer 64 times as large as the default."""
+    """Sockets have TCP_NODELAY set, and a receive buffer 64 times as large as the default."""
     with EmbeddedScylla(port=0) as server:
         session = Opening(ConnectionConfig("127.0.0.1", port=server.port), 100).session()
         try:

@@ -132,7 +132,7 @@ def test_a_single_stream_is_queried_at_its_shard(connection: Connection) -> None
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
 def test_a_key_has_the_token_it_was_made_for(token: int) -> None:
-    """The driver hashes each key to the token it was made for.
+    """The driver hashes each key to the token for which the key was made.
 
     The smallest token is omitted because no stream has it.
     """
@@ -145,7 +145,7 @@ def test_a_key_has_the_token_it_was_made_for(token: int) -> None:
 def test_most_streams_are_on_the_queried_node(
     nodes: int, shards: int, in_turn: float, by_owner: float
 ) -> None:
-    """The shares of streams on the queried node are those on the design page."""
+    """The shares of streams on the queried node match the figures on the design page."""
     source = random.Random(1)
     ring = Ring(draw_nodes(source, [f"10.0.0.{number}" for number in range(nodes)], 256, shards))
     ranges = sorted(Generation.of(ring, 0, source).ranges, key=lambda each: each.range_end)

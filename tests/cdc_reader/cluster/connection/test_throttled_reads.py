@@ -65,7 +65,7 @@ def test_every_page_counts_against_the_limit(connection: Connection) -> None:
 
 
 def test_the_limit_of_the_configuration_is_that_of_the_connection() -> None:
-    """The configured limit is the limit of the connection. By default there is none."""
+    """The configured limit is the limit of the connection. By default, there is no limit."""
     for limit, rate in ((None, math.inf), (2.5, 2.5)):
         read = ReadConfig(max_queries_per_second=limit)
         assert Connection("nowhere", read).throttle.rate == rate

@@ -1,8 +1,8 @@
 """TLS on real sockets: trusted servers, expected names, and errors.
 
 The certificates in `tests/data/tls` are self-signed and share `key.pem`. `certificate.pem` and
-`expired.pem` name localhost and 127.0.0.1, `localhost.pem` only localhost, and `elsewhere.pem`
-another host.
+`expired.pem` name localhost and 127.0.0.1, `localhost.pem` names only localhost, and
+`elsewhere.pem` names another host.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def test_a_certificate_that_has_expired_is_to_be_renewed() -> None:
 
 
 def test_host_names_are_not_checked_if_disabled() -> None:
-    """If host names are not checked, the CA still is."""
+    """If host names are not checked, the certificate's CA is still checked."""
     with EmbeddedScylla(certificate=ELSEWHERE, key=KEY) as server:
         assert reach(server, tls_ca=ELSEWHERE, tls_verify_hostname=False)
         said = refusal(server, tls_ca=BY_NAME, tls_verify_hostname=False)

@@ -65,7 +65,7 @@ def test_a_new_cluster_is_not_taken_for_4_3() -> None:
 
 
 def test_the_upgrade_changes_no_start(server: EmbeddedScylla) -> None:
-    """Generations keep their starts in the upgrade. New ones are read from the newer tables."""
+    """Generations keep their starts during the upgrade. New ones are read from the newer tables."""
     asked: Counter[str] = Counter()
 
     def count(page: RecordedQuery) -> None:
@@ -150,10 +150,10 @@ def keys_of(deliveries: Iterable[Delivery]) -> list[int]:
 def test_a_missing_system_table_names_the_version(
     server: EmbeddedScylla, missing: str, kind: str
 ) -> None:
-    """A missing system table shows the version of the server.
+    """A missing system table limits the versions that the server can have.
 
-    A server without `cdc_local` is too new for the upgrade, and one without `scylla_keyspaces` is
-    too old for tablets.
+    A server without `cdc_local` is too new for an upgrade from 4.3, and one without
+    `scylla_keyspaces` is too old for tablets.
     """
 
     def refuse(asked: RecordedQuery) -> None:

@@ -75,7 +75,7 @@ def test_a_generation_with_streams_but_no_timestamp_is_unpublished(rows: int | N
 
 @pytest.mark.needs("topology")
 def test_a_generation_announced_between_two_queries_is_published() -> None:
-    """A generation that is announced between the two queries counts as published."""
+    """A generation announced between the two queries of `unpublished` counts as published."""
     server = EmbeddedScylla()
 
     def announce(asked: RecordedQuery) -> None:

@@ -1,6 +1,7 @@
 """Tests that any bytes get a response or close their connection, without affecting other clients.
 
-`SCYLLA_CDC_FUZZ` sets the number of frames (2,000 if unset), `SCYLLA_CDC_FUZZ_SEED` the seed.
+`SCYLLA_CDC_FUZZ` sets the number of frames (2,000 if unset), and `SCYLLA_CDC_FUZZ_SEED` sets
+the seed.
 """
 
 import logging
@@ -81,7 +82,7 @@ class Fuzzer:
     """Pairs (id, number of values) of prepared statements."""
 
     def volley(self, count: int) -> list[bytes]:
-        """Return frames for one connection, which the last one may close."""
+        """Return frames for one connection; the last frame may close it."""
         frames = [self.frame() for _ in range(count)]
         if self.source.random() < 0.5:
             frames[-1] = self._mutated(frames[-1])
@@ -262,7 +263,7 @@ def count_frames(data: bytearray) -> int:
 def test_no_bytes_crash_the_server_or_hang_another_connection(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Any bytes at most close their own connection.
+    """Whatever bytes are sent, at most their own connection is closed.
 
     Another client always gets responses, and no bug is logged.
     """
@@ -281,7 +282,7 @@ def test_no_bytes_crash_the_server_or_hang_another_connection(
 
 
 def refusal(cql: str) -> str | None:
-    """Return the syntax error of a text; None if it is a statement.
+    """Return the syntax error of a text, or None if the text is a statement.
 
     Also returns None for other errors, such as a value that its type cannot hold.
     """
@@ -295,7 +296,7 @@ def refusal(cql: str) -> str | None:
 
 
 def check(cql: str) -> None:
-    """Check that a syntax error has a position, unless ScyllaDB's error has none either."""
+    """Check that a syntax error has a position, unless ScyllaDB's error has none."""
     message = refusal(cql)
     assert message is None or re.match(r"line \d+:\d+ |Only expressions of the form ", message)
 

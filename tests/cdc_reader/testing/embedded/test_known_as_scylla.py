@@ -63,7 +63,7 @@ def test_requests_are_traced(session: Session) -> None:
     "table", ["config", "runtime_info", "scylla_local", "protocol_servers", "versions", "clients"]
 )
 def test_tables_of_scylla_s_own_have_rows(session: Session, table: str) -> None:
-    """The tables that only ScyllaDB has are not empty."""
+    """The tables that exist only in ScyllaDB are not empty."""
     assert session.execute(f"SELECT * FROM system.{table}").all()
 
 

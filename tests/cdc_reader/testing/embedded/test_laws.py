@@ -191,7 +191,7 @@ def test_the_fold_of_the_log_is_the_table(tables: Tables, history: list[str], im
 def test_every_record_is_numbered_and_ends_once(
     tables: Tables, history: list[str], images: str
 ) -> None:
-    """Rows of a record are numbered from 0; only the last row has `cdc$end_of_batch`."""
+    """Rows of a record are numbered from 0; only the last row has `cdc$end_of_batch` set."""
     for record in tables.run(images, history)[0]:
         numbers = [int.from_bytes(row["cdc$batch_seq_no"] or b"", "big") for row in record]
         assert numbers == list(range(len(record)))
@@ -204,7 +204,7 @@ def test_every_record_is_numbered_and_ends_once(
 def test_images_are_the_rows_before_and_after(
     tables: Tables, history: list[str], images: str
 ) -> None:
-    """A preimage shows the row before its record, a postimage the row after it."""
+    """A preimage shows the row before its record, and a postimage shows the row after it."""
     log, _ = tables.run(images, history)
     fold = Fold(BASE)
     for record in log:

@@ -130,7 +130,7 @@ def test_times_before_any_uuid_are_refused_like_other_old_ones(
 
 @pytest.fixture
 def numbers(session: Session) -> Session:
-    """A session with a table of two rows, with values that floats cannot represent exactly."""
+    """A session with a table whose two rows hold values that floats cannot represent exactly."""
     session.execute(
         "CREATE TABLE ks.n (pk int, ck int, d decimal, v varint, i int, f float, g double, "
         "u duration, ts timestamp, da date, tm time, m map<decimal, text>, s set<decimal>, "
@@ -392,7 +392,7 @@ def test_system_keyspaces_stay(session: Session, cql: str) -> None:
 
 
 def test_the_first_of_equal_keys_counts(session: Session) -> None:
-    """If a map literal repeats a key, or a UDT literal a field, the first value is written."""
+    """If a map literal repeats a key, or a UDT literal repeats a field, the first value counts."""
     session.execute("CREATE TYPE ks.ty (a int, b int)")
     session.execute(
         "CREATE TABLE ks.f (pk int PRIMARY KEY, m map<int, int>, f frozen<map<int, int>>, u ty) "
@@ -427,7 +427,7 @@ def test_elements_of_collections_are_selected(session: Session) -> None:
     ],
 )
 def test_conditions_on_elements_of_sets(session: Session, condition: str, holds: bool) -> None:
-    """In a condition, a set's element is itself, or null if the set does not contain it."""
+    """In a condition, `s[x]` is x, or null if the set `s` does not contain x."""
     session.execute(ELEMENTS)
     session.execute("INSERT INTO ks.e (pk, s) VALUES (1, {1, 2})")
     result = session.execute(f"UPDATE ks.e SET v = 1 WHERE pk = 1 IF {condition}")
@@ -478,7 +478,7 @@ def test_one_partition_key_in_a_list_can_be_paged_in_order(session: Session) -> 
 
 @pytest.mark.parametrize("level", ["ANY", "EACH_QUORUM"])
 def test_some_consistencies_are_for_writes(session: Session, level: str) -> None:
-    """A read at a consistency level that only writes may have is rejected."""
+    """A read at a consistency level that is only for writes is rejected."""
     statement = SimpleStatement(
         "SELECT ck FROM ks.t", consistency_level=getattr(ConsistencyLevel, level)
     )
@@ -487,7 +487,7 @@ def test_some_consistencies_are_for_writes(session: Session, level: str) -> None
 
 
 def test_listings_have_all_keyspaces_until_one_is_used(session: Session) -> None:
-    """DESCRIBE TABLES lists all keyspaces' tables; after USE, only the current keyspace's."""
+    """Before USE, DESCRIBE TABLES lists all keyspaces' tables; after USE, those of one keyspace."""
     session.execute("CREATE TABLE ks.a (pk int PRIMARY KEY)")
     keyspaces = [row.name for row in session.execute("DESC KEYSPACES")]
     assert keyspaces == sorted(keyspaces)

@@ -105,7 +105,7 @@ def test_the_driver_connects_with_default_settings(
 
 
 def test_each_node_speaks_of_itself_and_its_peers(server: EmbeddedScylla) -> None:
-    """`system.local` describes the connected node, `system.peers` the others."""
+    """`system.local` describes the connected node, and `system.peers` describes the others."""
     with RawClient(server) as client:
         address = socket.inet_aton("127.0.0.1")
         _, _, local = client.query("SELECT broadcast_address FROM system.local")
@@ -397,7 +397,7 @@ def test_a_refusal_without_a_connection_is_an_exception() -> None:
 
 
 def test_a_table_under_replay_is_not_executed_against() -> None:
-    """`execute` raises ValueError for a table under replay, because its pages are encoded."""
+    """`execute` raises ValueError for a table under replay, as its pages are already encoded."""
     server = EmbeddedScylla()
     server.replay("system", "local", server.pages("SELECT key FROM system.local"))
     with pytest.raises(ValueError, match="not under replay"):

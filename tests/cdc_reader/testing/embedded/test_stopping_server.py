@@ -1,4 +1,4 @@
-"""Tests that a server that stops closes the connections that it is accepting."""
+"""Tests that a server that stops also closes connections that it is just accepting."""
 
 from __future__ import annotations
 

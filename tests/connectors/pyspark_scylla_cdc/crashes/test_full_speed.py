@@ -1,4 +1,4 @@
-"""A streaming query that follows a table written as fast as its server accepts.
+"""A streaming query that follows a table to which rows are written at full speed.
 
 Server, writer and query run in separate processes on one machine. The test counts rows, and
 compares the size of micro-batches and the memory with their first values, so the speed and load of

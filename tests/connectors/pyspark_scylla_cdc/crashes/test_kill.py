@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = int(os.environ.get("KILLS", "4"))
-LONGEST = 1.5  # seconds into a micro-batch, about its duration
+LONGEST = 1.5  # seconds after a micro-batch begins; about the duration of one
 KILLED = (Role.SOURCE, Role.TASKS, Role.DRIVER, Role.TASKS)
 TABLE = "ks.t"
 LOG = f"{TABLE}_scylla_cdc_log"
@@ -46,7 +46,7 @@ def cluster() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def session(cluster: EmbeddedScylla) -> Iterator[Session]:
-    """A session whose writes get their timestamps from the cluster, with the table."""
+    """A session, with the table, whose writes get their timestamps from the cluster."""
     session = open_session(cluster.host, cluster.port)
     session.use_client_timestamp = False
     session.execute(

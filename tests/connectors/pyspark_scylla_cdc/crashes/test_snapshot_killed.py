@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 KILLS = int(os.environ.get("KILLS", "4"))
 ROWS, PARTITIONS, LIMIT = 50_000, 5_000, 2_000
-LONGEST = 1.0  # seconds into a micro-batch, about its duration
+LONGEST = 1.0  # seconds after a micro-batch begins; about the duration of one
 KILLED = (Role.DRIVER, Role.TASKS, Role.DRIVER, Role.SOURCE)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.needs("faults")]
@@ -126,7 +126,7 @@ def rows_of(cluster: EmbeddedScylla) -> dict[Key, int | None]:
 
 @contextmanager
 def writing(cluster: EmbeddedScylla, draw: random.Random) -> Iterator[None]:
-    """Change, delete and insert rows in the background, in any partition, read or not."""
+    """Change, delete and insert rows in the background, in read and unread partitions."""
     stop = threading.Event()
 
     def write() -> None:

@@ -23,7 +23,7 @@ LOG = "ks.t_scylla_cdc_log"
 PARTITIONS, QUERIES = 8, 16
 """Partitions per micro-batch, and queries per partition if it is read by streams (8,192 in all)."""
 SPARSE, DENSE, KEYS = 10, 2, 900
-"""Seconds in which one key is written, seconds in which many are, and the number of those keys."""
+"""Seconds of writes to one key, seconds of writes to many keys, and the number of the many keys."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -49,7 +49,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 
 def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) -> int:
-    """Write `keys` rows per second for some seconds; return the end."""
+    """Write `keys` rows per second for some seconds; return the time at the end."""
     for _ in range(seconds):
         for key in range(keys):
             cluster.execute("INSERT INTO ks.t (pk) VALUES (?)", [struct.pack(">i", key)])

@@ -1,4 +1,4 @@
-"""Rows that cannot be converted end the query, or these rows alone are skipped or quarantined."""
+"""Rows that cannot be converted: the query ends, or only these rows are skipped or quarantined."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_good_rows_are_whole_and_bad_ones_counted(
 ) -> None:
     """The rows are compared with a read in which all values fit: decimals as text, times as ms.
 
-    `skip` leaves out the rows that cannot be converted, and no others. `quarantine` has all rows;
-    marked rows lack the cells that cannot be converted, and no others.
+    `skip` leaves out the rows that cannot be converted, and no others. `quarantine` returns all
+    rows; marked rows lack the cells that cannot be converted, and no others.
     """
     images, options = WAYS[way]
     execute(TABLE + images, f"ALTER TABLE {{t}} WITH cdc = {images}")
@@ -255,7 +255,7 @@ def test_a_bad_row_ends_the_query_by_default(execute: Execute, rows: Rows) -> No
 def test_bad_rows_are_logged_without_their_values(
     execute: Execute, rows: Rows, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
-    """One event has the key, time and reason of a skipped row; another has the count."""
+    """One event contains the key, time and reason of a skipped row; another contains the count."""
     execute(
         TABLE + POSTIMAGES,
         "INSERT INTO {t} (pk, k, d) VALUES (7, 1, 31415926535)",
@@ -274,7 +274,7 @@ def test_bad_rows_are_logged_without_their_values(
 
 
 def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
-    """The record of a quarantined row has the log's rows, with the original values of bad cells."""
+    """The record of a quarantined row contains the log's rows; bad cells keep their values."""
     at = TIMES[-2]
     execute(
         TABLE + POSTIMAGES,

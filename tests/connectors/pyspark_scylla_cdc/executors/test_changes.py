@@ -37,7 +37,7 @@ def changes(rows: Rows, *names: str, **options: str) -> list[tuple[Any, ...]]:
 
 
 def test_whole_rows(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """With both images, each change has the row before and after, as in Delta's feed."""
+    """With both images, each change contains the row before and after it, as in Delta's feed."""
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (1, 2, 3, 'a')",
@@ -58,7 +58,7 @@ def test_whole_rows(table: Callable[[str], None], execute: Execute, rows: Rows) 
 
 
 def test_postimages_alone(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Without preimages, the statement decides what is an insert, and deletes have only keys."""
+    """Without preimages, the statement decides what is an insert, and deletes contain only keys."""
     table("'postimage': true")
     execute(
         "UPDATE {t} SET v = 4 WHERE pk = 1 AND ck = 2",
@@ -73,7 +73,7 @@ def test_postimages_alone(table: Callable[[str], None], execute: Execute, rows: 
 
 
 def test_delta_alone(execute: Execute, rows: Rows) -> None:
-    """Without images, a row has the written values, and lists modified and nulled columns."""
+    """Without images, a row has the written values and the names of modified and nulled columns."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int, f frozen<list<int>>) "
         "WITH cdc = {'enabled': true}",
@@ -198,7 +198,7 @@ def test_range_deletes(
     where: str,
     expected: tuple[Any, ...],
 ) -> None:
-    """Range deletes are never dropped silently: they end the query, or have their bounds."""
+    """Range deletes are never dropped silently: they end the query or come with their bounds."""
     table("'postimage': true")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)", f"DELETE FROM {{t}} WHERE pk = 1 AND {where}")
     with pytest.raises(ConfigurationError, match=r"rangeDeletes is 'fail': at .*give 'emit'"):
@@ -250,7 +250,7 @@ def test_table_without_clustering_key(execute: Execute, rows: Rows) -> None:
 def test_missing_images_are_refused(
     table: Callable[[str], None], rows: Rows, images: str, given: dict[str, str], expected: str
 ) -> None:
-    """The error has the statement that enables the missing images."""
+    """The error states the statement that enables the missing images."""
     table(images)
     with pytest.raises(UnsupportedTableError, match=expected):
         changes(rows, **given)

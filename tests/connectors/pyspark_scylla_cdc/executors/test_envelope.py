@@ -66,7 +66,7 @@ def test_with_images(execute: Execute, rows: Rows) -> None:
 
 
 def test_with_partial_preimages(execute: Execute, rows: Rows) -> None:
-    """An update's preimage has only the modified columns; a delete's preimage has all columns."""
+    """An update's preimage contains only the modified columns; a delete's contains all columns."""
     execute(TABLE + "{'enabled': true, 'preimage': true, 'postimage': true}", *HISTORY)
     (_, created, updated), (_, _, last), (_, deleted, _) = [
         (op, before, after) for op, before, after in envelopes(rows)
@@ -77,7 +77,7 @@ def test_with_partial_preimages(execute: Execute, rows: Rows) -> None:
 
 
 def test_with_deltas_alone(execute: Execute, rows: Rows) -> None:
-    """Without images, an envelope has the cells that the change wrote."""
+    """Without images, an envelope contains the cells that the change wrote."""
     execute(TABLE + "{'enabled': true}", *HISTORY)
     assert envelopes(rows) == [
         ("c", None, row(cell(3), cell("a"))),
@@ -87,7 +87,7 @@ def test_with_deltas_alone(execute: Execute, rows: Rows) -> None:
 
 
 def test_static_columns(execute: Execute, rows: Rows) -> None:
-    """An envelope of a static row has only static columns; other envelopes have only the others."""
+    """An envelope of a static row contains only static columns; other envelopes contain none."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, s int static, v int, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'postimage': true}",
@@ -143,7 +143,7 @@ def test_projected(execute: Execute, rows: Rows) -> None:
 
 @pytest.mark.spark
 def test_the_advanced_output_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
-    """With the advanced output, Spark's JSON has plain values, in the types of Kafka Connect's."""
+    """As JSON, the advanced output has plain values, of the types that Kafka Connect writes."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, at timestamp, m map<text, int>) "
         "WITH cdc = {'enabled': true, 'preimage': 'full', 'postimage': true}",

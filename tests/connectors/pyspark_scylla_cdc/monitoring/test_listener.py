@@ -150,7 +150,7 @@ def test_a_log_without_a_ttl_keeps_rows_for_good(
 def test_the_share_of_a_snapshot(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
-    """The offset's token determines the share, and the time taken so far the time left."""
+    """The offset's token determines the share; the time taken so far determines the time left."""
     pending = evolve(START, snapshot=SnapshotState.PENDING)
     first, second = (evolve(pending, token=(quarter - 2) << 62) for quarter in (1, 2))
     done = evolve(START, snapshot=SnapshotState.DONE)
@@ -188,7 +188,7 @@ def test_a_new_snapshot_names_what_was_lost(
     "other", ["0", "null", '{"position": 3}', '{"orders":{"0":23}}', "None", "x"]
 )
 def test_other_sources_are_passed_over(listener: ScyllaCdcListener, other: str) -> None:
-    """The listener ignores other sources, alone or beside `scylla_cdc`, whatever their offsets."""
+    """The listener ignores other sources and their offsets, even in a query with `scylla_cdc`."""
     listener.onQueryProgress(event(source(other, other, 9)))
     assert not listener.streams
     ours = source(text(START), text(END), 4)
@@ -308,7 +308,7 @@ def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
 
 
 def test_late_rows_that_are_only_reported_come_with_the_plan(listener: ScyllaCdcListener) -> None:
-    """The number of late rows counts once, although each task's report has it."""
+    """The number of late rows counts once, although each task's report contains it."""
     tell(listener, report(1, 0, late_rows=5), report(2, 1, late_rows=5))
     assert listener.streams[0].late_rows == 5
 
@@ -327,7 +327,7 @@ def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixt
 
 
 def test_the_address_needs_a_host_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver in this process, as with Spark Connect, the address must have a host."""
+    """Without a driver in this process, as with Spark Connect, `host` must be given."""
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     with pytest.raises(Exception, match=r"host.*give the address where executors reach"):
         _ = ScyllaCdcListener().address

@@ -1,4 +1,4 @@
-"""The generations that an offset records: late announcements count, and each counts once."""
+"""The generations that an offset records: each row of a late-announced generation is read once."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def tables() -> Iterator[Tables]:
 
 
 def refused(stream: StreamReader, start: Stored, message: str) -> None:
-    """Check that each method that Spark calls first raises the one-line error."""
+    """Check that each method that Spark may call first raises the one-line error."""
     for ask in (lambda: stream.latestOffset(start, LIMIT), lambda: stream.partitions(start, start)):
         with pytest.raises(CheckpointError, match=message) as error:
             ask()
@@ -155,7 +155,7 @@ def test_a_table_created_again_is_refused(tables: Tables) -> None:
 
 
 def create_log_again(tables: Tables, behind: int = 0) -> int:
-    """Drop the table's log and create it again, as by turning CDC off and on before 5.1.
+    """Drop the table's log and create it again, as turning CDC off and on did before ScyllaDB 5.1.
 
     Returns the time of creation. Row 2 is only in the old log, and row 3 only in the new one. The
     clock of the node that creates the log is `behind` µs behind.
@@ -178,7 +178,7 @@ GONE = "the log was dropped, and created again at .*; onDataLoss is 'fail': give
 
 
 def test_a_log_created_again_is_a_loss(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-    """A log created again is a loss for a restarted query, a running one, and for given offsets."""
+    """A log created again is a loss for a restarted query, a running query, and given offsets."""
     tables.create()
     running = tables.query()
     offset = tables.advanced(running)
@@ -226,7 +226,7 @@ def test_a_log_created_again_within_a_window(
 
 
 def test_a_first_micro_batch_done_again_in_another_log(tables: Tables) -> None:
-    """The offset at the end of a micro-batch has the id of the log in which it was planned."""
+    """The offset at the end of a micro-batch contains the id of the log in which it was planned."""
     tables.create()
     start = {"startingTimestamp": format_timestamp(tables.clock.now())}
     stream = tables.query(**start)
@@ -389,7 +389,7 @@ def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
 
 
 def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
-    """Return an offset before row 2, which expires by a TTL of an hour; row 3 is written later.
+    """Return an offset before row 2, which expires after an hour; row 3 is written later.
 
     When row 3 is written, the TTL is `later_ttl` seconds.
     """
@@ -520,7 +520,7 @@ def test_a_table_made_anew_has_lost_nothing(
 def test_rows_with_a_write_time_before_the_table(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rows with write times before the table may expire before the plan, or before a task."""
+    """Rows with write times before the table may expire before they are planned or read."""
     tables.clock.advance(SystemClock().now() - tables.clock.now())
     tables.create(ttl=3_600)
     made = tables.clock.now()
@@ -608,7 +608,7 @@ def test_lowering_the_ttl_is_no_loss(tables: Tables) -> None:
 
 
 def planned(tables: Tables, **more: str) -> tuple[StreamReader, Sequence[InputPartition]]:
-    """Return a query and its second micro-batch, which has row 1. The row expires after an hour."""
+    """Return a query and its second micro-batch, with row 1, which expires after an hour."""
     tables.create(ttl=3_600)
     stream = tables.query(**more)
     offset = tables.advanced(stream)

@@ -410,7 +410,7 @@ def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
 
 
 def test_reference_page_is_current() -> None:
-    """The page has the current tables of options, aliases and types."""
+    """The page contains the current tables of options, aliases and types."""
     page = REFERENCE.read_text(encoding="utf-8")
     assert markdown() in page
     assert aliases_markdown() in page

@@ -111,7 +111,7 @@ def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any, stra
 
 @pytest.mark.spark
 def test_changes_fold_to_the_table(cluster: EmbeddedScylla, load: Any) -> None:
-    """Each row ends with its last change, whichever partitions have its changes."""
+    """The last change determines each row, whichever partitions contain its changes."""
     table = fold(load(format="changes")).collect()
     cells = cluster.execute("SELECT pk, ck, v FROM ks.t")
     kept = [tuple(int.from_bytes(cell or b"", "big") for cell in row) for row in cells]
@@ -126,7 +126,7 @@ def test_a_stream_spreads_a_key_only_where_that_is_wanted(
     least: str | None,
     expected: int,
 ) -> None:
-    """A micro-batch has a key in one partition, in order, unless more partitions are requested."""
+    """A key is in one partition of a micro-batch, in order, unless more partitions are wanted."""
     options = SourceOptions.parse({**given, **({"minPartitions": least} if least else {})})
     reader = stream_reader(options, clock)
     end = {"version": 1, "position": clock.now()}

@@ -96,7 +96,7 @@ def test_every_stream_in_order(size: int, count: int) -> None:
 def test_streams_and_ranges_have_the_same_rows(
     tokens: list[int], count: int, slices: int, others: list[int]
 ) -> None:
-    """Each partition has the same rows by ranges as by streams.
+    """Each partition yields the same rows, whether it is read by ranges or by streams.
 
     This holds even if tokens repeat, and if streams of another generation lie between.
     """

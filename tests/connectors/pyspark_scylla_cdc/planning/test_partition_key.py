@@ -1,4 +1,4 @@
-"""The changes of one partition key take few queries on any cluster, and have only its rows."""
+"""Reading one partition key takes few queries on any cluster, and yields only its rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture(scope="module")
 def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A cluster that grew twice, and whose tables have rows of all keys in each generation."""
+    """A cluster that grew twice, and whose tables contain rows of all keys in each generation."""
     with EmbeddedScylla(clock=clock, vnodes=32, ring_delay_ms=0) as server:
         session = open_session(server.host, server.port)
         session.use_client_timestamp = False
@@ -120,7 +120,7 @@ def test_ranges_of_the_ring(
     read: Callable[..., list[dict[str, Any]]],
     count: int,
 ) -> None:
-    """By ranges, each partition takes one query per generation, and each row is read once.
+    """Read by ranges, each partition takes one query per generation. Each row is read once.
 
     The rows span too short a time to be divided.
     """

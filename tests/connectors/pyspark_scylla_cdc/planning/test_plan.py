@@ -188,7 +188,7 @@ def test_streams_are_cut_no_finer_than_necessary(streams: int, more: int) -> Non
 
 
 def test_work_is_streams_times_time() -> None:
-    """Work is proportional to time: a generation that operates for long has more than a new one."""
+    """Work is proportional to time: the longer a generation is in force, the more work it takes."""
     shares = divide(spans(timeline([90 * HOUR]), Window(0, 100 * HOUR), lambda _: 10), 1, 2)
     work = [sum(span.work for span in share) for share in shares]
     assert max(work) - min(work) <= 100 * HOUR

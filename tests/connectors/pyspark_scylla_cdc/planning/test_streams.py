@@ -67,7 +67,7 @@ def test_streams_are_identified_by_their_whole_ids() -> None:
 
 @pytest.mark.parametrize(("count", "expected"), [(2, [0, 5]), (10, list(range(10))), (99, None)])
 def test_sample(count: int, expected: list[int] | None) -> None:
-    """A sample covers the whole ring, and has each stream at most once."""
+    """A sample covers the whole ring, and contains each stream at most once."""
     streams = Streams(b"".join(StreamId.from_parts(token, 1, 0) for token in range(10)))
     (task,) = streams.sample(count).tasks(WINDOW, 99)
     assert [stream.token for stream in task.streams] == (expected or list(range(10)))

@@ -34,7 +34,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def session(cluster: EmbeddedScylla) -> Iterator[Session]:
-    """A session whose writes get their timestamps from the cluster, by its clock."""
+    """A session whose writes get their timestamps from the cluster's clock."""
     session = open_session(cluster.host, cluster.port)
     session.use_client_timestamp = False
     yield session

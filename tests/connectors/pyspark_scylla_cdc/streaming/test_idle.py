@@ -280,9 +280,9 @@ class Written:
     longest=st.integers(1, 300),
 )
 def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int) -> None:
-    """A window with rows ends a micro-batch when at least `shortest` more has been checked.
+    """A window with rows becomes a micro-batch once it has grown by `shortest` since a check.
 
-    An empty window ends one only if it has length `longest`, and never twice in a row.
+    An empty window becomes one only if it is `longest` or longer, and never twice in a row.
     """
     log = Written(sorted(writes))
 

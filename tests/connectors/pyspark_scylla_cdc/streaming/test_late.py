@@ -97,7 +97,7 @@ def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_rows_in_time_are_not_reported(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """Rows in time are delivered and not counted, however short the confidence window is."""
+    """Timely rows are delivered and not counted, however short the confidence window is."""
     followed = follow(confidenceWindow="0s")
     found = followed.run(40)
     for pk in range(30):
@@ -120,7 +120,7 @@ def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_micro_batch_done_again(follow: Make) -> None:
-    """A repeated micro-batch has the same rows; rows that have arrived since are late."""
+    """A repeated micro-batch contains the same rows; rows that have arrived since are late."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1, age=60)
@@ -141,7 +141,7 @@ def test_micro_batch_done_again(follow: Make) -> None:
 
 @pytest.mark.parametrize("after", [0, 300_000, 700_000, 2_000_000, 9_000_000])
 def test_rows_that_arrive_around_a_plan(follow: Make, after: int) -> None:
-    """Rows that arrive around the time of the plan are delivered once, in every attempt."""
+    """Rows that arrive around the time of a plan are in one micro-batch, in each attempt at it."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.clock.advance(SECOND - after % SECOND)
@@ -261,7 +261,7 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered(
 def test_strays_of_a_micro_batch_done_again(
     follow: Make, cluster: EmbeddedScylla, twice: bool
 ) -> None:
-    """A repeated micro-batch has the same strays; new ones are in the next micro-batch."""
+    """A repeated micro-batch contains the same strays; new strays are in the next one."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     cluster.join(vnodes=3)

@@ -145,7 +145,7 @@ def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
 def test_each_row_is_counted_once(
     rows: list[int], polls: list[int], least: int, shortest: int, longest: int, idle: int
 ) -> None:
-    """A window is a micro-batch if it has enough rows, is long, or is empty; other windows wait."""
+    """A window becomes a micro-batch if it has enough rows, is long, or is empty; others wait."""
     counted: list[Window] = []
 
     def held(window: Window) -> int:

@@ -113,7 +113,7 @@ def test_the_plan_tells_what_the_driver_knows(
 def test_late_rows_that_are_only_reported(
     make: Make, session: Session, clock: ManualClock, plans: list[Plan]
 ) -> None:
-    """The plan of the next micro-batch has the number of late rows, once."""
+    """The plan of the next micro-batch contains the number of late rows, once."""
     reader = make(**REPORT_TO, lateRows="report")
     offset = reader.initialOffset()
     for second in range(240):

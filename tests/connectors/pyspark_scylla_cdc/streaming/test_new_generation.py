@@ -201,7 +201,7 @@ def test_a_repeated_micro_batch_reads_the_generations_of_its_plan(
 def test_a_late_generation_older_than_the_query(
     cluster: EmbeddedScylla, late: Make, given: dict[str, str]
 ) -> None:
-    """A query has no log rows from before its start or snapshot."""
+    """A query delivers no log rows from before its start or snapshot."""
     before = late()
     unannounced(cluster, before.clock)
     before.write(1)
@@ -258,7 +258,7 @@ def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late:
 def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
     cluster: EmbeddedScylla, late: Make
 ) -> None:
-    """Without a start, one micro-batch has the rows behind the position and those in its window."""
+    """Without a start, one micro-batch contains the rows before its window and those in it."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -278,7 +278,7 @@ def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
 
 
 def test_starting_offsets_from_before_an_announcement(cluster: EmbeddedScylla, late: Make) -> None:
-    """A new query that continues at another query's offset also has the unread rows."""
+    """A new query that starts at another query's offset also delivers the rows left unread."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -507,7 +507,7 @@ def test_rows_limit_of_many_pages(
 
 
 def followed(stream: StreamReader, start: dict[str, int]) -> tuple[list[int], dict[str, int]]:
-    """Return the number of rows of each micro-batch from `start` on, and the end of the last."""
+    """Return the number of rows of each micro-batch from `start` on, and the last end offset."""
     counts, offset = [], start
     while (latest := stream.latestOffset(offset, ReadMaxFiles(1))) != offset:
         parts = stream.partitions(offset, latest)

@@ -46,7 +46,7 @@ tokens = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), max_size=40).map(sorted
 
 @given(tokens, st.integers(1, 50))
 def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int) -> None:
-    """Micro-batches have as many whole partitions as the limit allows, or one, and miss no row."""
+    """Micro-batches have whole partitions, at least one and as many as fit; no row is missed."""
     start, ends = MIN_TOKEN, []
     while start < MAX_TOKEN:
         ahead = RowsAhead(np.array([t for t in found if t > start], np.int64), is_all=True)
@@ -113,9 +113,7 @@ class Query:
         self.reader = None
 
     def step(self, crash: Callable[[], bool] = lambda: False) -> bool:
-        """Run a micro-batch, which crashes when `crash` returns True; return False if there is
-        none.
-        """
+        """Run a micro-batch, which crashes if `crash` returns True; return False if none is due."""
         reader = self.reader or self.start(available_now=self.is_ending)
         start = self._start(reader)
         if len(self.offsets) == self.committed:
@@ -320,7 +318,7 @@ def test_a_trigger_that_asks_for_everything_gets_it(
 
 @pytest.mark.skipif(not TELLS_START, reason="this Spark does not tell which trigger runs")
 def test_the_log_comes_after_the_table(make: Make, session: Session, clock: ManualClock) -> None:
-    """Even without limits, the log has separate micro-batches after the table's."""
+    """Even without limits, the log is read in separate micro-batches after those of the table."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -448,7 +446,7 @@ def _is_in(key: Key, row: Row) -> bool:
 
 
 def check_history(seed: int, make: Make, session: Session, clock: ManualClock) -> None:
-    """Run a query with random crashes and writes, and check the laws."""
+    """Run a query with random crashes and writes; check its micro-batches and its copy."""
     draw = random.Random(seed)
     session.execute("DROP TABLE IF EXISTS ks.t")
     create(session)
@@ -516,7 +514,7 @@ def test_some_histories(make: Make, session: Session, clock: ManualClock) -> Non
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(make: Make, session: Session, clock: ManualClock) -> None:
-    """The laws hold for many seeds."""
+    """Rows are delivered once, and the copy equals the table, for many seeds."""
     check_seeds(SEEDS, lambda seed: check_history(seed, make, session, clock))
 
 

@@ -65,7 +65,7 @@ def position(offset: dict[str, Any]) -> int:
 
 
 def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) -> None:
-    """Only the offset at the end of the first micro-batch has the start."""
+    """Only the offset at the end of the first micro-batch contains the start."""
     stream = reader()
     start = stream.initialOffset()
     end = stream.latestOffset(start, LIMIT)
@@ -151,7 +151,7 @@ def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: M
 def test_start_is_not_before_the_log(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A start before the log becomes the first generation, or the oldest time within the TTL."""
+    """A start before the log moves to the first generation or to the oldest time within the TTL."""
     first = position(reader(startingTimestamp="2000-01-01").initialOffset())
     assert clock.now() - 100 * 365 * DAY < first < clock.now()
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")

@@ -31,7 +31,7 @@ Parse = Callable[..., SourceOptions]
 
 @pytest.fixture
 def write(session: Session, clock: ManualClock) -> Callable[..., None]:
-    """Writes rows to a new table, whose log keeps rows for a day, `pause` µs apart."""
+    """Writes rows, `pause` µs apart, to a new table whose log keeps rows for a day."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -74,7 +74,7 @@ def _keys(reader: StreamReader, *offsets: object) -> list[int]:
 def test_a_batch(
     clock: ManualClock, parse: Parse, caplog: pytest.LogCaptureFixture, ahead: int
 ) -> None:
-    """A batch has the rows that the log holds, and no task counts them as expired."""
+    """A batch returns the rows that the log holds, and no task counts them as expired."""
     clock.advance(HOUR)
     own = WrongClock(clock, ahead)
     for options in (parse(), evolve(parse(), starting=clock.now() - 2 * HOUR)):
@@ -89,7 +89,7 @@ def test_a_batch(
 
 @pytest.mark.parametrize("ahead", WRONG)
 def test_a_stream(clock: ManualClock, parse: Parse, write: Callable[..., None], ahead: int) -> None:
-    """A stream has each row once, one confidence window behind the cluster's clock."""
+    """A stream delivers each row once, one confidence window behind the cluster's clock."""
     clock.advance(HOUR)
     own = WrongClock(clock, ahead)
     reader = stream_reader(parse(idleAdvance="1s", minAdvance="1s"), own)

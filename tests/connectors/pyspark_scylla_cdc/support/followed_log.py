@@ -20,7 +20,7 @@ LIMIT = ReadMaxFiles(1)
 
 @define
 class FollowedLog:
-    """Uses a reader as Spark does: offsets through JSON, micro-batches, restarts."""
+    """Uses a reader as Spark does: passes offsets as JSON, runs micro-batches, and restarts."""
 
     make: Callable[[], StreamReader]
     clock: ManualClock
@@ -70,7 +70,7 @@ class FollowedLog:
     def astray(
         self, server: EmbeddedScylla, pk: int, *, by: int, twice: bool = False, age: int = 0
     ) -> None:
-        """Write a row `by` generations after the right one; if `twice`, to the right one too."""
+        """Write a row `by` generations after the right one; if `twice`, also in the right one."""
         server.misplacing.by, server.misplacing.twice = by, twice
         self.write(pk, age)
         server.misplacing.by = 0

@@ -42,9 +42,7 @@ class Role(Enum):
 
 @frozen
 class MicroBatch:
-    """The report on a finished micro-batch: rows, the position after it (µs), and the JVM's heap
-    (MB).
-    """
+    """The report on a finished micro-batch: rows, next position (µs), and the JVM's heap (MB)."""
 
     rows: int
     position: int
@@ -52,7 +50,7 @@ class MicroBatch:
 
 
 class FollowedQuery:
-    """Follows a log into `folder`; the query restarts after each of its `failures`."""
+    """Writes a log's rows to `folder`; the query restarts after each of its `failures`."""
 
     def __init__(self, folder: Path, options: dict[str, str]) -> None:
         self.folder = folder

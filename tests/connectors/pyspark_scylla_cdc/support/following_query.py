@@ -1,7 +1,7 @@
-"""A streaming query in a separate process, to be killed or measured: FOLDER OPTIONS_JSON.
+"""A streaming query in a separate process, to be killed or measured.
 
-It follows a log into the Parquet files of FOLDER/rows, and restarts after a failure. It prints a
-line of JSON for each micro-batch and each failure.
+Arguments: FOLDER OPTIONS_JSON. The query writes a log's rows to Parquet files in FOLDER/rows, and
+restarts after a failure. It prints a line of JSON for each micro-batch and each failure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Iceberg and Delta Lake in the tests' Spark session, for the Spark versions they are made for."""
+"""Iceberg and Delta Lake in the tests' Spark session, if they support the version of Spark."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def watch(scylla: Scylla, keyspace: str, execute: Execute) -> Watch:
 
 
 def onto_nothing(changes: DataFrame) -> DataFrame:
-    """Return the versions that changes make of an empty table."""
+    """Return the versions that result from applying changes to an empty table."""
     schema = layout_of(changes, history=True).schema
     return versions(changes, changes.sparkSession.createDataFrame([], schema))
 
@@ -131,7 +131,7 @@ def test_in_every_micro_batch(execute: Execute, load: Load, watch: Watch, seed: 
 
 @pytest.mark.slow
 def test_current_versions_are_the_folded_rows(execute: Execute, load: Load) -> None:
-    """Explicit timestamps included, which are not the times of execution."""
+    """Current versions equal folded rows, even if timestamps differ from the times of execution."""
     before = SystemClock().now()
     execute(TABLE + IMAGES["full images"], *random_statements(5, 150, before))
     changes = load(**CHANGES, includeDelta="true").persist()
@@ -140,7 +140,7 @@ def test_current_versions_are_the_folded_rows(execute: Execute, load: Load) -> N
 
 
 def test_each_version_ends_when_the_next_begins(execute: Execute, load: Load) -> None:
-    """Writes of one time make one version; a row that is deleted at that time has none."""
+    """Writes with the same time make one version; a row that is deleted at that time has none."""
     now = SystemClock().now()
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, m frozen<map<int, int>>) "

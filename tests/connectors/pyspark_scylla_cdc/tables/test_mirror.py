@@ -47,7 +47,7 @@ ROUND = 15
 PAGE = Path(__file__).parents[4] / "docs/howto/keep-a-table-current.md"
 BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FORMATS = ["delta", "deltalake", "iceberg", "parquet"]
-"""The formats; ``delta`` is written by Delta Lake's library, and ``deltalake`` by the other one."""
+"""Formats; ``delta`` is written by Delta Lake's library, ``deltalake`` by the package deltalake."""
 
 
 @pytest.fixture(autouse=True)
@@ -294,7 +294,7 @@ def test_a_copy_without_its_checkpoint_is_rejected(
 def test_micro_batches_without_rows_count(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
-    """Each is recorded in the copy, so that the next one follows it."""
+    """Each empty micro-batch is recorded in the copy, so that the next one follows it."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v) VALUES (1, 1)",
@@ -349,7 +349,7 @@ def test_a_new_snapshot_replaces_the_rows(
 def test_the_block_of_the_page(
     spark: SparkSession, options: dict[str, str], execute: Execute, place: dict[str, str]
 ) -> None:
-    """The page's code for Iceberg keeps a copy."""
+    """The page's code for Iceberg maintains a copy."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",

@@ -80,7 +80,7 @@ def view(base: str, options: str = "") -> str:
 
 
 def test_cdc_on_a_materialized_view(shell: Any) -> None:
-    """A view with CDC is rejected with ScyllaDB's message, any other view as not supported."""
+    """A view with CDC is rejected with ScyllaDB's message; other views are not supported."""
     refusal = INVALID, "Cannot enable CDC for a materialized view"
     assert shell.refusal(view("t", CDC)) == refusal
     _, message = shell.refusal(view("t", "WITH comment = 'cdc'"))
@@ -95,7 +95,7 @@ def test_a_materialized_view_of_a_log(shell: Any, base: str) -> None:
 
 
 def test_dropping_a_log(shell: Any) -> None:
-    """A log cannot be dropped while its base table writes to it; a detached log can."""
+    """A log cannot be dropped while its base table writes to it; a detached log can be dropped."""
     message = f"Cannot DROP cdc log table {LOG}"
     assert shell.refusal(f"DROP TABLE {LOG}") == (UNAUTHORIZED, message)
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -168,7 +168,7 @@ def test_a_table_that_only_looks_like_a_log(shell: Any) -> None:
 
 
 def test_adding_a_base_column(shell: Any) -> None:
-    """The log gains the column, its deletion column, and for a collection its deleted elements."""
+    """The log gains the column, its deletion column and, for a collection, its deleted elements."""
     before = set(log(shell).by_name)
     shell.run("ALTER TABLE t ADD (b int, m set<int>)")
     assert set(log(shell).by_name) - before == {

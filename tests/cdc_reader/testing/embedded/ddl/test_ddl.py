@@ -28,7 +28,7 @@ def columns(shell: Any, table: str) -> set[str]:
 
 
 def test_a_table_with_cdc_brings_its_log(shell: Any) -> None:
-    """CREATE TABLE creates table and log, and notifies listeners of both in this order."""
+    """CREATE TABLE creates the table and then its log, and notifies listeners in this order."""
     shell.changes.clear()
     result = shell.run(f"CREATE TABLE t (pk int PRIMARY KEY) {CDC}")
     assert result == SchemaChange("CREATED", "TABLE", "ks", "t")
@@ -37,7 +37,7 @@ def test_a_table_with_cdc_brings_its_log(shell: Any) -> None:
 
 
 def test_a_tables_id_holds_its_time_of_creation(shell: Any) -> None:
-    """A table's id has the time of its creation by the cluster's clock.
+    """A table's id contains the time of its creation by the cluster's clock.
 
     A log is created when CDC is enabled, which may be later than its base table.
     """
@@ -299,7 +299,7 @@ def test_if_exists_changes_nothing(cdc: Any, cql: str) -> None:
 
 @pytest.mark.parametrize(("version", "limit"), [("5.2", 48), ("2025.1", 48), ("2025.2", 192)])
 def test_names_have_a_length(make_shell: Any, version: str, limit: int) -> None:
-    """Names of keyspaces and tables have a maximum length, which is larger since 2025.2."""
+    """Names of keyspaces and tables have a maximum length, which was raised in 2025.2."""
     shell = make_shell(catalog=Catalog(profile=profile(version)))
     options = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     shell.run(f"CREATE KEYSPACE {'k' * limit} {options}")
@@ -328,5 +328,5 @@ def test_names_of_keyspaces_are_checked(shell: Any, name: str, message: str) -> 
 
 
 def test_a_keyspace_in_use_must_exist(shell: Any) -> None:
-    """USE rejects a missing keyspace; only this message has quotes around the name."""
+    """USE rejects a missing keyspace; unlike other messages, this one quotes the name."""
     assert shell.refusal("USE nowhere") == (INVALID, "Keyspace 'nowhere' does not exist")

@@ -108,14 +108,14 @@ def test_an_error_occurs_as_often_as_requested(
 def test_a_permission_is_missing(
     server: EmbeddedScylla, session: Session, statement: str, needed: str
 ) -> None:
-    """The error names the missing permission; for a log, this is the one on its base table."""
+    """The error names the missing permission, which for a log is that on its base table."""
     server.faults.add(Fault("unauthorized", "ks"))
     with pytest.raises(Unauthorized, match=f"User anonymous has no {needed}.* or any of its par"):
         session.execute(statement)
 
 
 def test_errors_carry_counts_of_replicas(server: EmbeddedScylla, session: Session) -> None:
-    """The errors have the numbers of required and available replicas or responses."""
+    """The errors contain the numbers of required and available replicas or responses."""
     server.faults.add(Fault("unavailable"), Fault("read-timeout"))
     with pytest.raises(Unavailable) as unavailable:
         session.execute(SELECT)
@@ -215,7 +215,7 @@ def test_a_node_goes_down_and_comes_back(server: EmbeddedScylla, session: Sessio
 
 
 def test_a_node_that_is_down_may_leave(server: EmbeddedScylla) -> None:
-    """A node that is down can be removed from the ring, but then not brought up again."""
+    """A node that is down can be removed from the ring, but cannot be brought up afterward."""
     first, second = server.cluster.nodes
     server.take_down(second)
     server.leave(second)

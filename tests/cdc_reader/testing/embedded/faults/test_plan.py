@@ -38,7 +38,7 @@ def test_drivers_own_queries_are_spared_unless_named() -> None:
 
 
 def test_some_faults_affect_only_some_kinds_of_statement() -> None:
-    """READ_TIMEOUT affects only reads, UNPREPARED only prepared statements."""
+    """READ_TIMEOUT affects only reads, and UNPREPARED affects only prepared statements."""
     write = Statement("INSERT INTO ks.t (pk) VALUES (?)", 1, is_prepared=True)
     assert not write.matches(Fault("read-timeout"))
     assert SELECT.matches(Fault("read-timeout"))
@@ -48,7 +48,7 @@ def test_some_faults_affect_only_some_kinds_of_statement() -> None:
 
 @given(st.integers(0, 20), st.integers(1, 20), st.integers(0, 60))
 def test_a_fault_skips_then_strikes_then_ends(after: int, times: int, asked: int) -> None:
-    """The first `after` statements succeed, the next `times` are affected, the rest succeed."""
+    """The first `after` statements succeed, the next `times` are affected, and the rest succeed."""
     fault, plan = Fault("overloaded", times=times, after=after), FaultPlan()
     plan.add(fault)
     struck = [plan.strike(SELECT) is not None for _ in range(asked)]

@@ -141,7 +141,7 @@ def test_named_values_are_understood() -> None:
 
 
 def test_a_batch_of_texts_and_ids_is_understood() -> None:
-    """A batch has statements as text and as prepared ids, each with its values."""
+    """A batch contains statements as text and as prepared ids, each with its values."""
     statements = [(False, "INSERT", [b"1"]), (True, b"id", [None, UNSET_VALUE])]
     message = BatchMessage(BatchType.UNLOGGED, statements, ConsistencyLevel.ONE, timestamp=9)
     assert request(driver_frame(message)) == Batch(

@@ -184,13 +184,13 @@ def test_recorded_events_are_encoded_again() -> None:
 
 
 def test_a_node_event_names_the_nodes_address() -> None:
-    """A STATUS_CHANGE has the node's address as an [inet]: size, address, port."""
+    """A STATUS_CHANGE contains the node's address as an [inet]: size, address, port."""
     answer = responses.node_event("STATUS_CHANGE", "UP", "127.0.0.2", 9042)
     assert answer.body == b"\0\x0dSTATUS_CHANGE\0\x02UP\x04\x7f\0\0\x02\0\0\x23\x52"
 
 
 def test_errors_about_replicas_carry_their_counts() -> None:
-    """Unavailable and read timeout errors have the fields of the specification."""
+    """Unavailable and read timeout errors contain the fields of the specification."""
     unavailable = responses.error(errors.Unavailable("u", 4, 2, 1)).body
     assert unavailable == bytes.fromhex("00001000 0001 75 0004 00000002 00000001")
     timeout = responses.error(errors.ReadTimeout("t", 4, 1, 2, data_present=True)).body
@@ -207,7 +207,7 @@ def test_a_vector_is_a_custom_type() -> None:
 
 
 def test_version_3_knows_neither_warnings_nor_key_indexes() -> None:
-    """A version 3 response has none of the fields that version 4 added."""
+    """A version 3 response contains none of the fields that version 4 added."""
     column = ColumnSpec("ks", "t", "pk", Native("int"))
     prepared = Prepared(b"id", (column,), (0,), (), warnings=("careful",))
     frame = responses.result(prepared, 3).frame(3, 1)

@@ -161,7 +161,7 @@ def test_the_log_has_a_null_for_what_is_left_out(shell: Any) -> None:
     ],
 )
 def test_a_text_that_does_not_fit_the_table_is_refused(table: Any, text: str, message: str) -> None:
-    """The text must have all key columns, and only columns of the table."""
+    """The text must contain all key columns, and only columns of the table."""
     assert table.refusal("INSERT INTO t JSON ?", text.encode()) == (INVALID, message)
 
 
@@ -196,7 +196,7 @@ def test_a_text_that_does_not_fit_the_table_is_refused(table: Any, text: str, me
 def test_a_value_that_is_none_of_its_type_is_a_server_error(
     table: Any, text: str, message: str
 ) -> None:
-    """A value that its type cannot hold causes error 0, as in ScyllaDB, which does not catch it."""
+    """A value that its type cannot hold causes error 0, as ScyllaDB does not catch the failure."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"marshaling error: {message}")
 

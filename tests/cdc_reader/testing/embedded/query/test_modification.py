@@ -154,7 +154,7 @@ def test_values_are_bound_by_name(table: Any) -> None:
 
 
 def test_ttl_of_table_and_statement(shell: Any) -> None:
-    """The table's default TTL applies unless USING TTL is given; 0 means none."""
+    """The table's default TTL applies unless USING TTL is given; 0 means no TTL."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY, v int) WITH default_time_to_live = 50")
     for pk, using in ((1, ""), (2, "USING TTL 9"), (3, "USING TTL 0")):
         shell.run(f"INSERT INTO t (pk, v) VALUES ({pk}, 0) {using}")
@@ -220,7 +220,7 @@ def test_ttl_of_table_and_statement(shell: Any) -> None:
     ],
 )
 def test_writes_that_are_refused(table: Any, cql: str, message: str) -> None:
-    """A rejected write has ScyllaDB's message, and nothing is written."""
+    """A rejected write gets ScyllaDB's message, and nothing is written."""
     assert table.refusal(cql) == (INVALID, message)
     assert table.rows("SELECT * FROM t") == []
 
@@ -249,7 +249,7 @@ def test_a_batch_is_one_mutation_per_partition(table: Any) -> None:
 
 
 def test_a_batch_frame_takes_texts_and_prepared_statements(table: Any) -> None:
-    """A BATCH frame has texts and prepared statements, each with values; SELECT is rejected."""
+    """A BATCH frame contains texts and prepared statements with values; SELECT is rejected."""
     one, two = (1).to_bytes(4, "big"), (2).to_bytes(4, "big")
     prepared = table.engine.prepare("INSERT INTO t (pk, ck) VALUES (?, ?)", table.options)
     statements = [
@@ -288,7 +288,7 @@ def test_prepared_statements_follow_the_schema(table: Any) -> None:
 def test_drivers_learn_where_the_partition_key_is(
     shell: Any, cql: str, indexes: tuple[int, ...]
 ) -> None:
-    """A prepared statement has the indexes of the partition key's variables, if all are bound."""
+    """Prepared metadata lists the indexes of the partition key's variables, if all are bound."""
     shell.run("CREATE TABLE k (a int, b int, v int, PRIMARY KEY ((a, b)))")
     assert shell.engine.prepare(cql, shell.options).partition_key_indexes == indexes
 

@@ -88,7 +88,7 @@ def test_a_lone_static_row_is_shown(filled: Any) -> None:
 
 
 def test_token_ranges_cut_the_ring(filled: Any) -> None:
-    """Adjacent token ranges return each partition once; the smallest token means either end."""
+    """Adjacent ranges return each partition once; the smallest token is either end of the ring."""
     tokens = [token for (token,) in filled.ints("SELECT DISTINCT token(pk) FROM t")]
     edges = [-(2**63), *tokens[1:4], -(2**63)]
     found = [

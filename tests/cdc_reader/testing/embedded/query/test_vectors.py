@@ -24,7 +24,7 @@ from cdc_reader.testing.embedded.protocol.types import class_name
 def test_elements_without_a_fixed_width_have_lengths(
     shell: Any, of_type: str, literal: str, value: Any
 ) -> None:
-    """Elements of variable width are stored with their lengths, other elements without."""
+    """Only elements of variable width are stored with their lengths."""
     shell.run(f"CREATE TABLE t (p int PRIMARY KEY, v {of_type})")
     shell.run(f"INSERT INTO t (p, v) VALUES (1, {literal})")
     shell.run("INSERT INTO t JSON ?", json.dumps({"p": 2, "v": value}).encode())

@@ -45,7 +45,7 @@ def times(server: EmbeddedScylla) -> list[int]:
 
 
 def described(server: EmbeddedScylla, generation: Generation) -> list[int]:
-    """Return the ends of a generation's token ranges that clients see."""
+    """Return the ends of a generation's token ranges, as clients see them."""
     return [number(e) for t, e, _ in rows(server, RANGES) if number(t) == generation.timestamp]
 
 
@@ -59,7 +59,7 @@ def test_a_generation_is_published_at_once() -> None:
 
 @pytest.mark.parametrize(("held", "seen"), [(0, 0), (3, 3), (None, 6)])
 def test_a_publication_is_held_half_way(held: int | None, seen: int) -> None:
-    """While publication is held, none, some or all of the rows are visible, but no timestamp."""
+    """While publication is held, no timestamp is visible, and none, some or all of the rows are."""
     server = scylla()
     server.hold_publication(held)
     joined = server.join(vnodes=2, shards=1)
@@ -73,7 +73,7 @@ def test_a_publication_is_held_half_way(held: int | None, seen: int) -> None:
 
 
 def test_writes_do_not_wait_for_publication() -> None:
-    """A generation logs writes of its time even if it is not published."""
+    """Writes are logged to the generation of their time even if it is not published."""
     server = scylla()
     server.hold_publication()
     joined = server.join(vnodes=2, shards=1)
@@ -137,7 +137,7 @@ def test_a_held_publication_of_4_3_shows_nothing() -> None:
 
 
 def test_the_upgrade_from_4_3() -> None:
-    """The upgrade copies old generations to the new tables; new ones are only in those tables."""
+    """The upgrade copies old generations to the new tables; later ones appear only there."""
     server = scylla("4.3")
     server.join(vnodes=2, shards=1)
     old = dict(legacy(server))
@@ -154,7 +154,7 @@ def test_the_upgrade_from_4_3() -> None:
 
 
 def test_the_upgrade_respects_what_is_held() -> None:
-    """A held generation is published only when it is completed, in the new tables."""
+    """A held generation is published in the new tables, and only when it is completed."""
     server = scylla("4.3")
     server.hold_publication()
     joined = server.join()

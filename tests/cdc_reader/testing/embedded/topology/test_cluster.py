@@ -32,7 +32,7 @@ def test_the_first_generation_operates_at_once() -> None:
 
 
 def test_a_joining_node_makes_a_generation_that_starts_later() -> None:
-    """The generation starts after two ring delays plus 5 s, or at once if the ring delay is 0."""
+    """The new generation starts two ring delays plus 5 s later, or at once if that delay is 0."""
     made = cluster([])
     generation = made.join(NOW, made.new_node(vnodes=3, shards=5))
     assert generation.timestamp == NOW // 1000 + 65_000
@@ -43,7 +43,7 @@ def test_a_joining_node_makes_a_generation_that_starts_later() -> None:
 
 
 def test_no_later_generation_begins_before_it_is_made() -> None:
-    """A generation starts with the next millisecond, as the current one may already have rows."""
+    """A generation starts at the next millisecond, as rows may exist in the current millisecond."""
     hasty = cluster([], ring_delay_ms=0)
     made = NOW + 5_001
     assert hasty.join(made, hasty.new_node(1, 1)).timestamp * 1000 == NOW + 6_000

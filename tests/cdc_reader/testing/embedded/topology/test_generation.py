@@ -192,7 +192,7 @@ def test_the_same_seed_gives_the_same_generation() -> None:
 
 
 def test_a_ring_needs_tokens_that_differ() -> None:
-    """A ring is rejected if it has no tokens, or two nodes own the same token."""
+    """A ring is rejected if it has no tokens, or if two nodes own the same token."""
     with pytest.raises(ValueError, match="two owners"):
         Ring((Node(NOBODY, (1,), 1), Node(NOBODY, (1,), 1)))
     with pytest.raises(ValueError, match="without tokens"):

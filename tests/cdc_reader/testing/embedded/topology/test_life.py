@@ -110,7 +110,7 @@ class Life:
         self.clock.advance(micros)
 
     def _write(self, pk: int, offset: int) -> None:
-        """Write to both tables, and check that each accepts or rejects as documented."""
+        """Write to both tables, and check that each accepts or rejects the write as documented."""
         now, write = self.clock.now(), self.clock.now() + offset
         for keyspace, written in self.written.items():
             expected = self.accepts(keyspace, write, now)
@@ -153,7 +153,7 @@ def newest_at(timestamps: Iterable[int], write_us: int) -> int:
 
 
 def generations_of(life: Life) -> dict[int, list[tuple[int, list[StreamId]]]]:
-    """Return each published generation by timestamp, as a list of (range end, streams)."""
+    """Return each published generation as a list of (range end, streams), keyed by timestamp."""
     times = life.rows(
         "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
     )
@@ -187,7 +187,7 @@ def vnode_stream(ranges: list[tuple[int, list[StreamId]]], token: int) -> Stream
 
 
 def tablet_sets(life: Life) -> dict[int, dict[int, list[StreamId]]]:
-    """Return the streams of the table that uses tablets, by timestamp and state, in table order."""
+    """Return the streams of the table on tablets in table order, keyed by timestamp and state."""
     where = "WHERE keyspace_name = 'tk' AND table_name = 't'"
     times = life.rows(f"SELECT timestamp FROM system.cdc_timestamps {where}")
     found: dict[int, dict[int, list[StreamId]]] = {
@@ -220,7 +220,7 @@ def check_sets(sets: dict[int, dict[int, list[StreamId]]]) -> None:
 
 
 def check_internal_tables(life: Life, sets: dict[int, dict[int, list[StreamId]]]) -> None:
-    """Check that the internal tables have the oldest stream set and the same differences."""
+    """Check that the internal tables contain the oldest stream set and the same differences."""
     log_id = life.server.catalog.table("tk", "t_scylla_cdc_log").id
     first, *later = sets
     state = life.rows(
@@ -250,7 +250,7 @@ def test_every_log_row_is_in_a_stream_of_its_time(
     """Each log row is in a stream that is current at its time.
 
     This holds for joins, leaves, repairs, splits, merges, and early and late writes. It does not
-    hold without a ring delay, because then a generation starts before coordinators know it.
+    hold without a ring delay, because then a generation starts before coordinators know of it.
     """
     life = Life(ring_delay_ms)
     for action in life_story:
@@ -281,7 +281,7 @@ def test_every_log_row_is_in_a_stream_of_its_time(
 def test_a_later_generation_starts_after_the_ring_delay(
     seed: int, joins: int, ring_delay: int
 ) -> None:
-    """A generation starts two ring delays plus 5 s after its creation, and after all others."""
+    """A generation starts two ring delays plus 5 s after its creation, and after earlier ones."""
     life = Life(ring_delay)
     source = random.Random(seed)
     delay = 2 * ring_delay + 5000 if ring_delay else 0

@@ -194,7 +194,7 @@ class Relays(AddressTranslator):  # type: ignore[misc]
 
 
 def test_a_node_behind_a_relay_is_told_by_the_relay_s_address() -> None:
-    """System tables and events have the relay's address, not the one on which the node listens."""
+    """System tables and events show the relay's address, not the one on which the node listens."""
     with EmbeddedScylla() as server:
         server.join(address="192.0.2.7", listen_address="127.0.0.9")
         with connected(server, "127.0.0.9", Relays()) as session:
