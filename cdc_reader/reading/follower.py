@@ -33,7 +33,7 @@ from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import OnLoss
 from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import SettledHorizon, written_before
-from cdc_reader.reading.late_rows import LateRows, Sweep
+from cdc_reader.reading.late_rows import LateRows, Sweep, arrived_since
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import LogTable
 from cdc_reader.reading.progress import Checkpoint, RowKey
@@ -167,15 +167,16 @@ class Follower:
         if not missed:
             return
         fresh = frozenset(span.start for span in missed)
+        earliest = self._floor if self._late is None else min(self._floor, self._late.start)
         for span in missed:
-            window = Window(max(span.start, self._floor), min(span.end, self._position))
+            window = Window(max(span.start, earliest), min(span.end, self._position))
             if not window.is_empty:
                 log.warning("generation_announced_late", start=span.start)
                 seen = self._strays.seen(window, fresh)
                 yield from self._read(window, late=True, seen=seen)
-                self._check_read(window, late=True)
+                self._check_read(Window(max(window.start, self._floor), window.end), late=True)
         since = min(missed[0].start, self._position) - self._planner.reach
-        window = Window(max(since, self._floor), self._position)
+        window = Window(max(since, earliest), self._position)
         yield from self._read_strays(window, fresh)
         if not self._stopped.is_set():
             yield self._complete(window, late=True)
@@ -294,7 +295,8 @@ class Follower:
         for task, batch in self._reader.read(window, choose, remaining_ttl=has_ttl):
             if self._has_unsettled(batch) and self._log.refresh():
                 continue  # a column may be missing: the batch is yielded again with it
-            for new in self._new(leave_out_keys(batch, seen), behind=late):
+            rows = self._unknown_at_start(batch) if late else batch
+            for new in self._new(leave_out_keys(rows, seen), behind=late):
                 if self._stopped.is_set():
                     return
                 self._polls.found_rows(task, self._clock.now())
@@ -313,12 +315,23 @@ class Follower:
             return
         found = self._all_of(read)
         for batch in found:
-            for rows, _ in self._new(batch, behind=fresh is not None):
+            rows = batch if fresh is None else self._unknown_at_start(batch)
+            for new, _ in self._new(rows, behind=fresh is not None):
                 if self._stopped.is_set():
                     return
-                self._strays_since_sweep += rows.num_rows
+                self._strays_since_sweep += new.num_rows
                 if self._config.late_rows == LateRowsMode.DELIVER:
-                    yield RowsRead(self._log.schema, window, rows, late=True)
+                    yield RowsRead(self._log.schema, window, new, late=True)
+
+    def _unknown_at_start(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out rows written before a chosen start that had arrived by then.
+
+        If the start is that of a snapshot, the snapshot contains them.
+        """
+        at = self._start.late_scan_at
+        if self._late is None or at is None or self._floor == BEGINNING:
+            return batch
+        return arrived_since(batch, at, self._floor, self.ttls, self._clock.now())
 
     def _all_of(self, read: Callable[[], Sequence[pa.RecordBatch]]) -> Sequence[pa.RecordBatch]:
         """Return all batches of `read`, with the newest schema's columns."""

@@ -73,7 +73,8 @@ class LateRows:
     ) -> None:
         self.late_scan_at = late_scan_at
         self._left_out = marks, late_scan_at
-        self._start = start
+        self.start = start
+        """The write time, in µs, from which late rows are searched for."""
         self._confidence = confidence
         self._ends = [position]
         self._reads = [late_scan_at]
@@ -90,7 +91,7 @@ class LateRows:
     @property
     def state(self) -> Reads:
         """The current state, without the marks."""
-        return Reads(self._start, tuple(self._ends), tuple(self._reads), frozenset(self._doubtful))
+        return Reads(self.start, tuple(self._ends), tuple(self._reads), frozenset(self._doubtful))
 
     def window_read(self, end: Micros, began: Micros) -> None:
         """Record that the log from the previous end to `end` was read, starting at `began`."""
@@ -112,7 +113,7 @@ class LateRows:
 
     def sweep(self, position: Micros, late_horizon: int, began: Micros) -> Sweep:
         """Start a sweep, at the time `began`, of the `late_horizon` µs before `position`."""
-        window = Window(max(self._start, position - late_horizon), position)
+        window = Window(max(self.start, position - late_horizon), position)
         sweep = Sweep(
             window,
             began,
@@ -195,6 +196,16 @@ def arrived(
         return rows
     kept = [at for at in range(rows.num_rows) if at not in left_out]
     return rows.take(pa.array(kept, pa.int64()))
+
+
+def arrived_since(
+    batch: pa.RecordBatch, since: Micros, before: Micros, ttls: TtlHistory, now: Micros
+) -> pa.RecordBatch:
+    """Leave out the rows written before `before` that had arrived by `since`; both in µs."""
+    is_after = pc.greater(_arrivals(batch, ttls, now), since).to_pylist()
+    names = keys(batch)
+    kept = [at for at, (_, key) in enumerate(names) if key.micros >= before or is_after[at]]
+    return batch.take(pa.array(kept, pa.int64()))
 
 
 def _delayed(

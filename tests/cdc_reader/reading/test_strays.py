@@ -13,10 +13,13 @@ from attrs import evolve
 
 from cdc_reader.changes.records import ChangeRows
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
+from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.snapshot import begin_snapshot
 from cdc_reader.streams.shard import Shard
 from cdc_reader.testing.in_process import RecordedQuery
 from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, rows_read
@@ -248,6 +251,33 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
         if got.window.end > EPOCH + 2 * MINUTE:
             followed.server.complete_publication()
     assert Counter(cells(found, "c")) == Counter(written)
+
+
+@pytest.mark.parametrize("since_switch", [-5 * SECOND, 5 * SECOND])
+@pytest.mark.parametrize("delivery", ["settled", "eager"])
+def test_rows_that_a_snapshot_missed_are_found_in_a_generation_announced_late(
+    since_switch: int, delivery: str
+) -> None:
+    """A row written before the snapshot's position, but arrived after its start, is delivered."""
+    followed = Followed(config=_CONFIG)
+    followed.server.hold_publication(rows=None)
+    followed.server.join(vnodes=3)
+    written = switch(followed) + since_switch
+    stream = followed.server.cluster.generations[-1].ranges[0].streams[0]
+    followed.clock.advance(written + 20 * SECOND - followed.clock.now())
+    log_row(followed, 1, written, stream)  # the snapshot contains it
+    followed.clock.advance(20 * SECOND)
+    table = CdcTable(followed.connection(), TableName("ks", "t"))
+    start = evolve(begin_snapshot(table, followed.clock, _CONFIG), snapshot=None)
+    followed.clock.advance(20 * SECOND)
+    log_row(followed, 2, written + 1, stream)
+    found = []
+    follower = followed.follower(start, delivery=delivery, publication_wait=timedelta(0))
+    for got in follower.follow(start.position + 6 * MINUTE):
+        found.append(got)
+        if got.window.end > start.position + 2 * MINUTE:
+            followed.server.complete_publication()
+    assert cells(found, "c") == [(2,)]
 
 
 def test_a_switch_that_takes_effect_at_once_loses_nothing() -> None:
