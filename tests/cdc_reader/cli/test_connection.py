@@ -51,7 +51,7 @@ def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("cdc_reader.cli.connection._at_terminal", lambda: True)
     outcome = CliRunner().invoke(show, ["--username", "me"], input="secret\n")
     assert outcome.stdout.endswith(" secret\n")
-    assert outcome.stderr.startswith("Password of me: ")
+    assert outcome.stderr.startswith("Password of me:")
     assert "secret" not in outcome.stderr
 
 
