@@ -78,6 +78,7 @@ COMMANDS: dict[str, list[str]] = {
     "compare": CLUSTERS,
     "demo": [],
     "generations": [],
+    "import-position": ["go", "ks.positions", "ks.t", "--application", "printer"],
     "replicate": CLUSTERS,
     "serve": [],
     "status": ["ks.t"],
@@ -93,7 +94,7 @@ ZERO = (
 OPTIONS = [
     (name, param.opts[0])
     for name in COMMANDS
-    for param in import_module(f"cdc_reader.cli.{name}").command.params
+    for param in import_module(f"cdc_reader.cli.{name.replace('-', '_')}").command.params
     if isinstance(param, click.Option) and not param.is_flag
 ]
 
