@@ -52,9 +52,9 @@ COLUMNS = (
     "(pk int, ck int, a int, b text, l list<int>, m map<int, text>, s set<int>, u u, "
     "st int static, ss set<int> static, PRIMARY KEY (pk, ck))"
 )
-TIMES = ", ".join(
-    f"{fact}({column})" for fact in ("writetime", "ttl") for column in ("a", "b", "st")
-)
+ROW_TIMES = "writetime(a), ttl(a), writetime(b), ttl(b)"
+STATIC_TIMES = "writetime(st), ttl(st)"
+TIMES = f"{ROW_TIMES}, {STATIC_TIMES}"
 KEYS = itertools.count(1)
 
 
@@ -202,11 +202,15 @@ class Tables:
         """
         where = f"FROM {self.keyspace}.{table} WHERE pk = {key}"
         found = []
-        for columns in ("ck, a, b, l, m, s, u", f"ck, {TIMES}"):
+        for columns in (
+            "ck, a, b, l, m, s, u",
+            f"ck, {ROW_TIMES}",
+            "DISTINCT pk, st, ss",
+            f"DISTINCT pk, {STATIC_TIMES}",
+        ):
             result = raw_select(self.session, f"SELECT {columns} {where}")
             rows = [row for row in result.rows if any(cell is not None for cell in row[1:])]
             found.append(rows_of(evolve(result, rows=rows)))
-        found.append(rows_of(raw_select(self.session, f"SELECT DISTINCT pk, st, ss {where}")))
         return found
 
 
@@ -265,6 +269,10 @@ _ROW_LISTS = [
     "UPDATE <t> SET l = l - [1] WHERE pk = <pk> AND ck = 1",
     "UPDATE <t> SET l = [5, 6] WHERE pk = <pk> AND ck = 1",
 ]
+_EMPTIED = [
+    *(f"UPDATE <t> SET a = {value} WHERE pk = <pk> AND ck = 0" for value in ("null", "0", "null")),
+    "UPDATE <t> SET st = 0 WHERE pk = <pk>",
+]
 writes = st.lists(st.one_of(timed(), timed(), batches), min_size=1, max_size=8)
 _PARTIAL = sorted(set(IMAGES) - {"none", "both"})
 
@@ -306,6 +314,8 @@ def test_the_replica_of_a_table_is_the_table(
 @example([_ELEMENTS_SET], [_ROW_LISTS[0]], [_ROW_LISTS[1]], random.Random(0))
 @example([_ELEMENTS_SET], ["DELETE FROM <t> WHERE pk = <pk> AND ck = 1"], [], random.Random(1))
 @example([], [_ROW_LISTS[2]], [_ROW_LISTS[0]], random.Random(2))
+@example(_EMPTIED[:1], _EMPTIED[1:2], _EMPTIED[2:3], random.Random(3))
+@example(_EMPTIED[:1], _EMPTIED[1:2], _EMPTIED[2:], random.Random(4))
 def test_rows_and_log_make_the_table(
     tables: Tables,
     connection: ConnectionConfig,
