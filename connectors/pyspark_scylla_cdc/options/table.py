@@ -212,14 +212,14 @@ OPTIONS = (
     Option(
         "includeBefore",
         choice(IncludedImage),
-        "With `envelopeOutput=advanced`: what `before` has of the row before the change; with "
-        "`only-updated`, an update has the columns that it changed. Default: `none`.",
+        "With `envelopeOutput=advanced`: what `before` contains of the row before the change. With "
+        "`only-updated`, it contains only the columns that an update changed. Default: `none`.",
     ),
     Option(
         "includeAfter",
         choice(IncludedImage),
-        "With `envelopeOutput=advanced`: what `after` has of the row after the change; with "
-        "`only-updated`, an update has the columns that it changed. Default: `none`.",
+        "With `envelopeOutput=advanced`: what `after` contains of the row after the change. With "
+        "`only-updated`, it contains only the columns that an update changed. Default: `none`.",
     ),
     Option(
         "keyPlacement",
