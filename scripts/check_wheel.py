@@ -44,7 +44,11 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     given = parser.parse_args()
     tag = run(given.python, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])").strip()
-    [wheel] = given.directory.resolve().glob(f"*-{tag}-{tag}-*.whl")
+    pattern = f"*-{tag}-{tag}-manylinux*.whl"
+    found = sorted(given.directory.resolve().glob(pattern))
+    if len(found) != 1:
+        sys.exit(f"{given.directory} has {len(found)} wheels {pattern}: expected one; build it")
+    [wheel] = found
     say(f"{wheel.name}: {weight(wheel)}")
     with tempfile.TemporaryDirectory(prefix="scylla-cdc-wheel-") as folder:
         check(wheel, given.python, Path(folder))

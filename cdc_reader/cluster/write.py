@@ -26,6 +26,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.statement import UNSET, Statement
 from cdc_reader.decoding import decode
+from cdc_reader.errors import CdcError
 
 _BATCH_BYTES = 50_000
 
@@ -137,14 +138,16 @@ class CqlWriter:
         `cdc_reader.errors`; then some statements of the round may have been executed.
         """
         under_way: list[Callable[[], object]] = []
-        for partitions in rounds:
-            batches = [list(_batches(list(map(self._bind, each)))) for each in partitions]
-            for step in zip_longest(*batches):  # a partition's batches go one after another
-                for wait in under_way:
-                    wait()
-                under_way = [self._connection.send(it, "writing") for it in step if it is not None]
-        for wait in under_way:
-            wait()
+        try:
+            for partitions in rounds:
+                batches = [list(_batches(list(map(self._bind, each)))) for each in partitions]
+                for step in zip_longest(*batches):  # a partition's batches go one after another
+                    _finish(under_way)
+                    under_way.extend(
+                        self._connection.send(it, "writing") for it in step if it is not None
+                    )
+        finally:
+            _finish(under_way)
 
     def close(self) -> None:
         """Close the connection."""
@@ -166,10 +169,22 @@ class CqlWriter:
         types, converters = self._known.get(statement.cql, _NONE)
         if types is not statement.types:
             converters = tuple(map(to_driver, statement.types))
-            if len(self._known) == PREPARED:
+            if len(self._known) >= PREPARED:
                 self._known.clear()
             self._known[statement.cql] = statement.types, converters
         return converters
+
+
+def _finish(under_way: list[Callable[[], object]]) -> None:
+    """Wait for all requests and clear the list; then raise the first error, if any."""
+    errors = []
+    while under_way:
+        try:
+            under_way.pop(0)()
+        except CdcError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _batches(bound: Sequence[BoundStatement]) -> Iterator[Any]:

@@ -110,7 +110,7 @@ class Handling:
         try:
             returned = together.handle(changes)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
-            log.debug("handled_singly", changes=len(changes), error=repr(error))
+            log.warning("handled_singly", changes=len(changes), error=repr(error))
             return False
         check_done("handler", returned)
         return True

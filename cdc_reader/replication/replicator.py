@@ -102,8 +102,9 @@ class Replicator:
     def apply_all(self, changes: Iterable[Change]) -> None:
         """Apply changes, many at a time; when it returns, all are applied.
 
-        Changes of one partition are applied in order, and often several as one write. If this
-        raises an error, some of the changes may have been applied.
+        Changes of one partition are applied in order, and often several as one write. Pass changes
+        that can be read without waiting for new ones, because 512 are collected before they are
+        written. If this raises an error, some of the changes may have been applied.
         """
         some = iter(changes)
         together = iter(lambda: list(islice(some, _TOGETHER)), [])

@@ -154,6 +154,21 @@ def test_a_statement_the_server_forgot_is_prepared_again(server: EmbeddedScylla)
 
 
 @pytest.mark.needs("faults")
+def test_an_error_is_raised_once_no_write_is_under_way(server: EmbeddedScylla) -> None:
+    """If one write of a round is rejected, the other writes are completed, with their retries."""
+    from cdc_reader.testing import Fault
+
+    server.execute("TRUNCATE ks.t")
+    writer = CqlWriter(ConnectionConfig(server.contact_point))
+    fault = Fault("overloaded", "INSERT INTO ks.t", times=3)
+    writer.write([insert("ks.t", 1, 0, "a")])  # prepares the statement before the fault
+    with server.faults.during(fault), pytest.raises(SourceError):
+        writer.write_all([[[insert("ks.t", p, 1, "a")] for p in (None, 1, 2, 3, 4)]])
+    writer.close()
+    assert len(server.execute("SELECT c FROM ks.t WHERE c = 1 ALLOW FILTERING")) == 4
+
+
+@pytest.mark.needs("faults")
 @pytest.mark.parametrize("kind", ["drop", "overloaded", "unavailable", "server-error"])
 def test_transient_errors_of_a_round_are_retried(server: EmbeddedScylla, kind: str) -> None:
     """Of the writes under way, those that fail are repeated."""

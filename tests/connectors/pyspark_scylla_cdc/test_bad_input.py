@@ -91,7 +91,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "preimages": [("all", "preimages is 'all': give auto, none or require")],
     "envelopeOutput": [("avro", "envelopeOutput is 'avro': give legacy or advanced")],
     "includeBefore": [("some", "includeBefore is 'some': give none, full or only-updated")],
-    "includeAfter": [("some", "includeAfter is 'some': give none or full")],
+    "includeAfter": [("some", "includeAfter is 'some': give none, full or only-updated")],
     "keyPlacement": [("header", "keyPlacement is 'header'")],
     "columns": [
         ("v,nothing", "columns is"),
