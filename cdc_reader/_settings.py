@@ -103,7 +103,7 @@ def is_whole(value: object) -> bool:
 
 
 def shown(value: object) -> object:
-    """Return a plain value; of any other, only its type, because its text may be long or secret."""
+    """Return a plain value, or the type of any other value, whose text may be long or secret."""
     plain = value is None or isinstance(value, str | int | float | tuple)
     return value if plain else type(value)
 

@@ -107,7 +107,7 @@ class SteadyClock(SystemClock):
 
 @define
 class Waiting:
-    """Measures how long an iterator takes to produce items, but not how long they are used."""
+    """Measures how long an iterator takes to produce items, but not how long its user takes."""
 
     _clock: Clock
     took: int = 0

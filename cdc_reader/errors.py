@@ -94,7 +94,7 @@ class ConfigurationError(CdcError):
 
 
 def in_one_line(value: object) -> str:
-    """Return a value's `repr` in one line; shorten a long one, describe one that is unprintable."""
+    """Return a value's `repr` on one line: shortened if long, or a description if unprintable."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"a number of {value.bit_length()} bits"  # Python refuses to print it
     try:

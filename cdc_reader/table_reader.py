@@ -385,7 +385,7 @@ class TableReader:
         return window
 
     def _now(self, *moments: object) -> Micros:
-        """Return the cluster's time if a moment is relative; otherwise send no query."""
+        """Return the cluster's time if a moment is relative; else BEGINNING, without a query."""
         with stopped_by(self._stop):
             return self._clock.now() if any(map(is_relative, moments)) else BEGINNING
 

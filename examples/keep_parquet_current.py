@@ -104,7 +104,7 @@ def replace(file: Path, content: bytes) -> None:
 
 
 def applied(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
-    """Return the rows after the changes, in order."""
+    """Return the rows that result from applying the changes in order."""
     first = 0
     for number, kind in enumerate(changes["_change_type"].to_pylist()):
         if kind in ("delete_partition", "delete_range"):

@@ -1,7 +1,7 @@
 """A shop whose orders change, for the other examples to follow.
 
-The changes are pseudo-random, the same in each run. They include deletes of a single order, of a
-customer's later orders, and of all of a customer's orders.
+The changes are pseudo-random, but the same in each run. They include deletes of a single order, of
+a customer's later orders, and of all of a customer's orders.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checks a wheel as a user gets it: in an empty environment, on a machine without a compiler.
 
 ``python -m scripts.check_wheel [--python PYTHON] DIRECTORY`` installs the wheel for PYTHON from the
-directory, then runs the demo, the tutorial, tests and a benchmark from it, and prints the size of
-the wheel and what an import loads. The programs run in a directory that has the tests and the
-documentation, but not the packages.
+directory, then runs the demo, the tutorial, tests and a benchmark. It prints the size of the wheel
+and the number of modules that importing each package loads. The programs run in a directory that
+contains the tests and the documentation, but not the packages.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def check(wheel: Path, python: str, folder: Path) -> None:
-    """Install the wheel in a new environment in `folder`, and run what users run."""
+    """Install the wheel in a new environment in `folder`, and run the programs that users run."""
     run(python, "-m", "venv", folder / "venv")
     machine = Machine(folder)
     machine.install("--upgrade", "pip")
@@ -92,14 +92,14 @@ def weight(wheel: Path) -> str:
 
 
 def part_of(file: str) -> str:
-    """Return the part of the wheel to which the file counts."""
+    """Return the name of the part of the wheel to which the file belongs."""
     if file.endswith(".so"):
         return "compiled kernel"
     return "test kit" if file.startswith("cdc_reader/testing/") else file.partition("/")[0]
 
 
 class Machine:
-    """A machine that has the environment, the tests and no compiler."""
+    """A machine that has the environment and the tests, but no compiler."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "work"
@@ -123,7 +123,7 @@ class Machine:
         self.run("python", "-m", "pip", "install", "--quiet", *what)
 
     def run(self, *command: str | Path) -> str:
-        """Run the command; return its output, or end this program with it."""
+        """Run the command; return its output, or exit with that output if the command fails."""
         return run(*command, environment=self._environment, folder=self._folder)
 
 

@@ -1,4 +1,4 @@
-"""Prints the changelog of one release, once its tag, the version and the changelog agree.
+"""Prints the changelog of one release, if its tag, the version and the changelog agree.
 
 ``python -m scripts.release_notes v0.1.0`` prints the section ``[0.1.0]`` of the changelog. It
 fails, with one line that says why, unless `pyproject.toml` has that version, the section has a date

@@ -21,7 +21,7 @@ _REPLACEMENTS = (
 
 
 def on_post_page(output: str, **_: object) -> str:
-    """Return the page with these corrections."""
+    """Return the page with the corrections of this module."""
     for found, mended in _REPLACEMENTS:
         output = output.replace(found, mended)
     return _EMPTY_HEADING.sub("<td></td>", output)

@@ -91,7 +91,7 @@ def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def faulty(batch: pa.RecordBatch, name: str | None = None) -> Mask:
-    """Return a mask of the rows with a faulty cell in one column, or in any if `name` is None."""
+    """Return a mask of the rows with a faulty cell in column `name`, or in any column for None."""
     found = np.zeros(batch.num_rows, bool)
     if name is not None:
         found[list(_raw(batch, name))] = True

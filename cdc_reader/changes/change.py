@@ -194,7 +194,7 @@ class Change(Entry):
 
     @property
     def ttl(self) -> int | None:
-        """The TTL, in seconds, of everything written; None if there is none, or more than one."""
+        """The TTL, in seconds, of everything written; None if there is no TTL, or more than one."""
         found = {part.ttl for part in self.parts if part.is_live}
         return found.pop() if len(found) == 1 else None
 

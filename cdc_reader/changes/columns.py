@@ -38,7 +38,7 @@ Values = Sequence[Any]
 
 @frozen
 class AtomicColumn:
-    """A column with one cell per row. `values` or `deleted` is None if null in all rows."""
+    """A column with one cell per row. `values` or `deleted` is None if it is null in all rows."""
 
     name: str
     values: Values | None
@@ -46,7 +46,7 @@ class AtomicColumn:
 
     @property
     def is_given(self) -> bool:
-        """Whether any row gives the column."""
+        """Whether the column has a value or a deletion in any row."""
         return self.values is not None or self.deleted is not None
 
     def of_deltas(self) -> Field:
@@ -64,7 +64,7 @@ class AtomicColumn:
 class CollectionColumn:
     """A column with one cell per element: a non-frozen collection or user-defined type.
 
-    `values`, `deleted` or `removed` is None if null in all rows.
+    `values`, `deleted` or `removed` is None if it is null in all rows.
     """
 
     column: Column
@@ -74,7 +74,7 @@ class CollectionColumn:
 
     @property
     def is_given(self) -> bool:
-        """Whether any row gives the column."""
+        """Whether the column has elements, a deletion or removed elements in any row."""
         return any(each is not None for each in (self.values, self.deleted, self.removed))
 
     def of_deltas(self) -> CollectionDeltas:
@@ -110,7 +110,7 @@ class CollectionColumn:
 
 @frozen
 class CollectionDeltas:
-    """Puts the deltas of a collection into mappings; like `decoding.Field`."""
+    """Puts the deltas of a collection into mappings; has the interface of `decoding.Field`."""
 
     cells: CollectionColumn
 

@@ -26,7 +26,10 @@ class Formatting:
     _columns: Sequence[str] | None = None
 
     def check(self, schema: LogSchema, *, snapshot: bool) -> None:
-        """Raise the error that converting rows of the log (and of a snapshot) would raise."""
+        """Raise the error, if any, that converting rows of the log would raise.
+
+        With `snapshot`, also raise the error that converting a snapshot would raise.
+        """
         make = snapshot_format_of if snapshot else format_of
         make(self._options, self._part(schema))
 
@@ -36,7 +39,7 @@ class Formatting:
             if are_ends:
                 yield from part
                 continue
-            late: list[RowsRead] = []  # few: see `LateRows`
+            late: list[RowsRead] = []  # there are few: see `LateRows`
             yield from self._converted(_on_time(part, late))
             yield from self._converted(late)
 

@@ -35,7 +35,7 @@ class Grouping:
     def each(self, batch: pa.RecordBatch) -> Entries[Change]:
         """Like `feed`, but make each change when it is requested.
 
-        The call itself takes in the batch, before the first `next`.
+        The batch is consumed by the call itself, not by the first `next`.
         """
         return self._changes(self._records.feed(batch))
 

@@ -23,7 +23,7 @@ _EXACT_INTEGERS = 1 << 63
 
 
 def part_to_json(part: Part) -> dict[str, Any]:
-    """Convert a part of a change; it has a timestamp only in a snapshot."""
+    """Convert a part of a change; only the parts of a snapshot have a timestamp."""
     found = {
         "operation": part.operation.name.lower(),
         "seq": part.seq,

@@ -50,7 +50,7 @@ _Written = tuple[int | None, Micros | None]
 def snapshot_parts(page: LogPage, row: int, deltas: Mapping[str, Delta]) -> tuple[Part, ...]:
     """Return the parts of a snapshot's row: first an insert of the cells that last longest.
 
-    The server returns the TTL and write time of neither the row marker nor elements of collections.
+    The server returns neither TTLs nor write times for row markers and elements of collections.
     The row marker gets the values of the first part; elements of collections have none.
     """
     alike: defaultdict[_Written, dict[str, Delta]] = defaultdict(dict)

@@ -94,7 +94,7 @@ class Records:
     def are_complete(self) -> Mask:
         """For each record, whether its last row is marked as its end.
 
-        Always true if the log lacks the column for this mark, as before ScyllaDB 4.3.
+        Always true if the log lacks the column for this mark, as logs before ScyllaDB 4.3 do.
         """
         if END_OF_BATCH not in self.batch.schema.names:
             return np.ones(len(self.starts), bool)

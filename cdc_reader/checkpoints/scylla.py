@@ -159,7 +159,10 @@ class ScyllaCheckpoints:
     def _writes(
         self, name: CheckpointName, stored: Stored, checkpoint: Checkpoint, at: int | None
     ) -> list[list[Write]]:
-        """Split the writes. Each part leaves a correct checkpoint; the last sets the position."""
+        """Return the writes that save a checkpoint, in parts; the last part sets the position.
+
+        Each part leaves a correct checkpoint.
+        """
         position, old = checkpoint.position, _position(stored, checkpoint)
         said = checkpoint.marks if old == position else _marks(stored, checkpoint)
         first, *parts = _parts(self._table.mark(name, position, *item, at) for item in said.items())
@@ -212,7 +215,7 @@ def _seconds(ttl: timedelta | str | None) -> int:
 
 
 def _parts(writes: Iterable[Write]) -> list[list[Write]]:
-    """Split the writes into runs of at most `_PART` bytes; at least one run."""
+    """Split the writes into one or more runs of at most `_PART` bytes each."""
     parts: list[list[Write]] = [[]]
     size = 0
     for write in writes:

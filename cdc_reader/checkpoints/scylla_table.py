@@ -204,7 +204,10 @@ class CheckpointTable:
         return self._insert(_MARK, (*key_of(name), *said, self._ttl), at)
 
     def void(self, name: CheckpointName, old: Micros, new: Micros, at: int | None) -> Write:
-        """Return the delete of marks with a base below `new`; if `old` is greater, above `new`."""
+        """Return the statement that deletes the marks with a base below `new`.
+
+        If `old` is greater than `new`, it deletes the marks with a base above `new`.
+        """
         side, where = "<" if old < new else ">", (*key_of(name), new)
         if at is None:
             return Write(self._cql(_VOID, using="", side=side), where)
@@ -291,7 +294,10 @@ class LeaseCells:
         return Write(cql, (lifetime, owner, *key_of(name)))
 
     def _own(self, name: CheckpointName, owner: str, lifetime: int, condition: str = "") -> Write:
-        """Set the owner; the cell lasts as long as the checkpoint, but no less than the lease."""
+        """Return the write that sets the owner.
+
+        The cell lasts as long as the checkpoint, and at least as long as the lease.
+        """
         lasts = max(self._ttl, lifetime) if self._ttl else 0
         values = (lasts, owner, *key_of(name), *([owner] if condition else []))
         return Write(_OWN.format(table=self._table) + condition, values)

@@ -35,7 +35,7 @@ class SparkCheckpoint:
     table: TableName
 
     def names(self) -> list[CheckpointName]:
-        """Return the query's id as the only name, if it reads the table and has started."""
+        """Return the query's id as the only name, if the query reads the table and has started."""
         if self._reached() is None:
             return []
         return [CheckpointName(self._query(), self.table)]
@@ -60,7 +60,7 @@ class SparkCheckpoint:
     def _reached(self) -> dict[str, Any] | None:
         """Return the offset that the query has reached; None if it has not started.
 
-        If several of the query's sources read the table, it is the earliest of their offsets.
+        If several of the query's sources read the table, returns the earliest of their offsets.
         """
         return min(self._offsets(), key=lambda offset: int(offset["position"]), default=None)
 

@@ -206,7 +206,7 @@ class _Options:
 
 
 def connection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a connection, which are passed to the command as `connection`."""
+    """Add connection options; the command receives the resulting configuration as `connection`."""
     side = _Options()
 
     @functools.wraps(command)

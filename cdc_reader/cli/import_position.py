@@ -2,8 +2,8 @@
 
 Both libraries store a position for each stream in a table, and go through the generations in turn.
 An application of this project has one position for all streams, so it continues from the earliest
-stored position of the last generation. A stream without a stored position counts from the beginning
-of the generation, where these libraries would begin to read it.
+stored position of the last generation. A stream without a stored position counts as read up to the
+beginning of the generation, where these libraries would begin to read it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Positions(ABC):
 
     @abstractmethod
     def of(self, generation: Micros, streams: Sequence[bytes]) -> Iterator[Micros]:
-        """Yield the positions of those of the streams that have one."""
+        """Yield the stored positions of the streams; a stream may have none."""
 
     def earliest(self) -> Micros:
         """Return the write time, in µs, before which the library has handled all changes."""
@@ -68,7 +68,7 @@ class Positions(ABC):
         return min(positions) if len(positions) == len(streams) else min(generation, *positions)
 
     def rows(self, cql: str, *values: object, keys: Sequence[bytes] = ()) -> Iterator[Any]:
-        """Yield the rows of a query, in which ``{}`` stands for the table, then for the keys."""
+        """Yield a query's rows; the first ``{}`` stands for the table, the second for the keys."""
         text = cql.format(self.place.cql, ", ".join("?" * len(keys)))
         for batch in self.queries.batches(Query(text, (*values, *keys))):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
@@ -87,7 +87,7 @@ class Positions(ABC):
 
 
 class RustPositions(Positions):
-    """The table of scylla-cdc-rust's `TableBackedCheckpointSaver`, which one reader uses."""
+    """The table of scylla-cdc-rust's `TableBackedCheckpointSaver`; it serves a single reader."""
 
     def generations(self) -> Iterator[Micros]:
         for (start,) in self.rows("SELECT generation FROM {} WHERE stream_id = ?", b"\0"):
@@ -158,11 +158,12 @@ def command(
     from_application: str | None,
     place: CheckpointPlace | None,
 ) -> None:
-    """Continue a table where scylla-cdc-go or scylla-cdc-rust stopped.
+    """Continue following a table from where scylla-cdc-go or scylla-cdc-rust stopped.
 
     KS.POSITIONS is the table in which the library stored its positions, and KS.TABLE the table that
-    it followed. Stop the old reader first. All changes from the position on are delivered, also
-    those that the old reader had handled in streams that were ahead of others.
+    it followed. Stop the old reader first. All changes from the position on are delivered,
+    including changes that the old reader had already handled in streams that were ahead of the
+    others.
     """
     with cli_errors(), closing(Connection(connection, ReadConfig())) as queries:
         names = TableName.parse(positions), TableName.parse(table)

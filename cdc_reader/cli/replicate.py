@@ -173,7 +173,7 @@ def command(
     SOURCE and TARGET name nodes of the two clusters, each as HOST or HOST:PORT, separated by
     commas. The copy must exist, with the same columns and without CDC; it has the table's name
     unless another is given. The copy gets all changes that are still in the log, with their write
-    timestamps, or with --initial-copy the whole table. A later run continues where the last one
+    timestamps, or, with --initial-copy, the whole table. A later run continues where the last one
     stopped.
     """
     with cli_errors():

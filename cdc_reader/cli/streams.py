@@ -42,7 +42,7 @@ class StreamEntry:
     range_end: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the stream as JSON values; most bits of ids from before 4.3 are random."""
+        """Return the stream as JSON values; in ids from before 4.3, only `token` is meaningful."""
         return {
             "stream": self.stream.hex(),
             "token": self.stream.token,

@@ -61,7 +61,7 @@ class Printer:
 
     def __attrs_post_init__(self) -> None:
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # if the locale lacks characters
+            sys.stdout.reconfigure(errors="backslashreplace")  # for characters the locale lacks
         self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
     def show(self, change: Change) -> bool:
@@ -139,7 +139,10 @@ def command(
 def _checked(
     connection: ConnectionConfig, names: Sequence[TableName], follow: FollowOptions
 ) -> FollowOptions:
-    """Return the options corrected by the cluster's clock; raise an error for an unusable table."""
+    """Return the options with relative times resolved by the cluster's clock.
+
+    Raises an error for a table that cannot be followed.
+    """
     with closing(Connection(connection, ReadConfig())) as queries:
         for name in names:
             SchemaSource(queries).log_schema(name)

@@ -59,7 +59,7 @@ class _Measured:
         return self.allows(self.ahead)
 
     def allows(self, ahead: int) -> bool:
-        """Return whether a clock that is `ahead` (µs) of the node's is close enough to be used."""
+        """Return whether a clock `ahead` µs ahead of the node's is close enough to be used."""
         return abs(ahead) <= TOLERANCE + self.error
 
 
@@ -127,7 +127,7 @@ class ClusterClock:
         return 0 if measured.allows(ahead) else -ahead
 
     def _measure(self, attempt: Callable[[Callable[[], _Measured]], _Measured]) -> _Measured:
-        """Ask one node, or several if it disagrees or takes long; return the best answer."""
+        """Ask one node, or several if the first disagrees or is slow; return the best answer."""
         found: list[_Measured] = []
         for number in range(_NODES):
             if number:

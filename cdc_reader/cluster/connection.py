@@ -323,14 +323,14 @@ class Connection(Queries):
     def send(self, statement: Statement, doing: str) -> Callable[[], ResultSet]:
         """Send a statement; the returned function waits for its result, like `execute`."""
         sent: list[ResponseFuture] = []
-        with suppress(Exception):  # the wait sends it again, and raises the error
+        with suppress(Exception):  # the returned function tries again, and raises the error
             sent.append(self.session().execute_async(statement))
         return partial(self.retry, partial(self._result, lambda: statement, doing, sent))
 
     def _result(
         self, statement: Callable[[], Statement | str], doing: str, sent: list[ResponseFuture]
     ) -> ResultSet:
-        """Wait for a request that was sent, which it removes from `sent`, or for a new one."""
+        """Return the result of the request in `sent`, which is removed, or of a new request."""
         try:
             return _outcome(sent.pop() if sent else self.session().execute_async(statement()))
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Translates the driver's errors into errors of this package; no other module does."""
+"""Translates the driver's errors into this package's errors; no other module does so."""
 
 from __future__ import annotations
 

@@ -126,11 +126,12 @@ class VnodeGenerations:
         )
 
     def unpublished(self) -> Sequence[Micros]:
-        """Return the starts, in µs, of generations stored, at least in part, but not yet announced.
+        """Return the starts, in µs, of generations that are stored but not yet announced.
 
         Scans the partition keys of a small table: one row for each generation that the cluster ever
-        had, because the server removes none. No streams are read. The stored generations are read
-        before the timestamps, so a generation announced in between does not count as unpublished.
+        had, because the server removes none. No streams are read: a generation of which only a part
+        is stored counts too. The stored generations are read before the timestamps, so a generation
+        announced in between does not count as unpublished.
         """
         described = starts(self._tables.batches(_VNODE_DESCRIBED))
         return sorted(set(described) - set(self.timestamps()))
@@ -266,7 +267,7 @@ class UpgradedGenerations:
         return self._is_rewritten or start in self._in_newer
 
     def unpublished(self) -> Sequence[Micros]:
-        """Return the starts, in µs, of generations stored but unannounced in the newer tables."""
+        """Return the starts, in µs, of unannounced generations in the newer tables."""
         if not self._is_rewritten and not self._in_newer:
             self.timestamps()  # finds out whether the newer tables are in use
         is_newer = self._is_rewritten or self._in_newer

@@ -210,7 +210,7 @@ class CdcTable:
         return self._found_by(SchemaSource(self._queries).state)
 
     def _found_by(self, read: Callable[[TableName], T]) -> T:
-        """Return what `read` finds; if a known table is missing, say that it was dropped."""
+        """Return what `read` finds; if a known table is missing, raise the error of `dropped`."""
         try:
             found = read(self._name)
         except TableNotFoundError:

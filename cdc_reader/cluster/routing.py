@@ -107,7 +107,7 @@ class Ring:
         return cls(source, tuple(place.value for place in places), owners)
 
     def owners_from(self, token: int) -> Iterator[Any]:
-        """Yield the owners of the token's range and the ranges after it, once around the ring."""
+        """Yield the owners of the token's range and of those after it, once around the ring."""
         at, count = bisect_left(self.tokens, token), len(self.owners)
         return (self.owners[place % count] for place in range(at, at + min(count, _FARTHEST)))
 

@@ -262,7 +262,7 @@ def _column(row: dict[str, Any], types: _UserTypes) -> Column:
 def _refuse_shared_names(base: TableSchema) -> None:
     """Raise UnsupportedTableError if two columns of the table's log would have the same name.
 
-    Such a log has only one of the two, and its cells are meaningless.
+    Such a log has only one of the two columns, and that column's cells are meaningless.
     """
     owners = dict.fromkeys(_META_COLUMNS, "the log itself")
     for column in base.columns:

@@ -113,7 +113,7 @@ class Throttle:
         """Add the tokens earned since the last call; return the time."""
         now = self._clock()
         passed, self._now = now - self._now, now
-        self._sent_lately *= math.exp(-passed)  # about the queries of the last second
+        self._sent_lately *= math.exp(-passed)  # roughly the queries of the last second
         rate = self._rate(now)
         earned = passed * rate if passed else 0.0
         self._tokens = min(max(1.0, rate * _BURST), self._tokens + earned)

@@ -101,7 +101,7 @@ class Statements:
         return bound
 
     def _batch(self, writes: Sequence[Write], serial: int | None = None) -> DriverStatement:
-        """Make an unlogged batch, which is atomic and a single write within one partition."""
+        """Make an unlogged batch; within one partition, it is applied atomically, as one write."""
         batch = BatchStatement(
             BatchType.UNLOGGED, consistency_level=self._level, serial_consistency_level=serial
         )
@@ -133,9 +133,9 @@ class CqlWriter:
     def write_all(self, rounds: Iterable[Sequence[Sequence[Statement]]]) -> None:
         """Execute rounds of statements, each round after the previous one.
 
-        A round has the statements of several partitions, a sequence for each. They are executed
-        concurrently; the next round is computed meanwhile. Raises only errors of
-        `cdc_reader.errors`; then some statements of the round may have been executed.
+        A round holds the statements of several partitions, in one sequence for each partition. The
+        sequences are executed concurrently; the next round is computed meanwhile. Raises only
+        errors of `cdc_reader.errors`; then some statements of the round may have been executed.
         """
         under_way: list[Callable[[], object]] = []
         try:
@@ -165,7 +165,7 @@ class CqlWriter:
             raise request_error(error, statement.cql) from error
 
     def _converters(self, statement: Statement) -> Sequence[Callable[[Any], Any]]:
-        """Return the functions that convert the values; those of the same CQL are found once."""
+        """Return the functions that convert the values; they are found once for each CQL text."""
         types, converters = self._known.get(statement.cql, _NONE)
         if types is not statement.types:
             converters = tuple(map(to_driver, statement.types))

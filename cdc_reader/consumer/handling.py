@@ -222,7 +222,7 @@ class NotAwaitable:
 
 
 def check_done(option: str, returned: object) -> None:
-    """Raise ConfigurationError if a function returned a coroutine or generator, and did no work."""
+    """Raise ConfigurationError if a function did no work but returned a coroutine or generator."""
     if returned is None:  # the usual case; the checks below take longer than reading the change
         return
     if isinstance(returned, NotAwaitable):

@@ -78,7 +78,7 @@ class InFlightPage:
         self.changes = changes
         self.part = part
         self.rows = _rows(page, part) if reading is None else reading
-        """The rows in the log, or the reading."""
+        """The rows in the log, or the number of the snapshot's reading."""
         self.size: int = page.log.batch.nbytes * len(part) // len(changes)
         """The room, in bytes, that the page takes until its last change is acknowledged."""
         self.left = len(part)
@@ -141,7 +141,8 @@ class TableProgress:
     Thread safe. Changes count toward `limit` until they need not be remembered.
 
     `now` returns the cluster's time without a query. `wake` is called when a window is complete,
-    and when everything has been read and acknowledged; `on_event` when a snapshot is complete.
+    and when everything has been read and acknowledged. `on_event` is called when a snapshot is
+    complete.
     """
 
     def __init__(
@@ -321,7 +322,7 @@ class TableProgress:
         return len(numbers)
 
     def _tell(self, count: int) -> None:
-        """Report that changes were acknowledged, and whether all changes now are."""
+        """Report that changes were acknowledged, and whether any unacknowledged ones are left."""
         if count:
             self._recorder.add(CHANGES, self.table, count)
         if not self._outstanding:

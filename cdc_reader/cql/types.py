@@ -54,7 +54,7 @@ class Native:
 
 @frozen
 class ListType:
-    """``list<element>``; frozen lists are one cell, others one cell per element."""
+    """``list<element>``; a frozen list is one cell, and other lists have one cell per element."""
 
     element: CqlType
     frozen: bool = False

@@ -126,7 +126,7 @@ def _struct(cql_type: TupleType | UserType, parts: Sequence[Build]) -> Build:
     fields = list(arrow_type(cql_type))
 
     def build_structs(cells: Cells) -> pa.Array:
-        """Build structs; missing fields at the end are null: the value is older than the fields."""
+        """Build structs; fields missing at the end are null, because the value predates them."""
         cut = [_fields(cell, len(parts)) if cell is not None else [] for cell in cells]
         children = [
             part([values[index] if index < len(values) else None for values in cut])

@@ -97,8 +97,8 @@ class GivenField(Field):
 class Mappings:
     """A `FrozenDict` for each row, made from its fields when it is read.
 
-    `kinds` holds a byte for each row: the index in `fields` of the row's own fields, which are any
-    objects with the method `put` of `Field`.
+    `kinds` holds a byte for each row: the index in `fields` of the row's own fields. A field
+    may be any object with a method `put` like that of `Field`.
     """
 
     def __init__(self, kinds: bytes, fields: Sequence[Sequence[Any]]) -> None:
@@ -110,7 +110,7 @@ class Mappings:
     def picked(self, rows: list[int], other: Other | None = None) -> Mappings:
         """Return the mappings of these rows.
 
-        If a row is negative, the item is ``other(index)``, by default None.
+        If a row is negative, the item is ``other(index)``, or None if `other` is None.
         """
         made = Mappings(self._kinds, self._fields)
         made._rows, made._other = rows, other

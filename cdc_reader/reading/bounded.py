@@ -25,7 +25,7 @@ class Table(Protocol):
 
 
 class BoundedRead:
-    """Reports lost rows: of the whole window before a read, and of each part after it was read.
+    """Reports lost rows: in the whole window before a read, and in each part after it was read.
 
     A caller may pause between two batches, so a part counts as read only when the next
     batch is requested. A read without a start covers what the log holds when the read begins.
@@ -62,7 +62,7 @@ class BoundedRead:
             self._losses.begin(window.start, self._ttls, now, at_oldest=True)
 
     def done(self, window: Window) -> None:
-        """Record that `window` was read; check for losses if the last check was a minute ago."""
+        """Record that `window` was read; check for losses at most once a minute."""
         self._unjudged = self._unjudged.hull(window)
         if self._clock.now() >= self._judged + _PAUSE:
             self.finish()

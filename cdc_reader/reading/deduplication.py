@@ -49,7 +49,7 @@ def streams_in(batch: pa.RecordBatch) -> list[bytes]:
 
 
 def rows_of(batch: pa.RecordBatch, is_wanted: Callable[[bytes], bool]) -> pa.RecordBatch:
-    """Return the rows of wanted streams; the batch itself if it has no others."""
+    """Return the rows of wanted streams; the batch itself if it has no other rows."""
     found = streams_in(batch)
     own = list(filter(is_wanted, found))
     if len(own) == len(found):

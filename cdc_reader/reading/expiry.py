@@ -100,7 +100,7 @@ class TtlHistory:
         return evolve(history, log_lost=int(stored.get("log_lost", history.log_lost)))
 
     def logs_to_json(self) -> dict[str, Any]:
-        """Return the ids of the logs, with `log_lost` if there are several; empty without ids."""
+        """Return the ids of the logs, with `log_lost` if there are several; empty if none."""
         if not self.logs:
             return {}
         lost = {"log_lost": self.log_lost} if len(self.logs) > 1 else {}
@@ -164,7 +164,8 @@ class TtlHistory:
     def expired(self, position: Micros, now: Micros) -> Window:
         """Return the span, from `position` on, of rows that may have expired by `now` (µs).
 
-        It reaches from the first such write time to the last. No row outside it has expired.
+        The span reaches from the first write time of these rows to the last. No row outside the
+        span has expired.
         """
         return self._gone(position, now, lambda _: _EARLY)
 

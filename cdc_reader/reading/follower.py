@@ -324,9 +324,9 @@ class Follower:
                     yield RowsRead(self._log.schema, window, new, late=True)
 
     def _unknown_at_start(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out rows written before a chosen start that had arrived by then.
+        """Leave out rows written before a chosen start that had arrived when it was chosen.
 
-        If the start is that of a snapshot, the snapshot contains them.
+        If the start is that of a snapshot, the snapshot contains these rows.
         """
         at = self._start.late_scan_at
         if self._late is None or at is None or self._floor == BEGINNING:
@@ -384,7 +384,7 @@ class Follower:
     def _watch_for_late_rows(self, now: Micros, ttl: int) -> None:
         """Set up the search for late rows, unless they are ignored.
 
-        Rows before the start are searched only if an earlier run of this reader read them.
+        Write times before the start are searched only if an earlier run of this reader read them.
         """
         if self._config.late_rows == LateRowsMode.IGNORE:
             return

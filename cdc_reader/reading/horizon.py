@@ -47,7 +47,7 @@ def written_before(now: Micros) -> Micros:
 
 
 def warn_of_future(start: Micros, now: Micros, table: TableName) -> None:
-    """Warn if `start` (µs) is later than any row can be: its year or a clock is wrong."""
+    """Warn if `start` (µs) is later than any write time: then its year, or a clock, is wrong."""
     if written_before(now) < start < FOREVER:
         log.warning("start_in_the_future", table=str(table), start=format_timestamp(start))
 

@@ -38,7 +38,9 @@ from cdc_reader.streams.window import Window
 
 _SECOND = 1_000_000
 _BLUR = 2 * _SECOND
-"""The error of an arrival in µs: a TTL is in whole seconds, and nodes' clocks may differ by 1 s."""
+"""The error of a computed arrival, in µs.
+
+A TTL is in whole seconds, and nodes' clocks may differ by 1 s."""
 ARRIVAL_ERROR = 2 * _BLUR
 """µs by which a computed arrival may be too late, not counting the response time."""
 LONGEST_RESPONSE = 10 * _SECOND
@@ -82,7 +84,7 @@ class LateRows:
 
     @classmethod
     def resumed(cls, reads: Reads, confidence: int) -> Self:
-        """Restore from an earlier `state`."""
+        """Restore the object whose `state` was `reads`."""
         rows = cls(reads.start, reads.ends[0], reads.reads[0], confidence)
         rows._ends, rows._reads = list(reads.ends), list(reads.reads)
         rows._doubtful = set(reads.known)
@@ -211,7 +213,7 @@ def arrived_since(
 def _delayed(
     batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, since: Micros, delay: int
 ) -> Iterator[tuple[int, RowName, int]]:
-    """Yield index, name and arrival of rows that arrived after `since` and over `delay` late.
+    """Yield index, name and arrival of rows that arrived after `since`, over `delay` µs late.
 
     A row that arrived within the confidence window was present when its window was read. However,
     the arrivals computed in two reads of one row may differ by up to `DOUBT`.

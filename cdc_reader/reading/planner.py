@@ -173,7 +173,7 @@ class Planner:
         return streams if self._shard.is_whole else (s for s in streams if s.token in self._shard)
 
     def _spans(self, start: Micros) -> Chunking[int]:
-        """Return the tokens at which ring spans may end, at first as a single span."""
+        """Return the tokens at which spans of the ring may end, at first in a single chunk."""
         shard = self._shard
         tokens = {stream.token for chunk in self._streams[start] for stream in chunk}
         ends = (*sorted(token for token in tokens if token < shard.end), shard.end)

@@ -36,7 +36,7 @@ StopWhen = Callable[[tenacity.RetryCallState], bool]
 GRACE = 0.4
 """Seconds that a save, or a handler's own request, still has after a stop.
 
-Two of these in a row still end within a second."""
+Two such periods in a row still end within a second."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 """In seconds. Each pause is random, up to a limit that doubles, so that clients spread out."""
 
@@ -58,12 +58,12 @@ class Stop(threading.Event):
                 action()
 
     def waking(self, event: threading.Event) -> AbstractContextManager[None]:
-        """Within this context, set `event` when this stop is set, or at once if it is set now."""
+        """Within this context, set `event` when this stop is set, or at once if it already is."""
         return self.calling(event.set)
 
     @contextmanager
     def calling(self, action: Callable[[], object]) -> Iterator[None]:
-        """Within this context, call `action` when this stop is set, or at once if it is set now."""
+        """Within this context, call `action` when this stop is set, or at once if it already is."""
         with self._registering:
             self._actions.add(action)
             if self.is_set():
@@ -140,7 +140,7 @@ def each_stopped_by(stop: Stop, items: Iterator[T]) -> Iterator[T]:
 
 
 class Ending(Protocol[T_co]):
-    """An iterator that yields nothing more after a call of `end`, from any thread."""
+    """An iterator that yields nothing more once any thread has called `end`."""
 
     def __iter__(self) -> Iterator[T_co]: ...
 
@@ -148,7 +148,7 @@ class Ending(Protocol[T_co]):
 
 
 def each_until(stop: Stop, parts: Iterable[Ending[T]]) -> Iterator[T]:
-    """Yield the items of all parts; once `stop` is set, raise StoppedError instead of the next one.
+    """Yield the items of all parts; raise StoppedError before the next item once `stop` is set.
 
     The stop ends the current part, so no item needs a check.
     """
@@ -228,8 +228,8 @@ def retrying(
 ) -> tenacity.Retrying:
     """Return the retry policy: random pauses, in seconds, up to a limit that doubles.
 
-    It ends when `until` holds. The context's stop ends a pause at once, and the attempt after
-    it is the last. `settings` are passed to tenacity.
+    Retrying ends when `until` holds. The context's stop ends a pause at once, and the attempt
+    after that pause is the last. `settings` are passed to tenacity.
     """
     stop = interruption().stop
     return tenacity.Retrying(

@@ -6,7 +6,7 @@ write in streams of two generations. The two rows, called *twins*, have the same
 one is delivered: preferably the one in a stream of the generation in force. `cdc$time` has 64
 random bits per record, so only twins share a key.
 
-Strays are few, so they are held in memory until their twins have been searched for. A twin may
+Strays are few, so the reader holds them in memory until it has searched for their twins. A twin may
 be in a stream of another shard. Every shard therefore searches all streams, so all shards pick
 the same row.
 """
@@ -61,7 +61,7 @@ class Strays:
     def read(
         self, window: Window, fresh: frozenset[int] | None = None, *, remaining_ttl: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the window's strays, including twins, of all generations or those in `fresh`."""
+        """Yield the window's strays, including twins, of all generations or only `fresh` ones."""
         tasks = self._planner.strays(window, fresh)
         self.queries = len(tasks)
         for _, batch in self._log.read(tasks, remaining_ttl=remaining_ttl):
@@ -128,6 +128,6 @@ class Strays:
 def _counts(stream: StreamId, first: _Rank | None) -> bool:
     """Return True if the stray of `stream` is the row to deliver.
 
-    `first` is None if the stray has expired since it was found; it has no rivals then.
+    `first` is None if the stray has expired since it was found; then no other row competes with it.
     """
     return first is None or (first[0] > 0 and first[1] == stream)

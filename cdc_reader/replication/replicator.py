@@ -21,7 +21,7 @@ from cdc_reader.replication.writes import TableWrites
 
 _SECOND = 1_000_000
 _TOGETHER = 512
-"""The number of changes whose writes are under way at a time."""
+"""The maximum number of changes whose writes are executed concurrently."""
 _WRITES = frozenset([Operation.INSERT, Operation.UPDATE])
 _OF_A_ROW = frozenset(
     [ChangeOperation.INSERT, ChangeOperation.ROW_DELETE, ChangeOperation.SERVER_ROW_DELETE]
@@ -102,9 +102,10 @@ class Replicator:
     def apply_all(self, changes: Iterable[Change]) -> None:
         """Apply changes, many at a time; when it returns, all are applied.
 
-        Changes of one partition are applied in order, and often several as one write. Pass changes
-        that can be read without waiting for new ones, because 512 are collected before they are
-        written. If this raises an error, some of the changes may have been applied.
+        Changes of one partition are applied in order, and several of them are often combined
+        into one write. Pass changes that can be read without waiting for new ones, because 512 are
+        collected before they are written. If this raises an error, some of the changes may have
+        been applied.
         """
         some = iter(changes)
         together = iter(lambda: list(islice(some, _TOGETHER)), [])
@@ -156,7 +157,7 @@ class Replicator:
         return known
 
     def _ttl(self, change: Change, ttl: int | None) -> int | None:
-        """Return the remaining seconds, but at least one, because a TTL of 0 means none."""
+        """Return the remaining seconds, but at least one, because a TTL of 0 means no TTL."""
         if ttl is None or self._expiry is Expiry.APPLIED:
             return ttl
         left = change.timestamp + ttl * _SECOND - self._clock.now()

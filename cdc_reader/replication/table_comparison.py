@@ -47,10 +47,10 @@ class ComparedRange:
 class TableComparison:
     """Compares the rows of two tables with the same key.
 
-    All columns of the source are compared, or the key and `columns`; additional columns of the
-    target are not. At most `limit` differences of a range are kept. TTLs and write times are not
-    compared. Raises UnsupportedTableError if the target lacks columns or has a different key or
-    clustering order, and ConfigurationError for columns that the source does not have.
+    All columns of the source are compared, or only the key and `columns`; additional columns of
+    the target are ignored. At most `limit` differences of a range are kept. TTLs and write times
+    are not compared. Raises UnsupportedTableError if the target lacks columns or has a different
+    key or clustering order, and ConfigurationError for columns that the source does not have.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class TableComparison:
     def ranges(self) -> Iterator[ComparedRange]:
         """Compare range by range, and yield each range when it has been compared.
 
-        Rows written during the comparison may differ. Raises errors of `cdc_reader.errors`.
+        Rows written during the comparison may count as different. Raises errors of
+        `cdc_reader.errors`.
         """
         cutter = RangeCutter(WHOLE_RING, (), _PAGES * self._config.fetch_size)
         with ThreadPoolExecutor(self._config.in_flight, "cdc-compare") as workers:

@@ -18,8 +18,8 @@ UserTypes = Mapping[str, UserType]
 def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> None:
     """Raise UnsupportedTableError, with the CQL of a suitable table, if `target` is unsuitable.
 
-    The target may have more columns than the source, in any order, but not in its key. `types` are
-    the needed user-defined types that the target's keyspace already has.
+    The target may have additional columns outside its key, and its columns may be in any order.
+    `types` are the needed user-defined types that the target's keyspace already has.
     """
     if target.cdc.enabled and target.id is not None and target.id == source.id:
         raise UnsupportedTableError(
@@ -57,7 +57,7 @@ def needed_types(schema: TableSchema) -> list[UserType]:
 
 
 def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
-    """Return one line of CQL that creates a table `name` with the same columns, and missing types.
+    """Return one line of CQL that creates missing types, and a table `name` with the same columns.
 
     `types` are the existing types of its keyspace. Raises UnsupportedTableError if one of them
     differs from the type needed.
@@ -76,7 +76,7 @@ def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
 
 
 def misfits(source: TableSchema, target: TableSchema) -> Iterator[str]:
-    """Describe the source's columns that the target lacks, and differences of its key."""
+    """Describe columns that the target lacks or defines differently, and its extra key columns."""
     there = {column.name: column for column in target.columns}
     for column in source.columns:
         found = there.pop(column.name, None)
@@ -108,7 +108,7 @@ def _unnamed(cql_type: CqlType) -> CqlType:
 
 
 def _user_types(cql_type: CqlType) -> Iterator[UserType]:
-    """Yield the user-defined types in a type, each after the types it contains itself."""
+    """Yield the user-defined types in a type, each after the types that it contains."""
     for part in children(cql_type):
         yield from _user_types(part)
     if isinstance(cql_type, UserType):

@@ -2,8 +2,8 @@
 
 An exact copy needs: the write's timestamp and TTLs; a row marker only where there was an INSERT;
 null where a column was set to null, and no value where the column was left unchanged; list elements
-by their ids. In the log, an overwritten collection is a tombstone 1 µs before its elements, as an
-assignment creates it; the copy uses an assignment too.
+with their ids. In the log, an overwritten collection is a tombstone, followed 1 µs later by the
+new elements. An assignment creates the same sequence, so the copy uses an assignment too.
 
 A row of a snapshot is written as it was read. A SELECT returns the write times of single cells, and
 the copy uses them. It returns none for the row marker and for collections; these are written 1 µs
@@ -104,14 +104,20 @@ def _edge(tail: Values, bound: Bound) -> Edge | None:
 
 
 def _after(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """Yield slices for the rows from the tail onwards that share the tail's first value."""
+    """Yield slices for the rows after the tail that share its first value.
+
+    If `inclusive`, the rows at the tail are included.
+    """
     for length in range(len(tail) - 1, 0, -1):
         is_last = length == len(tail) - 1
         yield Slice(fixed + tail[:length], start=Edge(tail[length], inclusive and is_last))
 
 
 def _before(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """Yield slices for the rows up to the tail that share the tail's first value."""
+    """Yield slices for the rows before the tail that share its first value.
+
+    If `inclusive`, the rows at the tail are included.
+    """
     for length in range(1, len(tail)):
         is_last = length == len(tail) - 1
         yield Slice(fixed + tail[:length], end=Edge(tail[length], inclusive and is_last))
@@ -214,7 +220,7 @@ class TableWrites:
     def _list(
         self, change: Change, name: str, elements: Any, timestamp: Micros
     ) -> Iterator[Statement]:
-        """Replace older elements of the list with these; do nothing if they are None."""
+        """Yield the writes that replace a list's older elements; none if `elements` is None."""
         if elements is not None:
             row, delta = self._row(change, timestamp, None), CollectionDelta(True, elements)
             written = self._written(

@@ -42,7 +42,7 @@ class Ownership:
 
     @cached_property
     def is_exact(self) -> bool:
-        """True if every token in `spans` belongs to the shard, because no group is shared."""
+        """True if no group is shared, so every token in `spans` belongs to the shard."""
         groups = ([stream.token in self._shard for stream in g.streams] for g in self._groups)
         return all(all(own) or not any(own) for own in groups)
 

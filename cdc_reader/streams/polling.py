@@ -71,7 +71,7 @@ class PollSchedule:
         return min([at - now for at in self._due.values()], default=self._interval)
 
     def _wait(self, chunk: _Chunk, now: Micros) -> int:
-        """Return the time from a poll to the next one, if it finds no rows."""
+        """Return the time from a poll that finds no rows to the chunk's next poll."""
         idle = now - self._found.get(chunk, BEGINNING)
         return min(max(self._interval, idle // _SHARE), self._longest)
 

@@ -75,7 +75,7 @@ class WindowSize:
         return Window(position, min(position + self.current, end))
 
     def after(self, *, empty: bool, crowded: bool = False) -> WindowSize:
-        """Return the size to use after a window that was `empty` or not.
+        """Return the next window's size, given whether the last window was `empty`.
 
         A size below the base grows back to it, except after a `crowded` window.
         """

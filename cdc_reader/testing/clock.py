@@ -20,7 +20,7 @@ class ManualClock:
         return self._now
 
     def advance(self, micros: int) -> int:
-        """Advance by `micros` and return the new time; raise ValueError if negative."""
+        """Advance by `micros` and return the new time; raise ValueError if `micros` is negative."""
         if micros < 0:
             raise ValueError(
                 f"advance by {micros} µs: expected 0 or more; time does not run backwards"

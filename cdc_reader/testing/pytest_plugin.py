@@ -143,7 +143,7 @@ def _needs(item: pytest.Item) -> set[str]:
 
 
 def _properties(scylla: Scylla) -> str:
-    """Return the properties of a keyspace with one replica that does not use tablets."""
+    """Return the properties of a keyspace that has one replica and does not use tablets."""
     one_replica = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
     if "tablets" in scylla.session.cluster.metadata.keyspaces["system"].tables:
         return f"{one_replica} AND tablets = {{'enabled': false}}"

@@ -33,7 +33,7 @@ class JavaError(Exception):
 
 
 def require_java() -> Path:
-    """Return the ``java`` that Spark's launcher will choose; raise JavaError if unsuitable."""
+    """Return the ``java`` that Spark's launcher will use; raise JavaError if it is unsuitable."""
     java = _java()
     version = re.search(r'version "(?:1\.)?(\d+)', _output(java, "-version"))
     if version is None:

@@ -43,7 +43,7 @@ _ADDRESS = re.compile(r"(?:\[([^]]+)\]|([^:/\[\]]+)):(\d{1,5})/([0-9a-f]{32})")
 
 @frozen
 class Plan:
-    """The driver's data about a micro-batch when it is planned; sent with every partition."""
+    """The driver's data about a micro-batch at the time of planning, sent with every partition."""
 
     table: str
     end: Micros

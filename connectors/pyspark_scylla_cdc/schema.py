@@ -61,8 +61,8 @@ def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -
 
     The metadata of a base table's column contains `cql.type`, `cql.kind`, and for clustering
     columns `cql.order`, ``asc`` or ``desc``. The change type's `cql.insert` says what an ``insert``
-    means: an INSERT ``statement``, or a new ``row``, which an UPDATE can also create. With `marks`
-    its `cql.marks` is ``true``: the rows may include marks of snapshots.
+    means: an INSERT ``statement``, or a new ``row``, which an UPDATE can also create. With `marks`,
+    the change type's `cql.marks` is ``true``: the rows may include marks of snapshots.
     """
     known = {column.name: column for column in base.columns}
     struct = _struct(schema)

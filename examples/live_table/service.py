@@ -31,7 +31,7 @@ Queue = asyncio.Queue[ServerSentEvent]
 
 
 class LiveTable:
-    """The current rows of a table, and the pages that show them. Used in one event loop."""
+    """The current rows of a table, and the pages that show them. Use it in only one event loop."""
 
     def __init__(self) -> None:
         self._rows: dict[Mapping[str, Any], ServerSentEvent] = {}

@@ -25,7 +25,7 @@ from tests.cluster.standalone import Standalone, standalone
 
 PAGE_ROWS = 8_000
 PAGES = 300
-"""So many pages that reading takes far longer than Spark's planning, which one process does."""
+"""The number of pages: reading must take far longer than planning, which a single process does."""
 PARTITIONS = 8
 """Number of tasks; each executor runs its tasks one after another."""
 _TICKS = os.sysconf("SC_CLK_TCK")

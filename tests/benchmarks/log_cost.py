@@ -1,9 +1,9 @@
 """Prints what CDC adds to a write: rows and bytes of the log, for each choice of images.
 
-``python -m tests.benchmarks.log_cost`` writes to an embedded server; with ``--scylla HOST:PORT``,
-to a real one, in a keyspace that is dropped at the end. The bytes are the size of the non-null
-values in the encoding of the native protocol. A node stores the same number of bytes before
-compression.
+``python -m tests.benchmarks.log_cost`` writes to an embedded server. With ``--scylla HOST:PORT``,
+it writes to a real server, in a keyspace that is dropped at the end. The bytes are the size of the
+non-null values in the encoding of the native protocol. A node stores the same number of bytes
+before compression.
 """
 
 from __future__ import annotations

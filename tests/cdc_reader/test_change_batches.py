@@ -146,7 +146,7 @@ def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> Non
     ],
 )
 def test_options_that_cannot_be_used(reader: CdcReader, options: Any, message: str) -> None:
-    """A one-line error that names the argument is raised at once."""
+    """An unusable argument raises, at once, a one-line error that names the argument."""
     with pytest.raises(ConfigurationError, match=message) as told:
         reader.change_batches(**options)
     assert "\n" not in str(told.value)

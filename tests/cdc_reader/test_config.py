@@ -66,7 +66,7 @@ def test_an_error_names_the_unusable_setting(given: dict[str, Any], option: str)
     ],
 )
 def test_an_error_names_the_read_setting_out_of_bounds(option: str, value: object) -> None:
-    """The error names a setting that is out of bounds, such as over 100 streams per IN list."""
+    """The error names a setting that is out of bounds, such as a chunk size above 100."""
     with pytest.raises(ConfigurationError, match=rf"^{option} is "):
         ReadConfig(**{option: value})  # type: ignore[arg-type]
 

@@ -23,7 +23,10 @@ UNUSED = {"pandas", "pyspark", "rich", "structlog", "cdc_reader.changes.frames"}
 def test_reading_batches_imports_neither_formats_nor_pandas(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """Arrow imports pandas, if it is installed, as soon as an array is made of a Python list."""
+    """Reading batches imports neither the change formats nor pandas.
+
+    If pandas is installed, Arrow imports it as soon as an array is made from a Python list.
+    """
     table = f"{keyspace}.t"
     scylla.session.execute(
         f"CREATE TABLE {table} (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"

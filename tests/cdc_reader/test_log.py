@@ -32,7 +32,7 @@ def stderr_of(setup: str, *, after: str = "") -> str:
 
 
 def test_by_default_lines_have_time_and_level() -> None:
-    """By default, stderr shows warnings and errors with time and level, and errors' tracebacks."""
+    """By default, stderr shows warnings and errors with time and level, and any tracebacks."""
     first, second, *rest = stderr_of("").splitlines()
     name = r"cdc_reader\.some\.module"
     assert re.fullmatch(f"{TIME} WARNING {name}: event='lost' rows=3 table='ks.t'", first)

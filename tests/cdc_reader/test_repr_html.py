@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Table(HTMLParser):
-    """A parser for the texts of a table; fails on wrong nesting or unexpected elements."""
+    """Extracts the texts of a table, and fails on wrong nesting or unexpected elements."""
 
     KNOWN = ("table", "caption", "thead", "tbody", "tr", "th", "td")
 
@@ -45,7 +45,7 @@ class Table(HTMLParser):
 
 
 def test_a_reader_shows_its_tables_without_a_query() -> None:
-    """A reader is shown without a query, and its schemas only after they have been read."""
+    """A reader is shown without a query. Its schemas appear only after they have been read."""
     way = ConnectionConfig("localhost:1", username="me", password="s3cret")
     shown = CdcReader(way, "shop.orders", "shop.items")._repr_html_()
     assert "s3cret" not in shown

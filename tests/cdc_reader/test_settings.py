@@ -386,7 +386,7 @@ MADE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
 def test_no_value_causes_an_error_of_python(
     make: Callable[..., object], given: dict[str, Any], name: str
 ) -> None:
-    """Each value is accepted, or rejected in one line of fewer than 2,000 characters."""
+    """Each value is accepted, or rejected with a one-line error of under 2,000 characters."""
     for value in HOSTILE:
         try:
             assert repr(make(**{**given, name: value}))

@@ -86,7 +86,7 @@ def test_one_without_a_name(open_reader: Callable[[str], CdcReader]) -> None:
 
 
 def test_of_a_snapshot(open_reader: Callable[[str], CdcReader]) -> None:
-    """A checkpoint of a snapshot is checked in the same way."""
+    """A checkpoint of a snapshot is checked like any other checkpoint."""
     given = open_reader("ks.t1").table.begin_snapshot()
     with pytest.raises(CheckpointError, match=r"belongs to table ks\.t1 .* is ks\.t2 with id"):
         list(open_reader("ks.t2").table.snapshot(given).deliveries())

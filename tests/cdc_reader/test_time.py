@@ -177,7 +177,7 @@ def test_a_formatted_moment_parses_to_itself(moment: datetime) -> None:
 
 
 def test_a_moment_beyond_the_calendar_has_a_text_too() -> None:
-    """Times beyond the calendar have a text form, as log events show windows without an end."""
+    """Times beyond the calendar have a text, because log events show windows without an end."""
     assert format_timestamp(1 << 62) == f"{1 << 62} µs"
 
 

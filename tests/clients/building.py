@@ -68,7 +68,8 @@ def python() -> Command:
 def environment(*requirements: str) -> Path:
     """Return the bin directory of a cached virtual environment with `requirements`.
 
-    scylla-driver and cqlsh need separate environments, because both install package `cassandra`.
+    scylla-driver and cqlsh need separate environments, because both install a package
+    `cassandra`.
     """
     wanted = "\n".join((sys.version, *requirements))
     home = CACHE / hashlib.sha256(wanted.encode()).hexdigest()[:16]

@@ -30,7 +30,7 @@ PROGRAM = Path(__file__).parent / "programs" / "following.py"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 WORKER = "deploy.worker.Worker"
 SILENCE = 30.0  # seconds without network
-LONGEST = 1.5  # seconds after a micro-batch begins; about the duration of one
+LONGEST = 1.5  # maximum seconds from a micro-batch's start to a fault; about as long as one lasts
 OPTIONS = {
     "confidenceWindow": "1s",
     "minAdvance": "200ms",

@@ -1,4 +1,7 @@
-"""Runs a pipeline in a separate Spark: FOLDER SPEC; prints the result as JSON."""
+"""Runs a pipeline in a separate Spark, and prints the result as JSON.
+
+Arguments: FOLDER SPEC.
+"""
 
 from __future__ import annotations
 

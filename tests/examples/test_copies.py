@@ -38,7 +38,7 @@ CHANGES = {
     "DELETE FROM {t} WHERE customer = {c} AND year < {y}": 1,
     "DELETE FROM {t} WHERE customer = {c}": 1,
 }
-"""Statements, each with its weight. Deleted ranges extend in both directions of the key."""
+"""Statements, each with its weight. Ranges are deleted both above and below a bound."""
 ROUND = 25
 """The number of statements before each run."""
 

@@ -40,7 +40,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 def test_readers_schemas_and_changes_are_shown_as_tables(
     results: dict[str, dict[str, Any]],
 ) -> None:
-    """Jupyter shows the HTML of each object."""
+    """Jupyter shows readers, schemas and changes as HTML tables."""
     assert "<caption>shop.orders: CDC on, preimage full" in results["reader"]["text/html"]
     assert "(customer), number" in results["shown"]["text/html"]
     change = results["changes"]["text/html"]

@@ -37,7 +37,7 @@ def test_java_home_comes_first(machine: Machine, tmp_path: Path) -> None:
 def test_a_java_home_that_is_too_old_is_skipped(
     machine: Machine, tmp_path: Path, version: str
 ) -> None:
-    """If JAVA_HOME is too old, the `java` on the PATH is used, if it is new enough."""
+    """If the Java of JAVA_HOME is too old, a `java` on the PATH that is new enough is used."""
     good = java(machine, tmp_path / "path", "17")
     on_path(machine, good)
     old = java(machine, tmp_path / "old", version)

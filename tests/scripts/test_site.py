@@ -34,7 +34,7 @@ def test_other_links_stay() -> None:
 
 
 def test_a_page_asks_no_other_server() -> None:
-    """Pages query no other server: the theme's component `source` would query GitHub."""
+    """Pages query no other server, so the theme's component that queries GitHub is removed."""
     page = '<a href="x" class="md-source" data-md-component="source">'
     assert on_post_page(page, config=None) == '<a href="x" class="md-source">'
 

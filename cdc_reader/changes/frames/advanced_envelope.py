@@ -84,7 +84,7 @@ class AdvancedEnvelopeFormat(EnvelopeFormat):
         return log_columns(self._log, values, deltas=deltas)
 
     def _check(self) -> None:
-        """Raise UnsupportedTableError if the log lacks an image, or what a change modified."""
+        """Raise UnsupportedTableError if the log lacks images or deltas that the options need."""
         if self._gives("before"):
             reason = "the envelope includes 'before', but"
             images.require_full_preimages(self._base, reason)
@@ -109,8 +109,8 @@ class AdvancedEnvelopeFormat(EnvelopeFormat):
     def _columns(self, place: KeyPlacement, *, values: bool) -> list[Column]:
         """Return the columns of the row at `place`.
 
-        The key columns are included if they are placed there, the other columns if `values` is
-        True.
+        The key columns are included if the key is placed there. The other columns are included if
+        `values` is True.
         """
         columns = self._base.columns
         return [each for each in columns if (self._is_placed(place) if each.is_key else values)]
@@ -136,7 +136,7 @@ class AdvancedEnvelopeFormat(EnvelopeFormat):
         return pa.StructArray.from_arrays(made, fields=list(kind), mask=nulls)
 
     def _cells(self, net: NetChanges, image: str, column: Column) -> pa.Array:
-        """Return the column's cells in an image; a key is in each change."""
+        """Return the column's cells in an image; key cells come from the changes themselves."""
         if column.is_key:
             return pick(net.batch.column(column.name), net.at)
         is_before = image == "before"

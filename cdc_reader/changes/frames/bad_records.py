@@ -105,7 +105,7 @@ class Origins:
         }
 
     def _rows(self, number: int) -> list[int]:
-        """Return the rows with faults in an output row's change, or else its main row."""
+        """Return the faulty rows of an output row's change, or its main row if none is faulty."""
         at = int(self.at[number])
         change = self.changes[at]
         return [row for row in self._faults if self.changes[row] == change] or [at]

@@ -80,7 +80,7 @@ class EnvelopeFormat:
         )
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
-        """Return all log columns if `before` or `after` is wanted; else the time's columns."""
+        """Return all log columns if `before` or `after` is wanted; else those of key and time."""
         rows = "before" in wanted or "after" in wanted
         values = [column.name for column in self._values] if rows else []
         return log_columns(self._log, values, deltas=rows)

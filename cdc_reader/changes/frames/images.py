@@ -13,7 +13,7 @@ from cdc_reader.errors import UnsupportedTableError
 
 
 def gives_preimages(cdc: CdcOptions, wanted: Preimages, *, partial: bool) -> bool:
-    """Return whether to emit preimages; without `partial`, only if the log has full preimages."""
+    """Return whether to emit preimages; unless `partial` is True, the log must have full ones."""
     if wanted is Preimages.NONE or cdc.preimage is ImageMode.OFF:
         return False
     return cdc.preimage is ImageMode.FULL or partial
@@ -52,7 +52,7 @@ def require_readable_deltas(base: TableSchema, columns: Iterable[Column]) -> Non
 
 
 def alter_statement(base: TableSchema, cdc: CdcOptions) -> str:
-    """Return the statement that sets these options: all of them, because it replaces the map."""
+    """Return the statement that sets all of these options, because it replaces the whole map."""
     options = {
         "enabled": "true",
         "preimage": cdc.preimage.value,

@@ -175,8 +175,8 @@ def net_changes(
 def _inserted(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSchema) -> Mask:
     """Return a mask of the changes that insert new rows.
 
-    An INSERT may hit an existing row, and an UPDATE a missing one; only preimages show which. A
-    static row exists as soon as its partition does.
+    An INSERT may hit an existing row, and an UPDATE may hit a missing one. Only preimages show
+    whether the row existed. A static row exists as soon as its partition does.
     """
     may_insert = has_insert if base.cdc.preimage is ImageMode.OFF else np.ones(rows.count, bool)
     inserted: Mask = may_insert & (rows.preimage == NONE) & ~is_static

@@ -40,7 +40,7 @@ class _Log:
     _late: int = field(default=0, init=False)
 
     def count(self, stop: Stop, end: Micros | None = None) -> None:
-        """Count the rows written before `end`, or until `stop`."""
+        """Count the rows written before `end`; stop early if `stop` is set."""
         self._rows = 0  # an interrupted window is read again
         self.reader = self.open(self.table)
         for delivery in self.reader.follow(self.at, end):

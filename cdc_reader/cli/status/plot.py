@@ -102,7 +102,7 @@ class Plot:
             f"{(at - self.start) * _WIDTH / length:.1f} {_HEIGHT * (1 - value / top):.1f}"
             for at, value in part
         ]
-        # A single point is drawn as a dot by the round end of a line without length.
+        # A line of length zero has round ends, so it shows a single point as a dot.
         return f"M{'L'.join(places)}" if len(places) > 1 else f"M{places[0]}h0"
 
 

@@ -37,7 +37,7 @@ class BadCredentials(CqlError):
 
 
 class Unavailable(CqlError):
-    """Too few replicas are available; has the fields [consistency, required, alive]."""
+    """Too few replicas are available; the fields are [consistency, required, alive]."""
 
     code = 0x1000
 
@@ -51,7 +51,7 @@ class Overloaded(CqlError):
 
 
 class ReadTimeout(CqlError):
-    """Replicas timed out; has the fields [consistency, received, block_for, data_present]."""
+    """Replicas timed out; the fields are [consistency, received, block_for, data_present]."""
 
     code = 0x1200
 
@@ -82,7 +82,7 @@ class ConfigurationError(CqlError):
 class AlreadyExists(CqlError):
     """A keyspace or table already exists.
 
-    Has the fields [keyspace, table]; `table` is empty for a keyspace.
+    The fields are [keyspace, table]; `table` is empty for a keyspace.
     """
 
     code = 0x2400
@@ -93,7 +93,7 @@ class AlreadyExists(CqlError):
 
 
 class Unprepared(CqlError):
-    """The id of a prepared statement is unknown; has the field [id]."""
+    """The id of a prepared statement is unknown; the only field is [id]."""
 
     code = 0x2500
 

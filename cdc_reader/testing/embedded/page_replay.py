@@ -22,7 +22,7 @@ _STATE_MARK = b"replayed page "
 
 
 def ready(body: bytes) -> EncodedPage:
-    """Return the page in a RESULT's body; raise ValueError unless it has rows and metadata."""
+    """Return the page in a RESULT's body; raise ValueError unless it contains rows and metadata."""
     try:
         metadata = parse_metadata(body)
     except DecodeError as error:

@@ -14,9 +14,9 @@ NEWEST = "2026.3"
 
 
 def _since(*first: tuple[int, ...]) -> Any:
-    """Return a field that is True from the last of these releases on, and for backports.
+    """Return a field that is True from the last of these releases on, and in backports.
 
-    Every other release is the first one of an older branch to which the behavior was backported.
+    Each of the other releases is the first one with the behavior in an older branch.
     """
 
     def has(made: Profile) -> bool:
@@ -29,7 +29,7 @@ def _since(*first: tuple[int, ...]) -> Any:
 
 @frozen
 class Profile:
-    """The behavior of one version; `_since` gives the first versions with each behavior."""
+    """The behavior of one version; `_since` names the first versions with each behavior."""
 
     version: str = NEWEST
     # The log has `cdc$end_of_batch`.

@@ -25,7 +25,7 @@ _OF_FILES = {
 
 
 class _Refused(Exception):
-    """The request is rejected; carries the status and the reason."""
+    """The request is rejected, with an HTTP status and a reason."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)

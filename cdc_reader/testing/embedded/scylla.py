@@ -271,7 +271,7 @@ class EmbeddedScylla:
         return node.address not in self._down
 
     def skew_clock(self, node: Node, micros: int) -> None:
-        """Set a node's clock ahead of the cluster's by `micros` µs; behind it if negative.
+        """Set a node's clock ahead of the cluster's by `micros` µs, which may be negative.
 
         If a write that this node receives has no timestamp, it gets one from the node's clock.
         """

@@ -1,8 +1,8 @@
 """Finds out which of the data source's requirements the running Python meets.
 
-Spark sends this module by value to Pythons that may lack the package, and the driver runs its
-source in the Python that Spark plans with. When it is loaded, it therefore imports only the
-standard library.
+Spark sends this module by value to Pythons that may lack the package, and the driver runs the
+module's source in the Python that Spark plans with. When the module is loaded, it therefore imports
+only the standard library.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def facts(options: dict[str, str]) -> dict[str, str]:
-    """Return facts about this Python, by name; "" for a package that it lacks.
+    """Return facts about this Python, by name; a package that it lacks has the value "".
 
     With `options` of the data source, also reads the schema of the table that they name; `cluster`
     is then "reached" or the error.

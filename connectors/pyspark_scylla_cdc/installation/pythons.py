@@ -39,7 +39,7 @@ class Command:
 
 @frozen
 class Python:
-    """Facts about a Python, named as in `probe.facts`; "" for a package that it lacks."""
+    """Facts about a Python, named as in `probe.facts`; a package that it lacks is ""."""
 
     host: str
     folder: str
@@ -102,7 +102,7 @@ def planner(command: Command, options: dict[str, str]) -> Python | Unusable:
 def executors(
     context: SparkContext, command: Command, options: dict[str, str]
 ) -> list[Python | Unusable]:
-    """Return the Python of each executor; if one fails, those found so far and an `Unusable`.
+    """Return each executor's Python; if one fails, return those found so far and an `Unusable`.
 
     Tests the Python that a data source uses: `command`, without the files of ``--py-files``.
     """
@@ -138,7 +138,7 @@ def _round(context: SparkContext, options: dict[str, str]) -> list[dict[str, str
 
 
 def _count(context: SparkContext) -> int:
-    """Return the number of executors; a driver that runs tasks itself counts as one."""
+    """Return the number of executors; a driver that runs tasks itself counts as an executor."""
     known = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - not in PySpark
     return max(1, len(known) - 1)
 

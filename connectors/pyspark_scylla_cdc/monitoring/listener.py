@@ -38,7 +38,7 @@ _KEPT = 64
 
 
 class ScyllaCdcListener(StreamingQueryListener):
-    """Watches those of a session's streaming queries that read from source ``scylla_cdc``.
+    """Watches a session's streaming queries that read from the source ``scylla_cdc``.
 
     After each micro-batch it logs one line, ``micro_batch``, at level info, in the process that
     created the listener. `streams` contains the same metrics as values, and a Prometheus `registry`
@@ -50,7 +50,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         spark.streams.addListener(listener)
         changes = spark.readStream.format("scylla_cdc").option("reportTo", listener.address)
 
-    Without option ``reportTo`` the metrics that only tasks know are missing: see `StreamStatus`.
+    Without option ``reportTo``, the metrics that only tasks know are missing: see `StreamStatus`.
 
     Args:
         registry: the registry of `prometheus_client` to export to; by default none. Use only one

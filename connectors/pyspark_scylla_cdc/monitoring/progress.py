@@ -48,7 +48,7 @@ def _parsed(text: str) -> Any:
 def status_of(
     progress: Any, source: Any, end: Offset, reports: Sequence[Report], now: Micros
 ) -> StreamStatus:
-    """Return the status after a micro-batch of a query, whose `source` is at `end`.
+    """Return a query's status after a micro-batch that leaves its `source` at `end`.
 
     `progress` and `source` are Spark's StreamingQueryProgress and SourceProgress.
     """
@@ -87,7 +87,7 @@ def _snapshot_share(start: str | None, end: Offset) -> float | None:
 
 
 def _with(status: StreamStatus, reports: Sequence[Report]) -> StreamStatus:
-    """Add the metrics that the tasks of the micro-batch reported."""
+    """Return the status with the metrics that the tasks of the micro-batch reported."""
     plan = reports[0].plan
     stats = reduce(add, (report.stats for report in reports), plan.stats)
     return evolve(

@@ -38,8 +38,8 @@ class StreamStatus:
     as_of: datetime
     snapshot_share: float | None = None
     """The fraction of its snapshot that the query has read, from 0 to 1. It is measured in tokens,
-    so it is approximately the fraction of partitions. None if the micro-batch read no rows of a
-    snapshot.
+    so it is approximately the fraction of partitions read. None if the micro-batch read no rows
+    of a snapshot.
     """
     lost: tuple[datetime, datetime] | None = None
     """The first and last write times of changes that expired before they were read, if the

@@ -36,7 +36,7 @@ class KnownGenerations:
 
     @classmethod
     def after(cls, before: Self | None, position: Micros, visible: Timeline) -> Self:
-        """Return the generations known after the offset at `position`, which knew `before`.
+        """Return the generations known after an offset at `position` that knew `before`.
 
         Known generations stay known, because with tablets a lagging node shows fewer of them.
         """
@@ -49,7 +49,7 @@ class KnownGenerations:
         return start in self.starts or start < min(self.starts, default=BEGINNING)
 
     def missed(self, before: KnownGenerations | None, position: Micros) -> dict[Micros, Window]:
-        """Return the unread window behind `position` of each generation that `before` lacks.
+        """Return, for each generation that `before` lacks, its unread window behind `position`.
 
         Empty if `before` is None: an offset without generations misses none.
         """

@@ -121,7 +121,10 @@ class Planned:
     known: frozenset[RowName]
 
     def rows(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
-        """Yield these rows from batches read with `remaining_ttl`; empty batches are left out."""
+        """Yield the rows that had arrived by `moment`; leave out empty batches.
+
+        The batches must have been read with `remaining_ttl`.
+        """
         for batch in batches:
             rows = arrived(batch, self.ttls, clock.now() + _CLOCKS, self.moment, self.known)
             if rows.num_rows:

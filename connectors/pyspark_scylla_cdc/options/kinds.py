@@ -75,7 +75,7 @@ class Option:
 
     @property
     def _noun(self) -> str:
-        """The first sentence of the description, as a noun for messages."""
+        """The first clause of the description, as a noun phrase for messages."""
         noun = re.split("[.,;] |[.]$", self.doc)[0].removeprefix("The ")
         lowered = noun if noun[1].isupper() else f"{noun[0].lower()}{noun[1:]}"
         return f"the {lowered}"

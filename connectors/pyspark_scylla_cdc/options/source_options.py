@@ -173,7 +173,7 @@ class SourceOptions:
             raise AuthenticationFailedError(f"username is {username!r}: {error}") from None
 
     def connection(self) -> ConnectionConfig:
-        """Return the connection's configuration; reads the password file now, on this machine."""
+        """Return the connection's configuration; read the password file now, on this machine."""
         if self.password_file is None:
             return ConnectionConfig(**self._connection)
         if self._connection["password"] is not None:
@@ -184,8 +184,8 @@ class SourceOptions:
     def corrected(self, correction: int) -> SourceOptions:
         """Return the options with relative times moved `correction` µs later.
 
-        `correction` is how far the cluster's clock is ahead of this machine's, by which the options
-        were parsed.
+        `correction` is how far the cluster's clock is ahead of this machine's clock, which resolved
+        the relative times when the options were parsed.
         """
         ending = self.ending
         if ending is not None and "endingTimestamp" in self.relative:

@@ -458,7 +458,7 @@ _MILLISECONDS = re.compile(r".*\.timeoutms")
 
 
 def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
-    """Parse the value of every option, by name; raise ConfigurationError, naming the option."""
+    """Parse the value of every option, by name; a ConfigurationError names the invalid option."""
     texts: dict[str, str] = {}
     for name, text in given.items():
         option = _named(name, text)
@@ -472,7 +472,7 @@ def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _named(name: str, text: str) -> Option:
-    """Return the option with this name or alias; raise ConfigurationError, suggesting a name."""
+    """Return the option with this name or alias, or raise ConfigurationError with a suggestion."""
     lowered = name.lower()
     option = _BY_LOWER_NAME.get(lowered) or _BY_ALIAS.get(lowered)
     if option is not None:

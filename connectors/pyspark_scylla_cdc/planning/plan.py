@@ -54,7 +54,7 @@ class StreamSpan:
 
     @property
     def weight(self) -> int:
-        """The estimated cost of reading one of its streams, in µs of rows."""
+        """The estimated cost of reading one of the span's streams, in µs of rows."""
         return self.filled.length + ASKING
 
     @property

@@ -67,7 +67,7 @@ class PartitionKey:
         return [group_of(generation, self.token)] if generation.groups else []
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the partition's rows, from batches that have the columns of the key."""
+        """Yield the partition's rows, from batches that contain the columns of the key."""
         for batch in batches:
             pairs = zip(self.columns, self.cells, strict=True)
             same = [pc.equal(batch.column(column.name), cell) for column, cell in pairs]

@@ -41,7 +41,10 @@ INTERVAL = 60_000_000
 """µs between two sweeps."""
 
 MOST = 1_000
-"""The maximum number of a micro-batch's late rows, and of its strays; the rest follow later."""
+"""The maximum number of a micro-batch's late rows, and of its strays.
+
+Later micro-batches deliver the rest.
+"""
 
 REPORTED = 64, 1_000_000
 """The maximum numbers of queries and rows of a sweep that only reports."""

@@ -27,7 +27,7 @@ class Monitor:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Count the driver's queries in this block, and the time it waits for them."""
+        """Count the driver's queries in this block, and the time that the driver waits for them."""
         with recorded_in(self._stats):
             yield
 

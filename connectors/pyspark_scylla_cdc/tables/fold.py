@@ -37,13 +37,13 @@ def fold(
 ) -> DataFrame:
     """Return the rows that remain after all of `changes` (format ``changes``) are applied.
 
-    The result has those columns of the base table that `changes` contains. The last change to a row
+    The result has the base table's columns that `changes` contains. The last change to a row
     determines its values; the row is absent if that change is a delete of the row, of its
     partition, or of a range that contains it (``rangeDeletes=emit``). Of two changes in the same
-    microsecond, a delete counts as the last, as in the server. A static column appears in each row
+    microsecond, a delete counts as the last, as on the server. A static column appears in each row
     of its partition, or in a separate row if the partition has no other rows.
 
-    With ``includeDelta`` each column has the value last set, regardless of the table's images and
+    With ``includeDelta``, each column has the value last set, regardless of the table's images and
     of the order in which writes arrived. Exceptions: writes with explicit timestamps to *elements*
     of one collection, and expired cells. Without ``includeDelta``, a row equals its last postimage.
 
@@ -182,7 +182,7 @@ class Fold:
         return joined.drop(*(f"__{name}" for name in self._key))
 
     def _last(self, changes: DataFrame, values: list[str]) -> DataFrame:
-        """Return the last values of each row, and whether an INSERT created it; null if unknown."""
+        """Return each row's last values, and whether an INSERT created it (null if unknown)."""
         from pyspark.sql import functions as sf
 
         order = _column(_ORDER)
@@ -273,7 +273,7 @@ class Fold:
 
 
 def order_of_changes() -> Column:
-    """Return the sort key of a row's changes: in one µs, deletes come after other writes."""
+    """Return the sort key of a row's changes: within one µs, deletes come after other writes."""
     from pyspark.sql import functions as sf
 
     is_delete = ~_column(names.CHANGE_TYPE).isin(*UPSERTS, names.SNAPSHOT_BEGIN)

@@ -1,8 +1,8 @@
 """Determines all versions of the rows that changes affect: slowly changing dimensions, type 2.
 
-Each change that affects a row begins a version of it. A row's state at a time is what `fold` would
-return for the changes up to that time. Spark's window functions compute the states at all times in
-one pass.
+Each change that affects a row begins a new version of the row. A row's state at a time is what
+`fold` would return for the changes up to that time. Spark's window functions compute the states at
+all times in one pass.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _History(Fold):
         )
 
     def _events(self, changes: DataFrame) -> DataFrame:
-        """Return the changes that affect each row; a wider change appears once for each row."""
+        """Return each row's changes; a change to several rows appears once for each of them."""
         from pyspark.sql import functions as sf
 
         kind = column(names.CHANGE_TYPE)
@@ -84,7 +84,7 @@ class _History(Fold):
         return own.unionByName(affecting)
 
     def _states(self, events: DataFrame, current: DataFrame) -> DataFrame:
-        """Return the state of each row from each event to the next; deleted rows have no values."""
+        """Return each row's state from one event to the next; deleted rows have no values."""
         from pyspark.sql import functions as sf
 
         kind = column(names.CHANGE_TYPE)
@@ -98,7 +98,7 @@ class _History(Fold):
     def _begun(self, current: DataFrame) -> DataFrame:
         """Return the time at which the current version of each row began.
 
-        For static columns, this is the latest such time in their partition.
+        For static columns, this is the latest of these times in the partition.
         """
         from pyspark.sql import functions as sf
 
@@ -114,7 +114,7 @@ class _History(Fold):
         return rows.unionByName(statics, allowMissingColumns=True)
 
     def _up_to_each(self, events: DataFrame, is_delete: Column, values: list[str]) -> DataFrame:
-        """Set `values` to the result of all changes up to the time of each event."""
+        """Set the columns `values` of each event to the result of all changes up to its time."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
@@ -152,7 +152,7 @@ class _History(Fold):
 
 
 def _until_next(states: DataFrame, key: list[str]) -> DataFrame:
-    """Return the states with their validity: from their time to that of the key's next state."""
+    """Return the states, each valid from its own time until the next state of its key."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sf
 

@@ -29,7 +29,7 @@ _TRANSACTION = "spark.databricks.delta.write.txn"
 
 
 class _MergeSink(ABC):
-    """A `Sink` in the table with this name in SQL; a ``MERGE`` also records the micro-batch."""
+    """A `Sink` in the table named `table` in SQL; each ``MERGE`` also records its micro-batch."""
 
     PROVIDER: ClassVar[str]
 
@@ -66,7 +66,7 @@ class _MergeSink(ABC):
         # reads the target.
         rows = merged(layout, before, after).localCheckpoint()
         spark = rows.sparkSession
-        if rows.isEmpty():  # a merge without rows may not commit
+        if rows.isEmpty():  # a merge without rows might not commit
             self._record(spark, batch, self.rows(spark).limit(0).writeTo(self._table).append)
             return
         rows.createOrReplaceTempView(_VIEW)
@@ -86,7 +86,7 @@ class _MergeSink(ABC):
         )
 
     def _declared(self, schema: StructType) -> str:
-        """Return the columns as SQL; names are quoted, also inside types."""
+        """Return the columns as SQL; all names are quoted, including those inside types."""
         declared: str = self._spark.createDataFrame([], schema)._jdf.schema().toDDL()  # noqa: SLF001 - older PySpark has no other way
         return declared
 
@@ -156,7 +156,7 @@ class DeltaSparkSink(_MergeSink):
         self.target = path
 
     def last(self, query: str) -> int | None:
-        """See `Sink.last`; the table's transactions have it."""
+        """See `Sink.last`; the number is recorded in the table's transactions."""
         jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
         log = jvm.org.apache.spark.sql.delta.DeltaLog
         found = log.forTableWithSnapshot(self._spark._jsparkSession, self.target)  # noqa: SLF001

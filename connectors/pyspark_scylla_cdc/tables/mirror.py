@@ -90,7 +90,7 @@ class _Copy:
         started.set_result(self.query.id)
 
     def goes_on(self) -> bool:
-        """Return whether the query runs; restart it if it ended because the columns changed.
+        """Return whether the query is running; restart it if it ended because the columns changed.
 
         Raises the error of a query that failed.
         """
@@ -171,7 +171,7 @@ def mirror(
         mirror(spark, options, target="/data/orders").awaitTermination()
 
     The copy begins with a snapshot of the table; then each micro-batch of changes is merged into it
-    in one commit, exactly once. It has the table's columns, including new ones. Its rows
+    in one commit, exactly once. The copy has the table's columns, including new ones. Its rows
     equal the result of a SELECT, except that cells that expire remain in the copy: see the how-to
     "Keep a table current".
 
@@ -179,8 +179,8 @@ def mirror(
         spark: the session.
         options: the options of the source: hosts, keyspace, table and so on. The copy sets
             ``format``, ``includeDelta``, ``rangeDeletes``, ``snapshot`` and ``schemaMode`` itself.
-        target: the path of the copy; for ``iceberg`` its name as SQL, which begins with the name of
-            a catalog. With `tables` it is the directory, catalog or namespace that contains the
+        target: the path of the copy; for ``iceberg``, its name in SQL, which begins with the name
+            of a catalog. With `tables`, the directory, catalog or namespace that contains the
             copies: the copy of ``shop.orders`` is ``target/shop/orders`` or ``target.shop.orders``.
         format: with ``delta``, the copy is a Delta table, written by Delta Lake if the session has
             its extension, otherwise by deltalake. With ``iceberg``, the copy is an Iceberg table.
@@ -272,7 +272,7 @@ def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
 
 
 def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
-    """Merge a micro-batch into the copy, unless the copy already has it."""
+    """Merge a micro-batch into the copy, unless the copy already contains it."""
     if has(sink, batch, changes.sparkSession):
         return
     changes.persist()  # each fold reads the changes more than once

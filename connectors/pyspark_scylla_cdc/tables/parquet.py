@@ -18,7 +18,7 @@ class ParquetSink:
     """A `Sink` of versions: the directory ``12`` contains the whole table after micro-batch 12.
 
     A version is complete when Spark has written the file ``_SUCCESS`` into it. The previous version
-    is kept for readers that still use it. An empty file contains in its name the id of the query
+    is kept for readers that still use it. The name of an empty file contains the id of the query
     that writes the versions.
     """
 
@@ -95,7 +95,7 @@ class ParquetSink:
 
 
 def _with_dropped(after: DataFrame, rows: DataFrame, layout: Layout) -> DataFrame:
-    """Return the rows `after` with their values in columns that only the copy has."""
+    """Return the rows `after`, with the values from `rows` in columns that only the copy has."""
     from pyspark.sql import functions as sf
 
     dropped = [sf.col(quoted(name)) for name in rows.columns if name not in layout.schema.names]

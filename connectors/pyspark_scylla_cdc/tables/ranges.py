@@ -39,7 +39,7 @@ def within(bounds: Column, fields: Sequence[StructField]) -> Column:
 def _beyond(
     fields: Sequence[StructField], bound: Column, inclusive: Column, *, is_start: bool
 ) -> Column:
-    """Return a column that is true for rows inside a bound, which may lack the last columns."""
+    """Return a column that is true for rows inside a bound; a bound may lack the last `fields`."""
     from pyspark.sql import functions as sf
 
     if not fields:
@@ -53,7 +53,7 @@ def _beyond(
 
 
 def _comparable(value: Column, field: StructField) -> Column:
-    """Convert the value to a form whose order in Spark is the server's order of the original."""
+    """Convert the value to a form that Spark orders as the server orders the value."""
     kind = field.metadata.get("cql.type", "")
     if kind in _AS_IN_SPARK or field.dataType.typeName() == "decimal":
         return value

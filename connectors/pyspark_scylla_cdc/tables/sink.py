@@ -18,14 +18,14 @@ APPLICATION = "scylla_cdc_mirror"
 GONE = "__gone"
 """A column of merged rows: true for rows that the table no longer has."""
 VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
-"""Columns of a copy with history: each of its rows is a version of a row of the table."""
+"""Columns of a copy with history, in which each row is a version of a row of the table."""
 
 
 @frozen
 class Layout:
-    """The columns of a copy: the table's columns, in its order, and which of them are the key.
+    """The columns of a copy: the table's columns, in order, and which of them form the key.
 
-    A copy with `history` also has the columns `VERSION`; `VALID_FROM` is the last of its key.
+    A copy with `history` also has the columns `VERSION`, and its key ends with `VALID_FROM`.
     """
 
     schema: StructType
@@ -74,8 +74,8 @@ class Sink(Protocol):
     ) -> None:
         """Replace the rows `before` with `after`; record the micro-batch.
 
-        This is one atomic operation. Rows in both keep their values in columns that are not in the
-        layout, because the table has dropped them.
+        This is one atomic operation. Rows in both keep their values in columns that the layout
+        lacks because the table has dropped them.
         """
         ...
 
@@ -86,7 +86,7 @@ def application(query: str) -> str:
 
 
 def has(sink: Sink, batch: MicroBatch, spark: SparkSession) -> bool:
-    """Return whether the target already has this micro-batch.
+    """Return whether the target already contains this micro-batch.
 
     Raises CheckpointError if the target lacks a micro-batch before this one, or if its rows were
     written with another checkpoint.
@@ -122,7 +122,7 @@ def missing(layout: Layout, there: Sequence[str]) -> list[StructField]:
 
 
 def merged(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
-    """Return the rows `after`, and the keys of rows only in `before`, marked by `GONE`."""
+    """Return the rows `after`, and the keys of rows that are only in `before`, marked by `GONE`."""
     from pyspark.sql import functions as sf
 
     key = [sf.col(quoted(name)) for name in layout.key]

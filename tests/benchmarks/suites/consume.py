@@ -1,4 +1,4 @@
-"""A consumer's work per change besides reading: delivery, acknowledgment, and saved marks.
+"""A consumer's work besides reading: delivering changes, acknowledging them, saving marks.
 
 The handler does nothing, and there is one worker. The figures include the CPU time of all threads,
 and the time to connect, because each consumer opens its own connection.

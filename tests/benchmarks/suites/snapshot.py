@@ -25,7 +25,7 @@ from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.turns import take_turns
 
 PAGES, RANGES = 5, 40
-"""Pages per range, and number of ranges that the driver reads, about as many as in the snapshot."""
+"""Pages per range, and the number of ranges that the driver reads; a snapshot has about as many."""
 LARGE = 20
 """Pages per range when memory is measured; the ranges keep their size."""
 FEW, MANY = 50_000, 5_000_000

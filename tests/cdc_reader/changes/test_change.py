@@ -79,7 +79,7 @@ def test_unchanged_null_and_unrecorded_columns_differ() -> None:
 
 
 def test_a_log_of_keys_shows_no_deltas() -> None:
-    """In a keys-only log, deltas are unknown, which differs from leaving all columns unchanged."""
+    """In a keys-only log, deltas are unknown; columns are not shown as unchanged."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     insert, delete, full = (
         change_of({"op": 2, "ck": 1}, schema=keys_only),
@@ -112,7 +112,7 @@ def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
 
 
 def test_a_change_with_several_ttls_has_no_single_ttl() -> None:
-    """The `ttl` of a change with several TTLs is None, but each part has its own."""
+    """The `ttl` of a change with several TTLs is None, but each part has its own TTL."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 5}, {"op": 1, "ck": 1, "b": "x"})
     assert change.ttl is None
     assert [part.ttl for part in change.parts] == [5, None]
@@ -154,7 +154,7 @@ def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
 
 
 def test_an_empty_collection_in_an_image_is_null() -> None:
-    """In an image an empty collection is null, as in the table, but an empty frozen one is not."""
+    """In images, as in tables, an empty collection is null, but an empty frozen one is not."""
     change = change_of(
         {"op": 1, "ck": 1, "a": 1},
         {"op": 9, "ck": 1, "s": frozenset(), "un": FrozenDict(x=None, y=None), "fr": ()},

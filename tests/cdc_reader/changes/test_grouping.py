@@ -265,7 +265,10 @@ def test_the_postimage_is_the_preimage_with_the_deltas(history: History) -> None
 
 
 def test_a_record_without_an_end_mark_is_one_change() -> None:
-    """A change is incomplete if its record has no end mark before the next record or the end."""
+    """A change is incomplete if its record has no end mark.
+
+    The record then ends at the next record or at the end of the log.
+    """
     grouping = Grouping(SMALL)
     cut = log_batch(SMALL, {"time": 1, "op": 1, "ck": 1, "a": 1})
     assert grouping.feed(cut) == []

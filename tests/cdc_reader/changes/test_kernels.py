@@ -75,7 +75,7 @@ def schema_names(schema: LogSchema) -> list[str]:
 
 
 def told(changes: list[Change]) -> list[str]:
-    """Return the changes as text: the JSON and the repr of each."""
+    """Return the changes as text: the JSON and the repr of each change."""
     return [f"{json.dumps(change.to_dict())} {change!r}" for change in changes]
 
 

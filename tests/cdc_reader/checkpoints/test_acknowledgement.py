@@ -310,7 +310,7 @@ def test_rows_after_an_unacknowledged_one_are_held() -> None:
 
 
 def test_the_first_records_of_a_page_are_marked_by_their_last_row() -> None:
-    """Fully handled records are marked by their last row, and a partly handled one by its rows."""
+    """Fully handled records are marked by their last row, others by each row that was handled."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     rows = page(
         place(0, 1, 0, 2, is_last=False),

@@ -87,7 +87,7 @@ def store(
 
 
 class Machine(RuleBasedStateMachine):
-    """Owners compete for a lease. Each wait is far shorter or far longer than a lease lasts.
+    """Owners compete for a lease. Each wait is far shorter or far longer than a lease.
 
     Times close to the expiry are avoided, because TTLs count whole seconds.
     """
@@ -158,7 +158,10 @@ def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
 def test_an_owner_is_sure_until_its_lease_may_have_expired(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """A lease begins before its request. An expired lease that nobody took can be renewed."""
+    """A lease counts from its request, not from the response.
+
+    An expired lease that nobody took can be renewed.
+    """
     mine = lease(store, ONE, clock)
     assert not mine.is_sure
     assert mine.acquire() is None

@@ -73,7 +73,7 @@ def test_obsolete_marks_are_deleted(
 def test_a_clock_that_is_behind_does_not_lose_saves(
     store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each save gets a later timestamp than the previous save, even one by another process."""
+    """Each save gets a later timestamp than earlier saves, including those of other processes."""
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
     store.close()
     hour = 3_600_000_000_000
@@ -98,7 +98,7 @@ def test_a_checkpoint_expires_by_its_ttl(
 
 
 def test_a_missing_keyspace_is_reported(connection: ConnectionConfig) -> None:
-    """The error suggests an existing keyspace."""
+    """The error for a missing keyspace asks for an existing one."""
     store = ScyllaCheckpoints(connection, "no_such_keyspace")
     with pytest.raises(CheckpointError, match=r"no_such_keyspace.*give an existing keyspace"):
         store.load(NAME)

@@ -60,7 +60,10 @@ def test_the_position_is_that_of_the_last_committed_micro_batch(tmp_path: Path) 
 
 
 def test_before_the_first_commit_the_position_is_the_start(tmp_path: Path) -> None:
-    """Before the first commit, the position is the start in the first offset, from version 3 on."""
+    """Before the first commit, the position is the start that the first offset contains.
+
+    Offsets before version 3 contain no start, so the position is then the offset's own.
+    """
     (tmp_path / "old").mkdir()
     assert position(checkpoint(tmp_path / "old", {0: [offset(5)]})) == 5
     (tmp_path / "new").mkdir()
@@ -69,7 +72,7 @@ def test_before_the_first_commit_the_position_is_the_start(tmp_path: Path) -> No
 
 
 def test_after_the_first_commit_the_start_is_ignored(tmp_path: Path) -> None:
-    """After the first commit, the position is the end of a micro-batch, not the start."""
+    """After the first commit, the position is the end of a micro-batch, not the query's start."""
     first = offset(5, 3, table="ks.t", began=2)
     assert position(checkpoint(tmp_path, {0: [first], 1: [offset(9)]}, done=0)) == 5
 

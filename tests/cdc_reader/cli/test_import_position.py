@@ -53,14 +53,14 @@ class Switch:
         return list(self.session.execute(cql.format(ks=self.keyspace)))
 
     def handle(self, draw: random.Random, *, every: bool) -> set[int]:
-        """Store positions as of some progress; return the keys of changes not handled yet."""
+        """Store positions of some or all streams; return the keys of changes not handled yet."""
         self.start_generation()
         progress = {}
         for stream in sorted({stream for stream, *_ in self.log}):
             if every or draw.random() < 0.7:
                 times = sorted((m, t) for s, m, t, _ in self.log if s == stream)
                 progress[stream] = draw.choice(times)
-        if every:  # also the streams without changes
+        if every:  # include streams without changes
             newest = max((m, t) for _, m, t, _ in self.log)
             for stream in self.streams():
                 progress.setdefault(stream, newest)
@@ -138,7 +138,7 @@ def test_what_the_old_reader_had_not_handled_is_delivered(
 
 
 def test_the_position_is_the_earliest_of_all_streams(switch: Switch, tmp_path: Path) -> None:
-    """If each stream has a position, changes before the earliest are not delivered again."""
+    """If each stream has a position, changes before the earliest one are not delivered again."""
     switch.handle(random.Random(4), every=True)
     file = tmp_path / "new.db"
     switch.take_over("--checkpoint", str(file))
@@ -150,7 +150,7 @@ def test_the_position_is_the_earliest_of_all_streams(switch: Switch, tmp_path: P
 
 
 def test_a_position_is_not_overwritten(switch: Switch, tmp_path: Path) -> None:
-    """An application that has a position keeps it; the command ends with one line."""
+    """An application that has a position keeps it, and the command ends with an error."""
     switch.handle(random.Random(5), every=True)
     arguments = ("--checkpoint", str(tmp_path / "new.db"))
     first = switch.take_over(*arguments)
@@ -161,7 +161,7 @@ def test_a_position_is_not_overwritten(switch: Switch, tmp_path: Path) -> None:
 
 
 def test_a_table_without_positions(switch: Switch) -> None:
-    """Without stored positions there is nothing to continue from; nothing is guessed."""
+    """Without stored positions, the command fails instead of guessing a position."""
     outcome = switch.take_over()
     assert outcome.exit_code == 1
     assert "has no position of application 'old'" in outcome.stderr

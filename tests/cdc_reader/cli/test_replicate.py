@@ -407,7 +407,7 @@ def test_the_option_expiry_decides_when_cells_expire(
 
 
 def test_progress_is_printed_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
-    """The count is printed every ten seconds if it has changed, and once after catching up."""
+    """The count is printed when the run catches up, and every ten seconds if it has changed."""
     clock = ManualClock(100 * SECOND)
     report = Report(clock, caught_up=5 * SECOND)
     table = TableName("ks", "t")

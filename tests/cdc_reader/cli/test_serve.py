@@ -66,7 +66,7 @@ def test_the_chosen_port_of_the_rest_api_is_printed() -> None:
 
 
 def test_a_node_joins_a_served_cluster() -> None:
-    """A node that joins has as many vnodes as the others, and starts a new generation."""
+    """A node that joins has as many vnodes as the other nodes, and starts a new generation."""
     arguments = ("--vnodes", "4", "--join-after", "0", "--ring-delay", "0")
     with serving(*arguments) as (process, line):
         assert process.stdout is not None
@@ -104,7 +104,7 @@ def test_a_node_goes_down_and_comes_back_as_requested() -> None:
 
 
 def test_the_clocks_of_nodes_differ_as_requested() -> None:
-    """Each node's clock is ahead of the previous node's by the requested seconds."""
+    """Each node's clock is ahead of the previous node's by the requested number of seconds."""
     with serving("--nodes", "2", "--clock-skew", "1000000") as (_, line):
         _, _, port = line.strip().rpartition(" ")[2].rpartition(":")
         times = []

@@ -358,7 +358,7 @@ def test_a_missing_position_is_reported_in_one_line(
 
 
 def test_the_progress_of_a_snapshot_is_shown(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Each shard shows its rows, share and remaining time.
+    """Each shard is shown with its rows, share and remaining time.
 
     The checkpoint that the shards share is not listed.
     """

@@ -185,7 +185,10 @@ def report(server: EmbeddedScylla, positions: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_browser_shows_the_report(report: Path) -> None:
-    """The page shows its plots and names without messages or requests, and fits a phone's width."""
+    """The page shows its plots and names, and fits a phone's width.
+
+    It writes nothing to the console and requests no other file.
+    """
     url = report.as_uri()
     backgrounds = set()
     with browser() as chromium:

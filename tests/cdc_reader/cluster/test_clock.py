@@ -66,7 +66,7 @@ def _queries(action: Callable[[], object]) -> int:
 def test_a_clock_that_agrees(
     clock: ManualClock, make: Make, caplog: pytest.LogCaptureFixture, ahead: int
 ) -> None:
-    """If the machine's clock agrees, it is used unchanged and checked again after five minutes."""
+    """If the clocks agree, the machine's clock is used unchanged, and checked again after 5 min."""
     cluster = make(WrongClock(clock, ahead))
     assert _queries(cluster.now) == 1
     assert cluster.now() == clock.now() + ahead
@@ -85,7 +85,7 @@ def test_a_clock_that_agrees(
 def test_a_clock_that_differs(
     clock: ManualClock, make: Make, caplog: pytest.LogCaptureFixture, ahead: int, event: str
 ) -> None:
-    """If the machine's clock differs, the cluster's time is used and one warning is logged."""
+    """If the clocks differ, the cluster's time is used and one warning is logged."""
     cluster = make(WrongClock(clock, ahead))
     assert cluster.now() == clock.now()
     clock.advance(10 * MINUTE)

@@ -41,7 +41,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedScylla]:
 
 
 def denied(server: EmbeddedScylla, match: str, action: Callable[[ConnectionConfig], object]) -> str:
-    """Return the one-line error of `action` while the server denies statements about `match`."""
+    """Return the one-line error of `action` while the server denies statements with `match`."""
     config = ConnectionConfig(server.contact_point, username="reader", password="x")
     with (
         server.faults.during(Fault("unauthorized", match, times=None)),

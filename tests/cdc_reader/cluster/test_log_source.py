@@ -82,7 +82,7 @@ def ranges(streams: list[StreamId], window: Window) -> list[RangeTask]:
 def test_streams_and_ranges_give_the_same_rows(
     opened: Connection, schema: LogSchema, streams: list[StreamId]
 ) -> None:
-    """Streams and ranges give each row once. Rows read by ranges are in order of token and time."""
+    """Each kind of task gives each row once. Ranges give rows in order of token and time."""
     source = CqlLogSource(opened, schema)
     by_stream = read(
         source,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RING = RangeTask(Window(BEGINNING, FOREVER), -(1 << 63), (1 << 63) - 1)
 PATIENT = ReadConfig(retry_deadline=timedelta(minutes=2))
-"""A long deadline: a test that retries an error until then times out."""
+"""A long deadline: if an error were retried until the deadline, the test would time out."""
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ def test_iteration_raises_errors_of_the_consumer(
 def test_as_many_handlers_run_in_the_loop_as_there_are_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """As many handlers run in the event loop as there are workers, one per partition at a time."""
+    """As many handlers run in the event loop as there are workers, at most one per partition."""
     write(table, 60)
     numbers: list[int] = []
     under_way: Counter[int] = Counter()
@@ -295,7 +295,7 @@ def test_handlers_that_begin_while_a_consumer_is_cancelled(
     *,
     scheduled: bool,
 ) -> None:
-    """A handler that starts during a cancellation is canceled, whether or not it was scheduled."""
+    """A handler that starts during a cancellation is cancelled, even if not yet scheduled."""
     write(table, 5)
     cancelled, begun = threading.Event(), threading.Event()
     schedule = asyncio.run_coroutine_threadsafe

@@ -198,7 +198,10 @@ def test_applications_have_separate_positions(
 def test_start_now_delivers_later_writes_only(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """`start="now"` delivers only later writes, and is saved even if no change is handled."""
+    """With `start="now"`, only later writes are delivered.
+
+    The start is saved even if no change is handled.
+    """
     write(table, 10)
     store = MemoryCheckpoints()
     first = consumer(connection, table, Seen(), start="now", checkpoints=store, end=None)
@@ -406,7 +409,7 @@ def test_a_handlers_failure_is_logged_with_its_traceback(
 
 
 def test_a_change_may_be_skipped(connection: ConnectionConfig, table: str, write: Write) -> None:
-    """A change can be skipped: all others are handled, and the position advances past it."""
+    """If a change is skipped, all others are handled and the position advances past it."""
     write(table, 40)
     handler, store, metrics = Failing(13, 3), MemoryCheckpoints(), MemoryMetrics()
     skipping = evolve(QUICK, on_error="skip")

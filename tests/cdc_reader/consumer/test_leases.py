@@ -226,7 +226,10 @@ def test_a_store_without_leases_is_used_without(
     store: Callable[[], Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A store without leases works. If it normally supports leases, a warning is logged."""
+    """A consumer can use a store without leases.
+
+    If the store supports leases but its server does not, a warning is logged.
+    """
     write(table, 20)
     kept, name, seen = store(), CheckpointName("app", TableName.parse(table)), Slow()
     seen.may_go_on.set()

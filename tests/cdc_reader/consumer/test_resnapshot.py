@@ -375,7 +375,7 @@ def test_a_loop_over_changes(copy: Copy, server: EmbeddedScylla, clock: ManualCl
 
 
 def check_history(seed: int, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Write, pause and fail at random; pauses may exceed the TTL. Compare copy and table."""
+    """Write, pause and fail at random; pauses may exceed the TTL. Compare the copy to the table."""
     draw = random.Random(seed)
     server.execute("DROP TABLE ks.t")
     create(server)

@@ -306,7 +306,7 @@ def test_a_start_that_was_never_read_on_begins_to_expire(
     run: Callable[[], list[int]],
     late: int,
 ) -> None:
-    """A saved start is a position, so rows that expired after it are reported."""
+    """A saved start is a position: rows written after it are reported if they expire unread."""
     create(server, ttl=3_600)
     killed(server, clock, store, "now")
     insert(server, 1)
@@ -373,7 +373,10 @@ def test_a_start_before_the_table_has_lost_nothing(
 def test_a_start_whose_rows_have_expired_is_refused_and_not_kept(
     server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:
-    """A start whose rows have expired is rejected and not saved. The next run can use another."""
+    """A start whose rows have expired is rejected and not saved.
+
+    The next run can use another start.
+    """
     create(server, ttl=3_600)
     insert(server, 1)
     clock.advance(3 * HOUR)

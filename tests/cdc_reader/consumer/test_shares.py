@@ -51,7 +51,7 @@ class Store(MemoryCheckpoints):
         self._rows[number_of(change)] = change.stream, keys
 
     def after_crash(self, handled: set[int]) -> MemoryCheckpoints:
-        """Wait until these changes are saved as handled; return what the next process finds."""
+        """Wait until these changes are saved as handled; return a copy of the store."""
         while not all(map(self._has, handled)):
             self._saved.wait()
             self._saved.clear()
@@ -191,7 +191,7 @@ def test_a_run_that_ends_in_the_middle_of_a_page_saves_what_was_handled(
 def test_a_hanging_worker_bounds_what_the_others_may_do(
     consume: Callable[..., CdcConsumer], table: str
 ) -> None:
-    """Reading waits even if the other workers are idle, so memory is bounded."""
+    """Reading waits for a hanging worker even if others are idle, so memory is bounded."""
     go, metrics, handled = threading.Event(), MemoryMetrics(), list[int]()
     lock, hanging = threading.Lock(), set[str]()
 
@@ -240,8 +240,8 @@ def test_changes_may_be_handled_together(
 ) -> None:
     """A handler may take several changes at a time.
 
-    If it fails, it gets each of these changes alone, and only a change that fails alone is a dead
-    letter.
+    If it fails, it gets each of these changes alone, and only a change that fails alone becomes a
+    dead letter.
     """
     write(table, ROWS_WRITTEN, partitions=PARTITIONS)
     calls: list[list[int]] = []

@@ -57,7 +57,7 @@ def table(text: str) -> TableSchema:
     ],
 )
 def test_a_value_in_json_is_the_value(text: str, given: Any, value: Any) -> None:
-    """A plain JSON value and an object with the value give the same token as the Python value."""
+    """A JSON value, alone or in an object, gives the same token as the Python value."""
     schema = table(text)
     expected = token_of(schema, {"k": value})
     assert token_of(schema, parse_key(json.dumps({"k": given}), schema)) == expected

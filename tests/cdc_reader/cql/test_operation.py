@@ -17,7 +17,7 @@ def test_known_codes_have_their_names() -> None:
 
 @given(st.integers(-128, 127))
 def test_every_code_of_a_byte_is_an_operation(code: int) -> None:
-    """Every code of one byte is an operation with a single member, even after unpickling."""
+    """Every one-byte code has a single `Operation` object, which equals its unpickled copy."""
     operation = Operation(code)
     assert operation == code
     assert Operation(code) is operation

@@ -13,7 +13,7 @@ LOW = st.binary(min_size=8, max_size=8)
 
 
 def test_the_documented_times_have_their_documented_uuids() -> None:
-    """The computed UUIDs equal those of a server: a sample, and minTimeuuid of a millisecond."""
+    """Computed UUIDs equal a server's: a sample, and the `minTimeuuid` of a millisecond."""
     assert str(timeuuid.bound(1606390225588947)).startswith("c72c7c3e-2fda-11eb-")
     assert str(timeuuid.bound(1606390225588000)) == "c72c5740-2fda-11eb-8080-808080808080"
 

@@ -22,7 +22,7 @@ Decode = Callable[..., pa.RecordBatch]
 
 
 def kernel(name: str) -> ModuleType:
-    """Return a kernel. If it is missing, fail the test, or skip it if there is no compiler."""
+    """Return a kernel. If it is missing, the test fails, or is skipped if there is no compiler."""
     try:
         return import_module(MODULES[name])
     except ModuleNotFoundError:

@@ -43,7 +43,7 @@ def test_a_broken_kernel_is_not_passed_over() -> None:
 
 @pytest.mark.parametrize("load", [plain_only, broken])
 def test_a_requested_kernel_that_is_missing_is_an_error(load: object) -> None:
-    """If a requested kernel is missing, an error is raised instead of using the other kernel."""
+    """If a requested kernel is missing, an error is raised; the other kernel is not used."""
     with pytest.raises(ConfigurationError, match=r"KERNEL is 'cython': .* C compiler"):
         choose("cython", load)  # type: ignore[arg-type] # parametrize hides the type
 

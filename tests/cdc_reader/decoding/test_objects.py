@@ -39,13 +39,13 @@ TYPES = {
 
 @pytest.fixture(scope="module", params=sorted(MODULES))
 def made(request: pytest.FixtureRequest) -> ModuleType:
-    """Each kernel in turn."""
+    """The module of each kernel in turn."""
     return kernel(request.param)
 
 
 @given(st.data())
 def test_values_are_those_of_the_column(made: ModuleType, data: st.DataObject) -> None:
-    """Values equal their column's, wherever a slice begins and whatever its share of nulls."""
+    """The values equal the column's, wherever its slice begins and however many are null."""
     kind = data.draw(st.sampled_from(list(TYPES)))
     cells = data.draw(st.lists(st.none() | TYPES[kind], max_size=20))
     column = pa.array(cells, kind)
@@ -98,7 +98,7 @@ def test_values_outlive_their_column(made: ModuleType) -> None:
 
 
 def test_a_mapping_has_the_fields_of_its_row(made: ModuleType) -> None:
-    """A `Field` includes every value; a `GivenField` omits values that a row lacks."""
+    """A `Field` is in every mapping; a `GivenField` is omitted if the row does not set it."""
     numbers, nulls = (
         made.values(pa.array([1, None, None])),
         made.values(pa.array([None, True, False])),
@@ -122,7 +122,7 @@ def test_a_mapping_has_the_fields_of_its_row(made: ModuleType) -> None:
 
 
 def test_rows_of_several_kinds_have_their_own_fields(made: ModuleType) -> None:
-    """Rows of several kinds have different fields. A field may be any object that has `put`."""
+    """Rows of different kinds have different fields. A field is any object with a `put` method."""
 
     class Row:
         def put(self, mapping: dict[str, Any], row: int) -> None:
@@ -133,7 +133,10 @@ def test_rows_of_several_kinds_have_their_own_fields(made: ModuleType) -> None:
 
 
 def test_picked_mappings_are_those_of_their_rows(made: ModuleType) -> None:
-    """A picked item without a row is None, or the result of a function of its index."""
+    """An item that is picked without a row is None.
+
+    If a function is given, the item is what the function returns for the item's index.
+    """
     by_row = made.Mappings(bytes(3), [[made.Field("x", [7, 8, 9])]])
     assert [by_row.picked([2, -1, 0])[at] for at in range(3)] == [{"x": 9}, None, {"x": 7}]
     assert [by_row.picked([2, -1], str)[at] for at in range(2)] == [{"x": 9}, "1"]
@@ -235,7 +238,7 @@ def test_a_sequence_that_fails_is_asked_again(made: ModuleType) -> None:
 
 
 def test_deltas_are_as_their_class_makes_them(made: ModuleType) -> None:
-    """Deltas of a kernel equal those of their class, and are immutable, hashable and picklable."""
+    """Deltas equal those made by calling their class, and are immutable, hashable and picklable."""
     cells = [1, "x", FrozenDict(a=1)]
     field = made.GivenField("c", cells, None, DELETED, made.Wrapper)
     mappings = made.Mappings(bytes(3), [[field]])

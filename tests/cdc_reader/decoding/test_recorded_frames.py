@@ -37,7 +37,7 @@ def recorded(name: str) -> Any:
 
 
 def answers() -> dict[str, list[bytes]]:
-    """Return the recorded results with rows. Each key is the query's number and beginning."""
+    """Return the recorded results with rows. A key is a query's number and first 60 characters."""
     found: dict[str, list[bytes]] = {}
     for number, response in enumerate(recorded("scylla-5.2-responses.json.gz")["responses"]):
         body = base64.b64decode(response.get("body", ""))

@@ -23,7 +23,7 @@ ANY = st.uuids()
 
 @pytest.fixture(scope="session", params=sorted(MODULES))
 def micros_of(request: pytest.FixtureRequest) -> MicrosOf:
-    """Each kernel in turn."""
+    """The `micros_of` function of each kernel in turn."""
     found: MicrosOf = kernel(request.param).micros_of
     return found
 

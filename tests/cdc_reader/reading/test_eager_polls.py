@@ -38,7 +38,7 @@ class WritingClock(ManualClock):
 
 
 def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int, int]]:
-    """Read eagerly while rows are written; return how long each took to be delivered, in µs."""
+    """Read eagerly while rows are written; return the server and each row's delay (in µs)."""
     clock = WritingClock(planned=sorted(planned))
     written = {number: at for at, _, number, _ in planned}
     followed = Followed(clock=clock, config=ReadConfig(delivery="eager", chunk_size=1))
@@ -54,7 +54,7 @@ def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int
 
 
 def test_rows_are_delivered_within_an_interval_while_there_are_more() -> None:
-    """A row in an idle stream waits for up to eight intervals, and each further row for one."""
+    """A row in an idle stream waits up to eight intervals; each further row waits at most one."""
     every = [EPOCH + 10 * SECOND + step * 80 * MILLISECOND for step in range(40)]
     _, found = delays([(at, 7, number, at) for number, at in enumerate(every)])  # in one stream
     assert found.pop(0) <= LONGEST

@@ -359,7 +359,7 @@ def test_a_position_at_which_rows_begin_to_expire(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Rows that may have expired at the start, and certainly have after the read, are reported."""
+    """Rows are reported if they may have expired at the start and certainly have after the read."""
     reader = open_reader()
     *_, last = reader.table.follow("earliest", "now")
     assert isinstance(last, WindowComplete)

@@ -91,9 +91,10 @@ def test_the_first_row_to_expire(history: TtlHistory, position: int) -> None:
 
 
 def test_a_change_counts_from_when_the_table_was_altered() -> None:
-    """A TTL applies from the time the table was altered or, if unknown, from when it was seen.
+    """A TTL applies from the time at which the table was altered.
 
-    Earlier entries of the history stay.
+    If that time is unknown, the TTL applies from the time at which it was first seen. Earlier
+    entries of the history stay.
     """
     seen = TtlHistory().seen(60, now=100, altered=50)
     assert seen.changes == ((50, 60),)

@@ -106,7 +106,7 @@ def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> N
 
 
 def test_it_waits_for_the_first_generation(followed: Followed) -> None:
-    """The reader waits for the first generation, which may be announced after it begins.
+    """The reader waits for the first generation, which may be announced after its start.
 
     If the position moved past the generation's start, rows would be lost.
     """
@@ -519,7 +519,10 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 
 
 def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> None:
-    """A checkpoint, even if pickled, resumes at the end of its window, with the start's marks."""
+    """A checkpoint resumes at the end of its window, even if it has been pickled.
+
+    The marks of the start still apply, so the rows that they list are not delivered.
+    """
     for c in range(60):
         followed.insert(c % 3, c)
         followed.clock.advance(SECOND)

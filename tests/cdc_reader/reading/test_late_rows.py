@@ -51,7 +51,7 @@ def test_a_row_that_arrives_within_a_second_of_the_read_is_found_once(after: int
 
 @pytest.mark.parametrize("late_scan_at", [None, 1])
 def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> None:
-    """A row that arrives behind a mark is found after a restart, without repeating other rows.
+    """A row that arrives behind a mark is found after a restart, and no other row is repeated.
 
     This holds whether or not the reader had searched for late rows before.
     """

@@ -234,7 +234,7 @@ def test_an_outage_beyond_the_deadline_is_raised(followed: Followed) -> None:
 
 @pytest.mark.parametrize("statement", ["DROP v", "ADD w int"])
 def test_schema_changes_during_a_snapshot(followed: Followed, statement: str) -> None:
-    """If a column is dropped, open ranges are read again; if one is added, they continue."""
+    """Open ranges are read again if a column is dropped, and continue if a column is added."""
     reader = reader_of(followed, begin(followed))
     deliveries = reader.deliveries()
     first = [next(deliveries) for _ in range(4)]

@@ -43,7 +43,7 @@ def followed() -> Followed:
 
 
 def astray(followed: Followed, c: int, at: int, *, by: int, twice: bool = False) -> None:
-    """Write a row `by` generations after the right one and, if `twice`, also to the right one."""
+    """Write a row to the generation `by` steps after the right one or, if `twice`, to both."""
     followed.server.misplacing.by, followed.server.misplacing.twice = by, twice
     followed.insert(c, c, at)
     followed.server.misplacing.by = 0
@@ -258,7 +258,10 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
 def test_rows_that_a_snapshot_missed_are_found_in_a_generation_announced_late(
     since_switch: int, delivery: str
 ) -> None:
-    """A row written before the snapshot's position, but arrived after its start, is delivered."""
+    """A row that arrives after a snapshot began is delivered.
+
+    This holds even though the row was written before the snapshot's position.
+    """
     followed = Followed(config=_CONFIG)
     followed.server.hold_publication(rows=None)
     followed.server.join(vnodes=3)

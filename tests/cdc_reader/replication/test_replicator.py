@@ -514,7 +514,7 @@ class Ledger:
 
 
 class Rounds(Ledger):
-    """A writer that records rounds of statements: the values of each partition's statements."""
+    """A writer that records, for each round, the values of each partition's statements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -589,7 +589,7 @@ def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
     ],
 )
 def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
-    """A cell expires with its original, even if applied late. `Expiry.APPLIED` keeps full TTLs."""
+    """A cell copied late expires with its original. With `Expiry.APPLIED`, its TTL stays full."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
     clock = ManualClock(change.timestamp + late)
     first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)

@@ -59,7 +59,7 @@ class _Life:
 
 @define(eq=False)
 class _Sweep:
-    """Rows found behind the position. They count as read when the `awaits` are acknowledged."""
+    """Rows found behind the position. They count as read once all in `awaits` are acknowledged."""
 
     rows: set[RowName]
     awaits: set[RowName]
@@ -247,7 +247,7 @@ class Laws:
         return any(row.micros in lost for lost in self._past.lost)
 
     def _is_due_late(self, row: LogRow) -> bool:
-        """Return True if a late row or a stray is due, which a stray with a twin never is."""
+        """Return True if a late row or a stray is due. A stray with a twin is never due."""
         is_twin = len(self._world.truth.twins(row)) > 1
         return self._wants_strays and not (is_twin and self._world.is_stray(row))
 

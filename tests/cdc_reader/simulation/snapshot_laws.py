@@ -79,7 +79,7 @@ class Beginning:
         self._last = self.rows()
 
     def finish(self) -> None:
-        """Check that each row that existed throughout the snapshots was delivered to a shard."""
+        """Check that each row that existed throughout the snapshots was delivered by a shard."""
         for key, row in self._first.items():
             if self._last.get(key) == row and key not in self.owners:
                 raise LawBroken(f"{row} came to no shard")
@@ -115,7 +115,7 @@ class _Life:
 
 
 class SnapshotLaws:
-    """Checks the successive processes of one shard, which share their `past`."""
+    """Checks the successive processes of one shard. All of them share one `past`."""
 
     def __init__(
         self, world: World, scenario: Scenario, shard: Shard, past: SnapshotPast, shared: Beginning

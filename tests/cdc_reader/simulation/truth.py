@@ -58,7 +58,7 @@ class Truth:
         self._twins: defaultdict[RowKey, list[LogRow]] = defaultdict(list)
 
     def note(self, now: int) -> int:
-        """Record the rows that arrived since the last call, by time `now`. Return their number."""
+        """Record, at time `now`, the rows that arrived since the last call. Return their number."""
         log = self._server.catalog.table("ks", log_name("t"))
         found = 0
         for place, partition in self._server.database.tables.get(log.id, {}).items():

@@ -30,7 +30,7 @@ class StreamSet:
     """Streams that take effect together at `start`.
 
     Clients can see them from `announced` on (both in µs). `is_stored` is True if some of the
-    streams were stored before that, so that readers can wait.
+    streams were stored before that, so that readers can wait for the others.
     """
 
     start: int

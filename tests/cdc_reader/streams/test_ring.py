@@ -45,7 +45,7 @@ def test_ranges_that_adjoin_become_one(some: list[TokenRange]) -> None:
     st.integers(1, 10_000),
 )
 def test_cut_ranges_cover_the_ring_once(ends: list[int], rows: list[int], target: int) -> None:
-    """Cut ranges cover the ring once, for any numbers of rows, even if some ranges are put back."""
+    """Cut ranges cover the ring once, whatever their row counts, even if some are put back."""
     cutter = RangeCutter(WHOLE_RING, sorted(ends), target)
     found: list[TokenRange] = []
     for number in range(400):

@@ -42,8 +42,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def _no_connection_outlives_its_server() -> Iterator[None]:
     """Close the connections that the source keeps open in this process.
 
-    Otherwise the driver would try to reach stopped servers, at random intervals, until the tests
-    end. Hypothesis does not allow other users of the random source.
+    Otherwise the driver would try to reach stopped servers until the tests end. It waits for random
+    intervals, and Hypothesis does not allow other users of the global random source.
     """
     yield
     for found in gc.get_objects():

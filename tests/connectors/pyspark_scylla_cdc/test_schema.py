@@ -33,7 +33,7 @@ NATIVES = st.sampled_from(sorted(NATIVE_TYPES)).map(Native)
 IN_UTC: dict[str, Any] = (
     {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 )
-"""Spark 4.0 and 4.1 always use UTC for timestamps here."""
+"""The time zone UTC, which Spark 4.0 and 4.1 use without this argument."""
 
 
 def nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:

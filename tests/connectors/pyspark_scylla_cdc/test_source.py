@@ -181,7 +181,7 @@ def test_empty_log(
 def test_columns_with_awkward_names(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """Names may have capitals, quotes and dots, or be reserved words."""
+    """Names may contain capitals, quotes and dots, or be reserved words."""
     scylla.session.execute(
         f'CREATE TABLE {keyspace}."Order" ("Key" int PRIMARY KEY, "select" int, "a.b ""c""" int) '
         "WITH cdc = {'enabled': true}"

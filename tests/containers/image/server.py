@@ -2,10 +2,10 @@
 
 It accepts the options of that image; options that only concern a real server's hardware and files
 have no effect. The nodes of the embedded server share one store in one process, in the container
-without `--seeds`. A container with `--seeds` relays to that container: its node joins there, is
+without `--seeds`. A container with `--seeds` relays to that container. Its node joins there, is
 reached by CQL and REST at the relaying container's address, and is down while the relaying
-container is. Nodes thus join, leave and fail as in a real cluster, except that the whole cluster is
-lost if the first container fails.
+container is down. Nodes thus join, leave and fail as in a real cluster, except that the whole
+cluster is lost if the first container fails.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def options() -> argparse.Namespace:
 class FirstNode:
     """The container that holds the data. Its ring includes the nodes of other containers.
 
-    A container connects to the internode port and sends a line. ``join ADDRESS`` keeps its node up
-    while the connection lasts; ``relay ADDRESS PORT`` passes on the bytes of both sides.
+    Another container connects to the internode port and sends a line. ``join ADDRESS`` keeps that
+    container's node up while the connection lasts. ``relay ADDRESS PORT`` relays bytes, in both
+    directions, between the connection and that port of the node.
     """
 
     def __init__(self, given: argparse.Namespace, address: str) -> None:
@@ -145,7 +146,7 @@ async def relay(
     to: tuple[str, int],
     opening: bytes = b"",
 ) -> None:
-    """Pass bytes between a connection and a new one, which starts with `opening`."""
+    """Relay bytes between a connection and a new one, on which `opening` is sent first."""
     far_reader, far_writer = await asyncio.open_connection(*to)
     far_writer.write(opening)
     await asyncio.gather(_pass_on(reader, far_writer), _pass_on(far_reader, writer))

@@ -36,7 +36,10 @@ class LogRow:
 
 
 def delta_rows(table: Table, change: Change, with_values: bool) -> Iterator[LogRow]:
-    """Return the log rows of a change; if `with_values` is False, only keys (``delta: 'keys'``)."""
+    """Return the log rows of a change.
+
+    If `with_values` is False (``delta: 'keys'``), the rows contain only keys.
+    """
     match change:
         case RowWrite():
             operation = Operation.INSERT if change.marker is not None else Operation.UPDATE

@@ -89,7 +89,7 @@ class ImageState:
             yield from self._image(Operation.PREIMAGE, key, touched[key])
 
     def postimages(self, record: Record) -> Iterator[LogRow]:
-        """Yield the postimages for `record`, with all columns; rows that it deletes have none."""
+        """Yield `record`'s postimages, with all columns; rows that the record deletes have none."""
         touched = record.touched(set())
         if touched.get(None):
             yield from self._image(Operation.POSTIMAGE, None, None)
@@ -161,7 +161,7 @@ class ImageState:
 
 
 def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | None:
-    """Return a collection after a change; None if the change overwrites it with no elements."""
+    """Return a collection after a change; None if the change replaces it with an empty one."""
     added = {key: cell.value for key, cell in change.cells.items() if cell.value is not None}
     removed = [key for key, cell in change.cells.items() if cell.value is None]
     if change.deletion is not None:

@@ -33,7 +33,7 @@ Stamp = tuple[int, int]
 
 
 def records(mutation: Partition) -> list[Record]:
-    """Return the records of `mutation` in order of timestamp; none if it changes nothing."""
+    """Return the records of `mutation` in order of timestamp, or none if it changes nothing."""
     walk = _Walk()
     walk.partition(mutation)
     if not walk.stamps:

@@ -53,7 +53,7 @@ def encode(constant: Constant, cql_type: Native) -> bytes:
 
 
 def from_text(text: str, cql_type: Native) -> bytes:
-    """Serialize text not checked by the grammar, as in JSON; raise MarshalError if invalid."""
+    """Serialize text that the grammar has not checked; raise MarshalError if it is invalid."""
     pattern = _WRITTEN.get(cql_type.name)
     if pattern is not None and not re.fullmatch(pattern, text):
         raise _no_value(text, cql_type)

@@ -114,7 +114,7 @@ def _message(error: json.JSONDecodeError, text: str) -> str:
 
 
 def _innermost(text: str) -> str:
-    """Return the innermost open bracket; empty if there is none."""
+    """Return the innermost open bracket, or an empty string if there is none."""
     still_open: list[str] = []
     for token in _STRUCTURE.finditer(text):
         if token.group() in ("[", "{"):

@@ -45,7 +45,7 @@ _KEYS_AS_THEY_ARE = ("text", "ascii", "blob")
 
 
 def from_json(value: Any, cql_type: CqlType) -> bytes:
-    """Serialize the value; raise MarshalError or JsonError if it is not of the type."""
+    """Serialize the value; raise MarshalError or JsonError if it is not valid for the type."""
     match cql_type:
         case Native(name):
             return _READERS.get(name, _other)(value, cql_type)
@@ -129,7 +129,7 @@ def _text(value: Any, cql_type: Native) -> bytes:
 
 
 def _other(value: Any, cql_type: Native) -> bytes:
-    """Serialize a value of a type that is always a string in JSON."""
+    """Serialize a value of a type whose JSON form is always a string."""
     return constant.from_text(_string(value, _STRINGS[cql_type.name]), cql_type)
 
 

@@ -141,7 +141,7 @@ def _fields(keys: list[SortKey]) -> SortKey:
 
 
 def distinct(values: Iterable[bytes], order: SortKey) -> list[bytes]:
-    """Return the values in order; of equal values, such as 1.0 and 1.00, only the first."""
+    """Return the values in order; of equal values, such as 1.0 and 1.00, keep only the first."""
     first: dict[Any, bytes] = {}
     for value in values:
         first.setdefault(order(value), value)
@@ -155,7 +155,7 @@ class ElementKey(bytes):
 
     @classmethod
     def of(cls, key_type: CqlType, key: bytes) -> bytes:
-        """Return `key`, as an ElementKey if equal values may differ in their bytes."""
+        """Return `key`, wrapped in an ElementKey if equal values may differ in their bytes."""
         if not any(str(part) in ("decimal", "varint") for part in parts(key_type)):
             return key
         made = cls(key)

@@ -47,7 +47,7 @@ _ISO_ALTERNATIVE_UNITS = ("y", "mo", "d", "h", "m", "s")
 
 
 def timestamp_millis(text: str) -> int:
-    """Parse a timestamp to milliseconds since 1970; UTC if it has no time zone."""
+    """Parse a timestamp to milliseconds since 1970; assume UTC if it has no time zone."""
     if re.fullmatch(r"-?\d{5,}", text):
         return int(text)
     match = _TIMESTAMP.fullmatch(text.strip())

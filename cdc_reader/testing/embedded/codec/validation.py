@@ -46,7 +46,7 @@ _SIZES = {
 
 @functools.cache
 def validator(cql_type: CqlType) -> Validate:
-    """Return a function from a value to its stored form; it raises MarshalError if invalid."""
+    """Return a function from a value to its stored form; it raises MarshalError for a bad value."""
     match cql_type:
         case Native(name):
             return _native(name, cql_type)

@@ -1,4 +1,4 @@
-"""The log of a base table: created, updated and dropped with it, or detached."""
+"""Maintains the log of a base table: creates, updates, and drops or detaches it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Log:
         return found if found is not None and found.is_cdc_log else None
 
     def create(self, base: Table) -> Iterator[SchemaChange]:
-        """Create the log of a table with CDC that has no log yet."""
+        """Create the log of a table that has CDC enabled but no log yet."""
         if base.cdc.enabled:
             yield self._stored(log_table(base, self.catalog.profile), "CREATED")
 
@@ -97,7 +97,7 @@ class Log:
 
 
 def columns_are_the_log_s_own(renaming: bool, attached: bool) -> InvalidRequest:
-    """Return the error for altering a log's columns; if `attached`, the base table writes to it."""
+    """Return the error for altering a log's columns; if `attached`, the base table uses the log."""
     if attached and renaming:
         return InvalidRequest("Cannot rename a column of a CDC log table.")
     if attached:

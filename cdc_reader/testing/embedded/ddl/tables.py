@@ -89,7 +89,7 @@ def drop_table(
 
 
 def ensure_paxos(table: Table, catalog: Catalog, now_us: int) -> None:
-    """Create the Paxos table of a table that uses tablets, unless it exists."""
+    """Create the Paxos table of a table that uses tablets, unless the Paxos table exists."""
     name = table.name + PAXOS_SUFFIX
     keyspace = catalog.keyspaces[table.keyspace]
     if keyspace.tablets is None or name in keyspace.tables or not catalog.profile.paxos_tables:

@@ -52,7 +52,7 @@ class Relation:
     """A relation, ``column operator term`` or, with a `key`, ``column[key] operator term``.
 
     `operator` is one of = != < <= > >= IN CONTAINS, "CONTAINS KEY", LIKE and "IS NOT". The right
-    side of IN is a `TupleTerm` of its elements or one `Marker`.
+    side of IN is a `TupleTerm` of the listed terms, or a single `Marker`.
     """
 
     column: str

@@ -92,7 +92,7 @@ class Connection:
         return evolve(frame, flags=frame.flags & ~Flag.COMPRESSION, body=body)
 
     def _refusal(self, opcode: int) -> str | None:
-        """Return the error for a frame that the current state does not allow; None if it does."""
+        """Return the error for a frame that the current state forbids; None if it is allowed."""
         match self.state:
             case State.NEW if opcode not in (Opcode.OPTIONS, Opcode.STARTUP):
                 return f"Unexpected message {opcode}, expecting STARTUP or OPTIONS"

@@ -67,7 +67,7 @@ def _arithmetic(
 
 
 def _sum(name: str, numbers: list[Any]) -> Any:
-    """Add in row order: decimals exactly, floats with the rounding of their type."""
+    """Add the values in row order: decimals exactly, floats with the rounding of their type."""
     adders: dict[str, Callable[[Any, Any], Any]] = {
         "decimal": EXACT.add,
         "float": lambda total, number: single(total + number),

@@ -82,7 +82,7 @@ def _shortest(source: Native, value: bytes) -> str:
 
 
 def single(number: float) -> float:
-    """Round to a 32-bit float; numbers that are too large become infinity."""
+    """Round a number to a 32-bit float; numbers that are too large become infinity."""
     try:
         return float(struct.unpack(">f", struct.pack(">f", number))[0])
     except OverflowError:
@@ -90,7 +90,7 @@ def single(number: float) -> float:
 
 
 def _number(number: Any, source: Native, target: Native) -> bytes:
-    """Convert to a number of another type; integers that do not fit wrap around."""
+    """Convert a number to another numeric type; integers that do not fit wrap around."""
     is_float = source.name in ("float", "double")
     size = _SIZES.get(target.name)
     if is_float and target.name in (*_INTEGERS, "decimal"):

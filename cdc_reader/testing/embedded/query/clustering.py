@@ -115,7 +115,7 @@ class ClusteringRestriction:
 def _sliced(
     prefix: ClusteringKey, each: Slice, values: ClusteringKey | None
 ) -> list[ClusteringRange]:
-    """Return a slice's ranges under a prefix; several if the columns' directions differ.
+    """Return a slice's range under a prefix, or its ranges if the columns' directions differ.
 
     For example, (a, b) > (1, 2) then becomes "a > 1", and "a = 1 and b > 2".
     """

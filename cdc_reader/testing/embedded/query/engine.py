@@ -100,11 +100,11 @@ class Engine:
         return _description(statement_id, plan)
 
     def prepared(self, statement_id: bytes) -> Prepared:
-        """Return the prepared statement with this id; raises Unprepared if the id is unknown."""
+        """Return the prepared statement with this id; raise Unprepared if the id is unknown."""
         return _description(statement_id, self._prepared_plan(statement_id))
 
     def text(self, statement_id: bytes) -> str:
-        """Return the text of a prepared statement; empty if the id is unknown."""
+        """Return the text of a prepared statement, or an empty string if the id is unknown."""
         found = self._prepared.get(statement_id)
         return "" if found is None else found.cql
 
@@ -116,7 +116,7 @@ class Engine:
             self._prepared.pop(statement_id)
 
     def execute(self, statement_id: bytes, values: Values, options: QueryOptions) -> Result:
-        """Execute a prepared statement; raises Unprepared if the id is unknown."""
+        """Execute a prepared statement; raise Unprepared if the id is unknown."""
         with self._worded():
             return self._run(self._prepared_plan(statement_id), values, options)
 

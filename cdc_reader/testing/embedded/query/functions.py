@@ -61,7 +61,10 @@ def _days(millis: int) -> bytes:
 
 
 def _timeuuid_at(ticks: int, low: bytes) -> bytes:
-    """Return the version-1 UUID of a time in 100 ns ticks since 1970; out-of-range times wrap."""
+    """Return the version-1 UUID of a time in 100 ns ticks since 1970.
+
+    Times that are out of range wrap around.
+    """
     since_1970 = (ticks + timeuuid.UNIX_EPOCH_TICKS) % (1 << 60) - timeuuid.UNIX_EPOCH_TICKS
     return timeuuid.at_ticks(since_1970, low)
 

@@ -48,7 +48,7 @@ def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
 
 
 def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tuple[Column, ...]:
-    """Return the columns named in conditions (all for IF [NOT] EXISTS); for batches, also keys."""
+    """Return the conditions' columns (all for IF [NOT] EXISTS) and, for batches, key columns."""
     named = {
         column
         for modification in modifications

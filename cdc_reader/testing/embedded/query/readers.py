@@ -78,7 +78,11 @@ class PlainReader:
     def _read(
         self, row: Row, floor: int | None, now: int, cells: list[bytes | None]
     ) -> Cells | None:
-        """Return the row at `now` (seconds); None if dead. `floor` is an outer deletion's time."""
+        """Return the row at `now` (seconds); None if it is dead.
+
+        `floor` is the time of the last deletion of the partition, or of a range that contains the
+        row.
+        """
         if row.deletion is not None and (floor is None or row.deletion > floor):
             floor = row.deletion
         stored, is_live = row.cells, False

@@ -145,7 +145,7 @@ _WORDS: dict[type, str] = {
 def _sequence(
     of_type: ListType | SetType | VectorType, term: Term, receiver: ColumnSpec, scope: Scope
 ) -> Evaluate | None:
-    """Compile a list, set or vector; None if the literal has the wrong kind or size."""
+    """Compile a list, set or vector; return None if the literal has the wrong kind or size."""
     if not isinstance(term, SetTerm if isinstance(of_type, SetType) else ListTerm):
         return None
     element, order = of_type.element, sort_key(of_type.element)
@@ -179,7 +179,7 @@ def _map(
 
 
 def _key(what: str, unit: str, part: Evaluate) -> Callable[[Execution], bytes]:
-    """Limit the length of a map's key or set's element; `what` and `unit` are for the message."""
+    """Limit the length of a map's key or a set's element; the message uses `what` and `unit`."""
 
     def evaluate(execution: Execution) -> bytes:
         value = whole(part(execution))
@@ -320,7 +320,7 @@ ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, 
 
 
 def check_ordered(relation: Relation, spec: ColumnSpec, scope: Scope, what: str) -> None:
-    """Reject a slice of durations, which have no order; `what` is restrictions or conditions."""
+    """Reject a slice of durations, which have no order; `what` is for the message."""
     if relation.operator not in ORDERINGS or "duration" not in map(str, parts(spec.type)):
         return
     if scope.catalog.profile.new_words:
@@ -373,7 +373,7 @@ def one(term: Term, spec: ColumnSpec, scope: Scope) -> Candidates:
 
 
 def several(term: Term, spec: ColumnSpec, scope: Scope) -> Candidates:
-    """Compile ``IN (...)`` or ``IN ?``: distinct values in the order of their type."""
+    """Compile ``IN (...)`` or ``IN ?`` to its distinct values, in the order of their type."""
     order = sort_key(spec.type)
     elements = listed(term, spec, scope)
     return lambda execution: distinct(present(elements(execution)), order)

@@ -83,7 +83,7 @@ class Partition:
         return row.live(self.deletion_at(place), now)
 
     def has_deleted(self, key: tuple[bytes, ...] | None) -> bool:
-        """Return True if a row or one of its cells was deleted; the static row if `key` is None."""
+        """Return True if the row (static if `key` is None) or one of its cells was deleted."""
         row = self.static if key is None else self.rows.get(self.position(key)) or Row()
         deletion = self.deletion if key is None else self.deletion_at(self.position(key))
         cells = (cell for cell in row.cells.values() if isinstance(cell, Cell))

@@ -51,7 +51,7 @@ class RangeTombstones:
         self.ranges = pieces
 
     def deletion_at(self, position: Position) -> int | None:
-        """Return when a range that includes `position` was deleted; None if there is none."""
+        """Return when a range that includes `position` was deleted; None if none was."""
         for tombstone in self.ranges:
             if self._position(tombstone.start) < position < self._position(tombstone.end):
                 return tombstone.timestamp

@@ -21,7 +21,7 @@ from cdc_reader.testing.embedded.topology.generation import Generation
 
 @frozen
 class GenerationTables:
-    """The description tables since 4.4: one with a row per token range, and one of timestamps."""
+    """The description tables since 4.4: one with a row per token range, one with timestamps."""
 
     catalog: Catalog
     database: Database

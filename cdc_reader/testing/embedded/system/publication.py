@@ -25,7 +25,7 @@ class Publication:
     _held: list[Generation] = field(factory=list)
 
     def publish(self, generation: Generation) -> None:
-        """Publish a generation; while publications are held, only part of it."""
+        """Publish a generation or, while publications are held, only part of it."""
         if self._holding:
             self._held.append(generation)
             self.tables.describe(generation, self._rows)

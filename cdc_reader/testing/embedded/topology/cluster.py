@@ -38,7 +38,7 @@ class Cluster:
     `publish` is called with each new generation before it starts. With a `ring_delay_ms` of 0, a
     generation starts at once, as in ScyllaDB. The first generation always starts at once, unless
     `first_waits` is True. With `marks_rewritten`, nodes report that they have copied the
-    generations of 4.3.
+    generations that ScyllaDB 4.3 created.
     """
 
     name: str
@@ -95,7 +95,8 @@ class Cluster:
     def later_timestamp(self, now_us: int, previous: int) -> int:
         """Return the start (ms) of a generation created now, after one that starts at `previous`.
 
-        It is rounded up, because writes of this millisecond may already be in the earlier streams.
+        The start is rounded up, because writes of the current millisecond may already be in the
+        earlier streams.
         """
         return max(-(-now_us // 1000) + self.delay_ms, previous + 1)
 

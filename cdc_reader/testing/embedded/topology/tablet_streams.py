@@ -72,7 +72,7 @@ class TabletStreams:
         return self._resize(history, len(history.newest.streams) * 2)
 
     def merge(self, keyspace: str, table: str) -> StreamSet:
-        """Merge pairs of tablets of a base table; raise ValueError if it has only one."""
+        """Merge pairs of tablets of a base table; raise ValueError if it has only one tablet."""
         history = self._of_base(keyspace, table)
         if len(history.newest.streams) == 1:
             raise ValueError(f"{keyspace}.{table} has one tablet: expected two or more to merge")

@@ -139,7 +139,7 @@ def _reading(command: list[str], served: Served, start: int) -> Callable[[], Tur
 
 
 def _cpu_of_children() -> float:
-    """Return the CPU seconds of all child processes that have ended, thus without the server."""
+    """Return the CPU seconds of all child processes that have ended, which excludes the server."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

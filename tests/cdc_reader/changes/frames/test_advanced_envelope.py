@@ -81,13 +81,13 @@ def reader(connection: ConnectionConfig, keyspace: str) -> Iterator[CdcReader]:
 def test_the_documented_messages(
     reader: CdcReader, execute: Execute, name: str, envelope: AdvancedEnvelope
 ) -> None:
-    """Each message contains the requested images, and the key in the requested places."""
+    """Each message contains the requested images and has the key in the requested places."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     assert messages(reader, envelope) == DOCUMENTED["messages"][name]
 
 
 def test_only_updated_columns(reader: CdcReader, execute: Execute) -> None:
-    """An update has only the columns that it changed; inserts and deletes have the whole row.
+    """An update contains only changed columns; inserts and deletes contain the whole row.
 
     The modes of `before` and `after` are independent.
     """

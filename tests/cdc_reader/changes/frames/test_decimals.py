@@ -67,7 +67,7 @@ def fits(text: str, kind: pa.Decimal128Type) -> bool:
 def test_a_number_is_converted_exactly_or_refused(
     given: tuple[pa.Decimal128Type, list[str | None]],
 ) -> None:
-    """Numbers that all fit are converted exactly; if one does not fit, an error is raised."""
+    """If all numbers fit, they are converted exactly; if one does not, an error is raised."""
     kind, texts = given
     array = pa.array(texts, pa.string())
     if all(text is None or fits(text, kind) for text in texts):

@@ -46,7 +46,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
     connection: ConnectionConfig, line: Line, table: str
 ) -> None:
-    """After a lost connection, each page is requested again with its own paging state."""
+    """Each page lost with a connection is requested again with its own paging state."""
     config = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
     found: list[int] = []
     cuts = [20, 90, 200]

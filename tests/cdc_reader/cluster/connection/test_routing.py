@@ -82,7 +82,7 @@ class Reads:
 def test_the_owner_of_the_last_stream_is_queried(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """Chunks in ring order are sent to all four nodes, each to the owner of its last stream."""
+    """Each chunk is requested from the owner of its last stream, so all four nodes are queried."""
     reads = Reads(connection)
     chunks = [reads.streams[at : at + 8] for at in range(0, len(reads.streams), 8)]
     reads.rows(*reads.streams[:1])  # prepare the statement

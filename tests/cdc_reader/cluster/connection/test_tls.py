@@ -158,7 +158,7 @@ def test_a_client_shows_its_certificate() -> None:
     ],
 )
 def test_settings_that_contradict_each_other(settings: dict[str, object], message: str) -> None:
-    """A certificate without TLS is an error, not an unencrypted connection."""
+    """A certificate without TLS raises an error; no unencrypted connection is opened."""
     with pytest.raises(ConfigurationError, match=message):
         ConnectionConfig("host", **settings)  # type: ignore[arg-type]
 

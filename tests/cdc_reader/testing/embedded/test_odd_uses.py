@@ -52,7 +52,7 @@ def first_page(session: Session, table: str) -> Any:
 def test_paging_survives_added_and_dropped_columns(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """Each page has the columns that exist when it is requested."""
+    """Each page contains the columns that exist when it is requested."""
     page = first_page(session, "ks.t")
     server.execute("ALTER TABLE ks.t ADD w int")
     page.fetch_next_page()
@@ -186,7 +186,7 @@ def test_calculations_are_exact(numbers: Session, selected: str, value: object) 
 def test_what_cannot_be_calculated_is_refused(
     numbers: Session, selected: str, message: str
 ) -> None:
-    """A calculation that is not possible is rejected with the reason."""
+    """An impossible calculation is rejected with a message that states the reason."""
     with pytest.raises(InvalidRequest, match=message):
         numbers.execute(f"SELECT {selected} FROM ks.n WHERE pk = 1").all()
 

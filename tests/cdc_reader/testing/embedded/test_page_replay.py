@@ -1,4 +1,4 @@
-"""Tests the replay of pages, which each reader gets from the first page on."""
+"""Tests the replay of pages: each reader gets all of them, from the first page on."""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,9 @@
 """Tests that random statements of the grammar are executed or rejected in a short time.
 
-`SCYLLA_CDC_STATEMENTS` sets their number (2,000 if unset), and `SCYLLA_CDC_FUZZ_SEED` sets the
-seed. With `pytest -rP`, the slowest statement is reported with its CPU time. Garbage collection is
-disabled during each statement, so that its time does not include the garbage of earlier ones.
+`SCYLLA_CDC_STATEMENTS` sets the number of statements (2,000 if unset), and `SCYLLA_CDC_FUZZ_SEED`
+sets the seed. With `pytest -rP`, the slowest statement is reported with its CPU time. Garbage
+collection is disabled during each statement, so that its time does not include the garbage of
+earlier ones.
 """
 
 import gc

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "10"))
-WARM_UP, AT_LEAST = 5, 15  # micro-batches to warm up, and the minimum to measure
+WARM_UP, AT_LEAST = 5, 15  # micro-batches to warm up, and the minimum number to measure
 WRITER = Path(__file__).with_name("full_speed_writer.py")
 Sample = dict[str, float]
 """Measurements at the end of a micro-batch: rows, MB of each role, and MB of the JVM's heap."""

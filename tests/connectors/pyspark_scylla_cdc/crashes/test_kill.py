@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = int(os.environ.get("KILLS", "4"))
-LONGEST = 1.5  # seconds after a micro-batch begins; about the duration of one
+LONGEST = 1.5  # maximum seconds from a micro-batch's start to a kill; about as long as one lasts
 KILLED = (Role.SOURCE, Role.TASKS, Role.DRIVER, Role.TASKS)
 TABLE = "ks.t"
 LOG = f"{TABLE}_scylla_cdc_log"
@@ -46,7 +46,7 @@ def cluster() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def session(cluster: EmbeddedScylla) -> Iterator[Session]:
-    """A session, with the table, whose writes get their timestamps from the cluster."""
+    """A session whose writes get timestamps from the cluster. The fixture creates the table."""
     session = open_session(cluster.host, cluster.port)
     session.use_client_timestamp = False
     session.execute(
@@ -79,8 +79,8 @@ def test_killed_and_restarted(
 ) -> None:
     """The query delivers each row exactly once, and fails for no other reason than the kills.
 
-    The driver or workers are killed at random moments, connections are dropped, and the streams are
-    replaced meanwhile.
+    While rows are written, the driver or workers are killed at random moments, connections are
+    dropped, and the streams are replaced.
     """
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
     print(f"KILL_SEED={seed}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 KILLS = int(os.environ.get("KILLS", "4"))
 ROWS, PARTITIONS, LIMIT = 50_000, 5_000, 2_000
-LONGEST = 1.0  # seconds after a micro-batch begins; about the duration of one
+LONGEST = 1.0  # maximum seconds from a micro-batch's start to a kill; about as long as one lasts
 KILLED = (Role.DRIVER, Role.TASKS, Role.DRIVER, Role.SOURCE)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.needs("faults")]

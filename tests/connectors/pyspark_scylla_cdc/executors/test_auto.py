@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 LOG = "ks.t_scylla_cdc_log"
 PARTITIONS, QUERIES = 8, 16
-"""Partitions per micro-batch, and queries per partition if it is read by streams (8,192 in all)."""
+"""Partitions per micro-batch, and queries to read a partition (1,024 streams) by streams."""
 SPARSE, DENSE, KEYS = 10, 2, 900
 """Seconds of writes to one key, seconds of writes to many keys, and the number of the many keys."""
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The cluster's clock, which begins ten minutes ago."""
+    """The cluster's clock, which starts ten minutes in the past."""
     return ManualClock(SystemClock().now() - 600 * SECOND)
 
 

@@ -166,7 +166,7 @@ def converted(row: Row, *, has_times: bool) -> Row:
 
 
 def each(cell: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert a cell, a field of an envelope, or a collection, which is `BAD` if any element is."""
+    """Convert a cell or a field of an envelope; a collection is `BAD` if any of its elements is."""
     match cell:
         case None:
             return None

@@ -37,7 +37,7 @@ def validator(keys: tuple[str, ...], columns: tuple[str, ...]) -> Draft202012Val
 
 
 def envelopes(rows: Rows, **options: str) -> list[tuple[Any, ...]]:
-    """Return operation, before and after of each envelope, in commit order."""
+    """Return `op`, `before` and `after` of each envelope, in commit order."""
     found = rows(format="envelope", **options)
     found.sort(key=lambda row: (row["source"]["commit_version"], row["source"]["sequence"]))
     return [(row["op"], row["before"], row["after"]) for row in found]

@@ -46,7 +46,7 @@ def test_python_and_spark_give_the_same_rows(
     count: int,
     way: str,
 ) -> None:
-    """The rows are equal for all statements and all cells."""
+    """After random statements, Python and Spark return equal rows, cell by cell."""
     execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS") + images)
     before = SystemClock().now()
     execute(*random_statements(seed, count, before))

@@ -1,4 +1,4 @@
-"""The listener, called by Spark, or by tests as Spark calls it."""
+"""The listener, called by Spark or, in the same way, by the tests."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_the_share_of_a_snapshot(
 def test_a_new_snapshot_names_what_was_lost(
     listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first micro-batch reports the lost span, in its log event and in `streams`."""
+    """A new snapshot's first micro-batch reports the lost span in its log event and `streams`."""
     caplog.set_level("INFO")
     lost = Window(NOW - 9_000 * SECOND, NOW - 5_400 * SECOND)
     first = evolve(END, snapshot=SnapshotState.PENDING, token=0, lost=lost)
@@ -235,7 +235,7 @@ def test_a_restart_that_fails_at_once_is_a_failure_too(
 def test_the_later_of_two_sources_of_one_table_counts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """Prometheus gets the larger lag; `streams` has one status for each source."""
+    """Prometheus gets the larger lag of the two sources; `streams` has a status for each source."""
     behind = evolve(END, position=NOW - 60 * SECOND)
     sources = [source(text(START), text(end), 4) for end in (behind, END)]
     listener.onQueryProgress(event(*sources))

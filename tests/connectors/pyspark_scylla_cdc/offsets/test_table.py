@@ -178,7 +178,7 @@ GONE = "the log was dropped, and created again at .*; onDataLoss is 'fail': give
 
 
 def test_a_log_created_again_is_a_loss(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-    """A log created again is a loss for a restarted query, a running query, and given offsets."""
+    """A log created again is a loss for restarted and running queries, and for starting offsets."""
     tables.create()
     running = tables.query()
     offset = tables.advanced(running)
@@ -320,7 +320,7 @@ def test_a_log_created_again_and_a_new_snapshot(tables: Tables) -> None:
 
 
 def test_a_ttl_too_short_for_new_snapshots_is_refused(tables: Tables) -> None:
-    """Too short a TTL is rejected at `load()`, and in a running query when it finds a loss."""
+    """Too short a TTL is rejected at `load()`, and when a running query finds a loss."""
     tables.create(ttl=3_600)
     anew = {**CHANGES, "onDataLoss": "resnapshot"}
     stream = tables.query(**anew)
@@ -410,7 +410,7 @@ def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
 def test_starting_offsets_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
 ) -> None:
-    """Starting offsets follow the rules for checkpoints. Only version 3 records the earlier TTL."""
+    """Starting offsets follow the rules for checkpoints. Only offsets of version 3 record a TTL."""
     given = expired(tables, version, later_ttl)
     tables.clock.advance(120 * SECOND)
     strict = tables.query(startingOffsets=json.dumps(given))
@@ -520,7 +520,7 @@ def test_a_table_made_anew_has_lost_nothing(
 def test_rows_with_a_write_time_before_the_table(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rows with write times before the table may expire before they are planned or read."""
+    """Rows with write times before the table's creation are lost if they expire before a read."""
     tables.clock.advance(SystemClock().now() - tables.clock.now())
     tables.create(ttl=3_600)
     made = tables.clock.now()
@@ -652,7 +652,7 @@ def test_a_task_that_comes_too_late_may_go_on(
 def test_rows_that_expire_before_a_batch_reads_them(
     tables: Tables, caplog: pytest.LogCaptureFixture, start: dict[str, str], is_error: bool
 ) -> None:
-    """A batch without a start logs a warning and reads the remaining rows."""
+    """Without a start, a batch logs a warning and reads the remaining rows; with one, it fails."""
     tables.create(ttl=3_600)
     given = json.dumps(tables.advanced(tables.query()))
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
@@ -675,7 +675,7 @@ def test_rows_that_expire_before_a_batch_reads_them(
 def test_the_oldest_rows_of_an_old_log(
     tables: Tables, caplog: pytest.LogCaptureFixture, start: dict[str, str]
 ) -> None:
-    """The oldest rows expire all the time, so rows that expire soon may be missing."""
+    """A read from the oldest row of an old log reports no loss, although rows expire meanwhile."""
     tables.create(ttl=3_600)
     tables.clock.advance(2 * HOUR)
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")

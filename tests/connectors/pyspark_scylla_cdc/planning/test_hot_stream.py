@@ -126,7 +126,7 @@ def test_a_stream_spreads_a_key_only_where_that_is_wanted(
     least: str | None,
     expected: int,
 ) -> None:
-    """A key is in one partition of a micro-batch, in order, unless more partitions are wanted."""
+    """A key's rows are in order, in one partition unless more partitions are requested."""
     options = SourceOptions.parse({**given, **({"minPartitions": least} if least else {})})
     reader = stream_reader(options, clock)
     end = {"version": 1, "position": clock.now()}
@@ -149,7 +149,7 @@ def test_a_partition_key_is_asked_for_once(
     least: str,
     partitions: int,
 ) -> None:
-    """The whole time range of a key takes one query, unless more partitions are requested."""
+    """Reading all times of a key takes one query, unless more partitions are requested."""
     end = {"endingTimestamp": format_timestamp(clock.now())}
     key = {"partitionKey": '{"pk": 0}', "minPartitions": least}
     options = SourceOptions.parse({**given, **end, **key})

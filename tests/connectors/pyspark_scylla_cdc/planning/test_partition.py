@@ -49,7 +49,7 @@ def _is_asked(task: Task | RangeTask, stream: StreamId) -> bool:
 
 
 def streams_of(tokens: list[int]) -> Streams:
-    """Return a generation with a stream for each token, two per group."""
+    """Return a generation with a stream for each token and two streams per group."""
     ids = [StreamId.from_parts(token, number, 0) for number, token in enumerate(tokens)]
     groups = [StreamGroup(at, tuple(ids[at : at + 2])) for at in range(0, len(ids), 2)]
     return Streams.of(groups)
@@ -98,7 +98,8 @@ def test_streams_and_ranges_have_the_same_rows(
 ) -> None:
     """Each partition yields the same rows, whether it is read by ranges or by streams.
 
-    This holds even if tokens repeat, and if streams of another generation lie between.
+    This holds even if tokens repeat or streams of another generation lie between the partition's
+    streams.
     """
     streams = streams_of(tokens)
     own = [stream for task in streams.tasks(WINDOW, 99) for stream in task.streams]

@@ -51,7 +51,7 @@ Make = Callable[..., StreamReader]
 
 @pytest.fixture
 def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Creates readers of a table without changes, with options and internal settings."""
+    """Creates readers, with given options and internal settings; their table has no changes."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"

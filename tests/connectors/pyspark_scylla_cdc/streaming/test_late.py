@@ -141,7 +141,7 @@ def test_micro_batch_done_again(follow: Make) -> None:
 
 @pytest.mark.parametrize("after", [0, 300_000, 700_000, 2_000_000, 9_000_000])
 def test_rows_that_arrive_around_a_plan(follow: Make, after: int) -> None:
-    """Rows that arrive around the time of a plan are in one micro-batch, in each attempt at it."""
+    """A row that arrives around the time of a plan is in one micro-batch, in each attempt at it."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.clock.advance(SECOND - after % SECOND)
@@ -502,7 +502,7 @@ class Log:
 class Round:
     """A micro-batch: the pause before it, and the durations of its plan and its read, in µs.
 
-    Each of its rows has an age on arrival, and the time from the plan to its arrival.
+    For each row, `rows` holds its age on arrival, and the time from the plan to its arrival.
     """
 
     pause: int

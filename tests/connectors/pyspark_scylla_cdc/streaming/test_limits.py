@@ -95,7 +95,7 @@ def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
 def test_a_micro_batch_waits_for_rows(
     make: Make, write: Callable[..., None], clock: ManualClock
 ) -> None:
-    """A micro-batch waits until it has enough rows, or until the first has waited long enough."""
+    """A micro-batch waits for enough rows, or until its first row has waited long enough."""
     stream = make(minRowsPerTrigger="20", maxTriggerDelay="10m", idleAdvance="1m")
     start = stream.initialOffset()
     write(15)
@@ -145,7 +145,7 @@ def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
 def test_each_row_is_counted_once(
     rows: list[int], polls: list[int], least: int, shortest: int, longest: int, idle: int
 ) -> None:
-    """A window becomes a micro-batch if it has enough rows, is long, or is empty; others wait."""
+    """A window that has enough rows, is long, or is empty becomes a micro-batch; others wait."""
     counted: list[Window] = []
 
     def held(window: Window) -> int:

@@ -258,7 +258,7 @@ def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late:
 def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
     cluster: EmbeddedScylla, late: Make
 ) -> None:
-    """Without a start, one micro-batch contains the rows before its window and those in it."""
+    """If Spark passes no start, one micro-batch has the rows before its window and those in it."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -278,7 +278,7 @@ def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
 
 
 def test_starting_offsets_from_before_an_announcement(cluster: EmbeddedScylla, late: Make) -> None:
-    """A new query that starts at another query's offset also delivers the rows left unread."""
+    """A query that starts at another's offset also delivers the rows that the other left unread."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -342,7 +342,7 @@ def test_one_partition_of_a_late_generation(cluster: EmbeddedScylla, late: Make)
 
 
 def test_an_offset_that_records_no_generations(cluster: EmbeddedScylla, late: Make) -> None:
-    """An offset of an earlier release has no generations to catch up.
+    """A query can resume at an offset of an earlier release, which records no generations.
 
     The next offset records the known generations.
     """

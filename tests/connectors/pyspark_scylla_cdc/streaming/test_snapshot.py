@@ -1,6 +1,7 @@
 """A snapshot in micro-batches: a query, its crashes and its checkpoint, as Spark runs them.
 
-`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), `SCYLLA_CDC_SEED` the first.
+`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` sets the seed
+of the first one.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ tokens = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), max_size=40).map(sorted
 
 @given(tokens, st.integers(1, 50))
 def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int) -> None:
-    """Micro-batches have whole partitions, at least one and as many as fit; no row is missed."""
+    """A micro-batch has as many whole partitions as fit, but at least one. No row is missed."""
     start, ends = MIN_TOKEN, []
     while start < MAX_TOKEN:
         ahead = RowsAhead(np.array([t for t in found if t > start], np.int64), is_all=True)

@@ -161,7 +161,7 @@ def test_start_is_not_before_the_log(
 
 
 def test_readers_travel(reader: Callable[..., StreamReader]) -> None:
-    """The pickle that is sent to executors works without a connection, and has no password."""
+    """The pickle that is sent to executors works without a connection, and contains no password."""
     stream = reader()
     options = evolve(stream._options, connection={**stream._options._connection, "password": "x7"})
     assert "x7" not in repr(options)

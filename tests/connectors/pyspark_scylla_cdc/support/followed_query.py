@@ -30,7 +30,7 @@ FAILURES = 3
 
 
 class Role(Enum):
-    """The role of a process in the query. The value occurs only in command lines of this role."""
+    """A process's role in the query. Only command lines of such processes contain the value."""
 
     DRIVER = SCRIPT.name
     JVM = "bin/java"

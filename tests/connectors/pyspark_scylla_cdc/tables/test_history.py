@@ -82,7 +82,7 @@ def valid_at(time: int, found: Rows) -> Rows:
 
 
 def known(rows: Rows) -> tuple[Rows, set[tuple[int, Any]]]:
-    """Return rows with values, and static values; other rows may differ, see `fold`."""
+    """Return the rows with values, and the static values. Other rows may differ; see `fold`."""
     statics = {(row["pk"], row["s"]) for row in rows if row["s"] is not None}
     return [row for row in rows if row["v"] is not None or row["w"]], statics
 
@@ -90,7 +90,7 @@ def known(rows: Rows) -> tuple[Rows, set[tuple[int, Any]]]:
 def test_the_valid_versions_are_the_table_at_each_time(
     execute: Execute, load: Load, watch: Watch
 ) -> None:
-    """Writes and deletes of all kinds make versions."""
+    """The versions valid at each time equal the table, after writes and deletes of all kinds."""
     execute(TABLE + IMAGES["full images"])
     seen = watch([text for text in random_statements(3, 150) if "TIMESTAMP" not in text])
     found = told(onto_nothing(load(**CHANGES, includeDelta="true").persist()))

@@ -170,7 +170,7 @@ def test_a_copy_is_the_table_through_crashes(
     table = f"{keyspace}.t"
     execute(TABLE.partition(" AND cdc")[0], *statements(draw, 2 * ROUND))
     execute(f"ALTER TABLE {{t}} WITH cdc = {IMAGES['full images']}")
-    if history:  # which is exact from the end of the snapshot
+    if history:  # a history is exact only from the end of the snapshot on
         assert start(**place, history=history).awaitTermination()
         execute(*statements(draw, ROUND))
     seen: list[tuple[int, Rows]] = []

@@ -168,7 +168,7 @@ def test_a_table_that_only_looks_like_a_log(shell: Any) -> None:
 
 
 def test_adding_a_base_column(shell: Any) -> None:
-    """The log gains the column, its deletion column and, for a collection, its deleted elements."""
+    """The log gains the column, a deletion column and, for a set, a column of deleted elements."""
     before = set(log(shell).by_name)
     shell.run("ALTER TABLE t ADD (b int, m set<int>)")
     assert set(log(shell).by_name) - before == {
@@ -235,7 +235,7 @@ def test_renaming_a_key_column(shell: Any) -> None:
     ("version", "kept"), [("5.0", False), ("5.1", True), ("2026.2", True)], indirect=["version"]
 )
 def test_disabling_cdc(shell: Any, kept: bool) -> None:
-    """Since 5.1 the log is kept without new rows; earlier versions drop it."""
+    """Since 5.1 the log is kept, but gets no new rows; earlier versions drop it."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     old, shell.changes[:] = log(shell).id, []
     shell.run(f"ALTER TABLE t {NO_CDC}")

@@ -110,7 +110,7 @@ def test_a_changed_type_changes_in_every_table(shell: Any) -> None:
 
 
 def test_dropping_a_keyspace_drops_all(cdc: Any) -> None:
-    """DROP KEYSPACE drops its tables, logs and data."""
+    """DROP KEYSPACE drops the keyspace with its tables, logs and data."""
     assert cdc.run("DROP KEYSPACE ks") == SchemaChange("DROPPED", "KEYSPACE", "ks")
     assert cdc.refusal("SELECT * FROM t") == (INVALID, "Keyspace ks does not exist")
 

@@ -108,7 +108,7 @@ def test_an_error_occurs_as_often_as_requested(
 def test_a_permission_is_missing(
     server: EmbeddedScylla, session: Session, statement: str, needed: str
 ) -> None:
-    """The error names the missing permission, which for a log is that on its base table."""
+    """The error names the missing permission; for a log, this is a permission on its base table."""
     server.faults.add(Fault("unauthorized", "ks"))
     with pytest.raises(Unauthorized, match=f"User anonymous has no {needed}.* or any of its par"):
         session.execute(statement)

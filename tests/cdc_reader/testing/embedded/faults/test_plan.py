@@ -1,4 +1,4 @@
-"""Tests which statements faults match, and how often they affect them."""
+"""Tests which statements a fault matches, and how often it affects them."""
 
 import threading
 

@@ -49,7 +49,7 @@ def json_of(shell: Any, columns: str) -> list[str]:
     ],
 )
 def test_assignments_in_turn(table: Any, column: str, changes: list[str], value: str) -> None:
-    """Whole values overwrite; additions, removals, elements and fields change existing values."""
+    """A whole value replaces the old one; other assignments add, remove or set parts of it."""
     table.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     for change in changes:
         table.run(f"UPDATE t SET {change} {WHERE}")

@@ -154,7 +154,7 @@ def test_the_upgrade_from_4_3() -> None:
 
 
 def test_the_upgrade_respects_what_is_held() -> None:
-    """A held generation is published in the new tables, and only when it is completed."""
+    """After the upgrade, a held generation is published in the new tables once it is completed."""
     server = scylla("4.3")
     server.hold_publication()
     joined = server.join()

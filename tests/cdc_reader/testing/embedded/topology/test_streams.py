@@ -1,4 +1,4 @@
-"""Tests which write timestamps are accepted, and the errors for others."""
+"""Tests which write timestamps are accepted, and the errors for all others."""
 
 from uuid import UUID
 
