@@ -2,8 +2,9 @@
 
 Both libraries store a position for each stream in a table, and go through the generations in turn.
 An application of this project has one position for all streams, so it continues from the earliest
-stored position of the last generation. A stream without a stored position counts as read up to the
-beginning of the generation, where these libraries would begin to read it.
+stored position of the last generation. A stream without a stored position counts as read up to
+where these libraries would begin to read it: the beginning of the generation or, if that is later,
+the time from which scylla-cdc-go first read.
 """
 
 from __future__ import annotations
@@ -46,8 +47,11 @@ class Positions(ABC):
     application: str
 
     @abstractmethod
-    def generations(self) -> Iterator[Micros]:
-        """Yield the start of the last generation that the library began to read, if any."""
+    def begun(self) -> Iterator[tuple[Micros, Micros]]:
+        """Yield the start of the last generation that the library began to read, if any.
+
+        With it comes the time from which the library reads a stream that has no position.
+        """
 
     @abstractmethod
     def of(self, generation: Micros, streams: Sequence[bytes]) -> Iterator[Micros]:
@@ -55,17 +59,24 @@ class Positions(ABC):
 
     def earliest(self) -> Micros:
         """Return the write time, in µs, before which the library has handled all changes."""
-        generation = max(self.generations(), default=None)
-        if generation is None:
+        begun = next(self.begun(), None)
+        if begun is None:
             raise CheckpointError(
                 f"table {self.place} has no position of application {self.application!r}: check "
                 "the names of the table and of the application"
             )
-        streams = self._streams(generation)
+        generation, beginning = begun
+        streams = self.streams(generation)
+        if not streams:
+            raise CheckpointError(
+                f"table {self.place} has positions in the generation of "
+                f"{format_timestamp(generation)}, which {self.table} does not have: check the "
+                "names of the tables, and start with '--from earliest' if they are right"
+            )
         positions: list[Micros] = []
         for first in range(0, len(streams), _MOST_KEYS):
             positions += self.of(generation, streams[first : first + _MOST_KEYS])
-        return min(positions) if len(positions) == len(streams) else min(generation, *positions)
+        return min(positions if len(positions) == len(streams) else [beginning, *positions])
 
     def rows(self, cql: str, *values: object, keys: Sequence[bytes] = ()) -> Iterator[Any]:
         """Yield a query's rows; the first ``{}`` stands for the table, the second for the keys."""
@@ -73,25 +84,37 @@ class Positions(ABC):
         for batch in self.queries.batches(Query(text, (*values, *keys))):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
-    def _streams(self, generation: Micros) -> list[bytes]:
-        source = TableGenerations(self.queries, self.table)
-        known = generation in source.timestamps()
-        groups = source.groups(generation) if known else ()
-        if not groups:
-            raise CheckpointError(
-                f"table {self.place} has positions in the generation of "
-                f"{format_timestamp(generation)}, which {self.table} does not have: check the "
-                "names of the tables, and start with '--from earliest' if they are right"
-            )
+    def streams(self, generation: Micros) -> list[bytes]:
+        """Return the streams of a generation; none if the table does not have the generation."""
+        known = generation in self.source.timestamps()
+        groups = self.source.groups(generation) if known else ()
         return [bytes(stream) for group in groups for stream in group.streams]
+
+    @property
+    def source(self) -> TableGenerations:
+        """The generations of the table."""
+        return TableGenerations(self.queries, self.table)
 
 
 class RustPositions(Positions):
     """The table of scylla-cdc-rust's `TableBackedCheckpointSaver`; it serves a single reader."""
 
-    def generations(self) -> Iterator[Micros]:
+    def begun(self) -> Iterator[tuple[Micros, Micros]]:
         for (start,) in self.rows("SELECT generation FROM {} WHERE stream_id = ?", b"\0"):
-            yield datetime_micros(start)
+            yield datetime_micros(start), datetime_micros(start)
+        yield from self._newest_with_position()
+
+    def _newest_with_position(self) -> Iterator[tuple[Micros, Micros]]:
+        """Yield the newest generation of which a stream has a position.
+
+        The library writes the row of a generation only when it begins to read it, so that row
+        expires, by default after seven days, while the positions of its streams are renewed.
+        """
+        stored = {stream for (stream,) in self.rows("SELECT stream_id FROM {}")}
+        if stored:
+            for start in sorted(self.source.timestamps(), reverse=True):
+                if not stored.isdisjoint(self.streams(start)):
+                    yield start, start
 
     def of(
         self,
@@ -105,16 +128,20 @@ class RustPositions(Positions):
 class GoPositions(Positions):
     """The table of scylla-cdc-go's `TableBackedProgressManager`.
 
-    The library stores the generation under an empty timestamp, for which CQL has no literal.
+    The library stores the generation under an empty timestamp, which only a function can express.
+    Newer versions keep the time from which the application first read in the same row, and store
+    that time first.
     """
 
-    def generations(self) -> Iterator[Micros]:
+    def begun(self) -> Iterator[tuple[Micros, Micros]]:
         cql = (
-            "SELECT current_generation FROM {} WHERE application_name = ? AND table_name = '' "
-            "ALLOW FILTERING"
+            "SELECT current_generation, last_timestamp FROM {} WHERE generation = "
+            "blobAsTimestamp(0x) AND application_name = ? AND table_name = '' AND stream_id = 0x"
         )
-        for (start,) in self.rows(cql, self.application):
-            yield datetime_micros(start)
+        for start, first in self.rows(cql, self.application):
+            if start is not None:
+                generation = datetime_micros(start)
+                yield generation, generation if first is None else max(generation, _micros(first))
 
     def of(self, generation: Micros, streams: Sequence[bytes]) -> Iterator[Micros]:
         cql = (
@@ -123,7 +150,12 @@ class GoPositions(Positions):
         )
         key = (generation // 1_000, self.application, str(self.table))
         for (last,) in self.rows(cql, *key, keys=streams):
-            yield timeuuid.micros(uuid.UUID(str(last)).bytes)
+            yield _micros(last)
+
+
+def _micros(time: object) -> Micros:
+    """Return the time of a time UUID, in µs."""
+    return timeuuid.micros(uuid.UUID(str(time)).bytes)
 
 
 _LIBRARIES = {"go": GoPositions, "rust": RustPositions}
@@ -161,9 +193,12 @@ def command(
     """Continue following a table from where scylla-cdc-go or scylla-cdc-rust stopped.
 
     KS.POSITIONS is the table in which the library stored its positions, and KS.TABLE the table that
-    it followed. Stop the old reader first. All changes from the position on are delivered,
-    including changes that the old reader had already handled in streams that were ahead of the
-    others.
+    it followed. Stop the old reader first. All changes from the position on are delivered, also
+    those that the old reader had handled in streams that were ahead of others.
+
+    The position is saved for a consumer or tail without shards. To start several shards, or
+    replicate, pass the printed position as --from or start. KS.POSITIONS must be in the cluster of
+    KS.TABLE.
     """
     with cli_errors(), closing(Connection(connection, ReadConfig())) as queries:
         names = TableName.parse(positions), TableName.parse(table)

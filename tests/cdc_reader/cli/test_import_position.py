@@ -83,6 +83,16 @@ class Switch:
             values = f"blobAsTimestamp(0x), 'old', '', 0x, {self.generation}"
         self.execute(f"INSERT INTO {{ks}}.positions ({columns}) VALUES ({values})")
 
+    def forget_generation(self) -> None:
+        """Remove the row of the generation, as its TTL does in scylla-cdc-rust's table."""
+        self.execute("DELETE FROM {ks}.positions WHERE stream_id = 0x00")
+
+    def start_reading(self, first: uuid.UUID) -> None:
+        """Store the time from which the application first reads, as scylla-cdc-go does."""
+        columns = "generation, application_name, table_name, stream_id, last_timestamp"
+        values = f"blobAsTimestamp(0x), 'old', '', 0x, {first}"
+        self.execute(f"INSERT INTO {{ks}}.positions ({columns}) VALUES ({values})")
+
     def store(self, stream: bytes, last: uuid.UUID) -> None:
         """Store the position of a stream whose last handled change was at `last`."""
         if self.library == "rust":
@@ -175,3 +185,56 @@ def test_a_generation_that_the_cluster_does_not_have(switch: Switch) -> None:
     assert outcome.exit_code == 1
     assert "which" in outcome.stderr
     assert "does not have" in outcome.stderr
+
+
+def printed(outcome: Result) -> int:
+    """Return the position that the command printed, in ms."""
+    assert outcome.exit_code == 0, outcome.output
+    return int(outcome.stdout.partition("(")[2].partition(" ms")[0])
+
+
+@pytest.mark.parametrize("switch", ["rust"], indirect=True)
+@pytest.mark.parametrize("every", [True, False], ids=["every stream", "some streams"])
+def test_positions_outlive_the_row_of_their_generation(switch: Switch, every: bool) -> None:
+    """A reader renews its positions after the row of its generation has expired."""
+    switch.handle(random.Random(6), every=every)
+    before = printed(switch.take_over())
+    switch.forget_generation()
+    assert printed(switch.take_over()) == before
+
+
+def test_without_its_row_the_newest_generation_with_a_position_counts() -> None:
+    """A generation that the reader had not begun, or had left, is not taken."""
+    with EmbeddedScylla(vnodes=4, shards=1) as server:
+        switch = Switch(server, "rust")
+        older, last = switch.streams()[0], switch.log[-1][2]
+        switch.store(older, last)
+        first = switch.generation
+        server.join()
+        switch.generation = server.cluster.generations[-1].start_us // 1_000
+        assert switch.generation > first
+        assert printed(switch.take_over()) == first
+        switch.store(switch.streams()[0], timeuuid.bound((switch.generation + 1) * 1_000))
+        assert printed(switch.take_over()) == switch.generation
+        switch.session.cluster.shutdown()
+
+
+@pytest.mark.parametrize("switch", ["go"], indirect=True)
+@pytest.mark.parametrize("after", [-1, 1], ids=["before", "after"])
+def test_nothing_is_read_from_before_the_first_read(switch: Switch, after: int) -> None:
+    """A stream without a position counts from the start of the application or the generation."""
+    switch.start_generation()
+    first = switch.generation + after
+    switch.start_reading(timeuuid.bound(first * 1_000))
+    assert printed(switch.take_over()) == max(first, switch.generation)
+    switch.store(switch.streams()[0], timeuuid.bound((switch.generation + 5) * 1_000))
+    assert printed(switch.take_over()) == max(first, switch.generation)
+
+
+@pytest.mark.parametrize("switch", ["go"], indirect=True)
+def test_an_application_that_has_begun_no_generation(switch: Switch) -> None:
+    """The start of the application is stored before its first generation."""
+    switch.start_reading(switch.log[0][2])
+    outcome = switch.take_over()
+    assert outcome.exit_code == 1
+    assert "has no position of application 'old'" in outcome.stderr
