@@ -12,9 +12,12 @@ from pyspark_scylla_cdc.tables.sink import (
     Layout,
     MicroBatch,
     application,
+    check_history,
     merged,
     missing,
+    of_version,
     same_row,
+    version_of,
 )
 
 if TYPE_CHECKING:
@@ -40,16 +43,21 @@ class DeltaLakeSink:
 
     def prepare(self, layout: Layout) -> None:
         """See `Sink.prepare`."""
-        from pyspark.sql.types import StructType
-
         schema = self._schema(layout.schema)
         table = self._deltalake.DeltaTable.create(self.target, schema=schema, mode="ignore")
-        if lacking := missing(layout, [field.name for field in table.schema().fields]):
+        check_history(layout, _columns(table))
+
+    def add_columns(self, layout: Layout) -> None:
+        """See `Sink.add_columns`."""
+        from pyspark.sql.types import StructType
+
+        table = self._table()
+        if lacking := missing(layout, _columns(table)):
             table.alter.add_columns(self._schema(StructType(lacking)).fields)
 
-    def last(self, query: str) -> int | None:
+    def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`."""
-        return self._table().transaction_version(application(query))
+        return of_version(query, self._table().transaction_version(application(query)))
 
     def is_new(self, spark: SparkSession) -> bool:
         """See `Sink.is_new`."""
@@ -70,7 +78,7 @@ class DeltaLakeSink:
         rows = merged(layout, before, after).toArrow()
         table, deltalake = self._table(), self._deltalake
         noted = deltalake.CommitProperties(
-            app_transactions=[deltalake.Transaction(application(batch.query), batch.number)]
+            app_transactions=[deltalake.Transaction(application(batch.query), version_of(batch))]
         )
         if not rows.num_rows:  # a merge without rows would not commit
             nothing = rows.drop_columns(GONE)
@@ -95,3 +103,7 @@ class DeltaLakeSink:
 
     def _table(self) -> DeltaTable:
         return self._deltalake.DeltaTable(self.target)
+
+
+def _columns(table: DeltaTable) -> list[str]:
+    return [field.name for field in table.schema().fields]

@@ -13,10 +13,13 @@ from pyspark_scylla_cdc.tables.sink import (
     Layout,
     MicroBatch,
     application,
+    check_history,
     merged,
     missing,
+    of_version,
     quoted,
     same_row,
+    version_of,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _VIEW = "__scylla_cdc_merged"
-_BATCH, _QUERY = (f"{APPLICATION}.{name}" for name in ("batch", "query"))
+_BATCH, _QUERY, _PLAN = (f"{APPLICATION}.{name}" for name in ("batch", "query", "plan"))
 _TRANSACTION = "spark.databricks.delta.write.txn"
 
 
@@ -40,12 +43,16 @@ class _MergeSink(ABC):
 
     def prepare(self, layout: Layout) -> None:
         """See `Sink.prepare`."""
-        from pyspark.sql.types import StructType
-
         columns = self._declared(layout.schema)
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self._table} ({columns}) USING {self.PROVIDER}"
         )
+        check_history(layout, self.rows(self._spark).columns)
+
+    def add_columns(self, layout: Layout) -> None:
+        """See `Sink.add_columns`."""
+        from pyspark.sql.types import StructType
+
         if lacking := missing(layout, self.rows(self._spark).columns):
             columns = self._declared(StructType(lacking))
             self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
@@ -91,7 +98,7 @@ class _MergeSink(ABC):
         return declared
 
     @abstractmethod
-    def last(self, query: str) -> int | None:
+    def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`."""
 
     @abstractmethod
@@ -126,21 +133,22 @@ class IcebergSink(_MergeSink):
         spark.sql(f"REFRESH TABLE {self._table}")  # each session caches tables
         return super().rows(spark)
 
-    def last(self, query: str) -> int | None:
+    def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`; a snapshot that was rolled back does not count."""
         self._spark.sql(f"REFRESH TABLE {self._table}")
         history = self._spark.table(f"{self._table}.history").where("is_current_ancestor")
         snapshots = self._spark.table(f"{self._table}.snapshots").join(history, "snapshot_id")
         written = snapshots.where(snapshots["summary"][_QUERY] == query)
-        (found,) = written.selectExpr(f"max(CAST(summary['{_BATCH}'] AS INT))").collect()
-        last: int | None = found[0]
-        return last
+        noted = (f"CAST(summary['{name}'] AS BIGINT)" for name in (_BATCH, _PLAN))
+        found = written.selectExpr(*noted).collect()
+        return MicroBatch(query, *max(found)) if found else None
 
     def _record(self, spark: SparkSession, batch: MicroBatch, write: Callable[[], object]) -> None:
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
         properties = jvm.java.util.HashMap()
         properties.put(_QUERY, batch.query)
         properties.put(_BATCH, str(batch.number))
+        properties.put(_PLAN, str(batch.plan))
         jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(
             properties, _Callable(write), jvm.java.lang.Class.forName("java.lang.RuntimeException")
         )
@@ -155,16 +163,16 @@ class DeltaSparkSink(_MergeSink):
         super().__init__(spark, f"delta.{quoted(path)}")
         self.target = path
 
-    def last(self, query: str) -> int | None:
-        """See `Sink.last`; the number is recorded in the table's transactions."""
+    def last(self, query: str) -> MicroBatch | None:
+        """See `Sink.last`; the micro-batch is recorded in the table's transactions."""
         jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
         log = jvm.org.apache.spark.sql.delta.DeltaLog
         found = log.forTableWithSnapshot(self._spark._jsparkSession, self.target)  # noqa: SLF001
         last = found.productElement(1).transactions().get(application(query))
-        return int(last.get()) if last.isDefined() else None
+        return of_version(query, int(last.get()) if last.isDefined() else None)
 
     def _record(self, spark: SparkSession, batch: MicroBatch, write: Callable[[], object]) -> None:
-        values = {"AppId": application(batch.query), "Version": str(batch.number)}
+        values = {"AppId": application(batch.query), "Version": str(version_of(batch))}
         settings = {f"{_TRANSACTION}{name}": value for name, value in values.items()}
         for name, value in settings.items():
             spark.conf.set(name, value)  # a micro-batch has a session of its own

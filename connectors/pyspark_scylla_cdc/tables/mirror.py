@@ -16,6 +16,7 @@ from cdc_reader.changes.frames import columns as names
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
+from pyspark_scylla_cdc.tables.files import plan_of
 from pyspark_scylla_cdc.tables.fold import fold
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
@@ -82,7 +83,8 @@ class _Copy:
         started: Future[str] = Future()  # the query's id, which only a started query has
 
         def write(changes: DataFrame, number: int) -> None:
-            update(self.sink, layout, changes, MicroBatch(started.result(), number))
+            plan = plan_of(self.spark, self.checkpoint, number)
+            update(self.sink, layout, changes, MicroBatch(started.result(), number, plan))
 
         writer = frame.writeStream.foreachBatch(write)
         writer = writer.option("checkpointLocation", self.checkpoint)
@@ -275,6 +277,7 @@ def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
     """Merge a micro-batch into the copy, unless the copy already contains it."""
     if has(sink, batch, changes.sparkSession):
         return
+    sink.add_columns(layout)  # only now, because `has` rejects a copy of another table
     changes.persist()  # each fold reads the changes more than once
     try:
         touched = changes.select(*map(quoted, layout.partition)).distinct()

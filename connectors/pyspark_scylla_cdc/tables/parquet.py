@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_scylla_cdc.tables.sink import Layout, MicroBatch, missing, quoted, same_row
+from pyspark_scylla_cdc.tables.files import located
+from pyspark_scylla_cdc.tables.sink import (
+    Layout,
+    MicroBatch,
+    check_history,
+    quoted,
+    same_row,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +25,8 @@ class ParquetSink:
     """A `Sink` of versions: the directory ``12`` contains the whole table after micro-batch 12.
 
     A version is complete when Spark has written the file ``_SUCCESS`` into it. The previous version
-    is kept for readers that still use it. The name of an empty file contains the id of the query
-    that writes the versions.
+    is kept for readers that still use it. The name of an empty file in each version contains the id
+    of the query that wrote the version, and the digest of the micro-batch's plan.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -30,13 +37,26 @@ class ParquetSink:
     def prepare(self, layout: Layout) -> None:
         """See `Sink.prepare`; columns that an older version lacks are read as null."""
         if versions := self._versions():
-            missing(layout, self._spark.read.parquet(f"{self.target}/{max(versions)}").columns)
+            check_history(
+                layout, self._spark.read.parquet(f"{self.target}/{max(versions)}").columns
+            )
         self._layout = layout
 
-    def last(self, query: str) -> int | None:
+    def add_columns(self, layout: Layout) -> None:
+        """See `Sink.add_columns`; the next version has them."""
+
+    def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`."""
-        is_writer = self._files.exists(self._file(f"{_WRITER}{query}"))
-        return max(self._versions(), default=None) if is_writer else None
+        number = max(self._versions(), default=None)
+        if number is None:
+            return None
+        prefix = f"{_WRITER}{query}-"
+        plans = [
+            int(name.removeprefix(prefix))
+            for name in self._names(str(number))
+            if name.startswith(prefix)
+        ]
+        return MicroBatch(query, number, plans[0]) if plans else None
 
     def is_new(self, spark: SparkSession) -> bool:  # noqa: ARG002 - the interface
         """See `Sink.is_new`."""
@@ -67,31 +87,35 @@ class ParquetSink:
         untouched = rows.join(replaced, sf.expr(same_row(layout)), "left_anti")
         after = _with_dropped(after, rows, layout)
         whole = untouched.unionByName(after, allowMissingColumns=True)
-        self._files.createNewFile(self._file(f"{_WRITER}{batch.query}"))
-        whole.write.mode("overwrite").parquet(f"{self.target}/{batch.number}")
-        for version in sorted(self._versions())[:-_KEPT]:
-            self._files.delete(self._file(str(version)), True)
+        version = str(batch.number)
+        self._files.delete(self._file(version), True)  # it may be there in part, after a crash
+        self._files.create(
+            self._file(version, f"{_WRITER}{batch.query}-{batch.plan}"), True
+        ).close()
+        whole.write.mode("append").parquet(f"{self.target}/{version}")
+        for old in sorted(self._versions())[:-_KEPT]:
+            self._files.delete(self._file(str(old)), True)
 
     def _versions(self) -> list[int]:
         """Return the versions that are complete."""
         if not self._files.exists(self._file()):
             return []
-        names = [each.getPath().getName() for each in self._files.listStatus(self._file())]
         return [
             int(name)
-            for name in names
+            for name in self._names()
             if name.isdigit() and self._files.exists(self._file(name, "_SUCCESS"))
         ]
 
+    def _names(self, *names: str) -> list[str]:
+        """Return the names of the files in a directory."""
+        return [each.getPath().getName() for each in self._files.listStatus(self._file(*names))]
+
     @property
     def _files(self) -> Any:
-        """Return Hadoop's file system of the path, with Spark's settings."""
-        configuration = self._spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark has no other way
-        return self._file().getFileSystem(configuration)
+        return located(self._spark, self.target)[0]
 
     def _file(self, *names: str) -> Any:
-        jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
-        return jvm.org.apache.hadoop.fs.Path("/".join([self.target, *names]))
+        return located(self._spark, "/".join([self.target, *names]))[1]
 
 
 def _with_dropped(after: DataFrame, rows: DataFrame, layout: Layout) -> DataFrame:

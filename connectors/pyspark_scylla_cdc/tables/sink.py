@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 APPLICATION = "scylla_cdc_mirror"
 """The name under which targets record the micro-batches that they contain."""
+_PLAN_BITS = 32
+"""The size of `MicroBatch.plan`."""
 GONE = "__gone"
 """A column of merged rows: true for rows that the table no longer has."""
 VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
@@ -41,10 +43,15 @@ class Layout:
 
 @frozen
 class MicroBatch:
-    """The number of a micro-batch, and the id of its query, which is part of the checkpoint."""
+    """The number of a micro-batch, the id of its query, and a digest of its plan.
+
+    All come from the checkpoint. If an older checkpoint is restored, Spark plans micro-batches
+    with the same numbers again, but for other changes.
+    """
 
     query: str
     number: int
+    plan: int
 
 
 class Sink(Protocol):
@@ -54,11 +61,18 @@ class Sink(Protocol):
     """The path or the name of the target, for messages."""
 
     def prepare(self, layout: Layout) -> None:
-        """Create the target, or add the columns that it lacks."""
+        """Create the target, or check that it can have this layout; an existing one is not changed.
+
+        Raises ConfigurationError if only one of the target and the layout has a history.
+        """
         ...
 
-    def last(self, query: str) -> int | None:
-        """Return the number of the last micro-batch that the query with this id wrote, or None."""
+    def add_columns(self, layout: Layout) -> None:
+        """Add the columns that the target lacks."""
+        ...
+
+    def last(self, query: str) -> MicroBatch | None:
+        """Return the last micro-batch that the query with this id wrote, or None."""
         ...
 
     def is_new(self, spark: SparkSession) -> bool:
@@ -85,18 +99,37 @@ def application(query: str) -> str:
     return f"{APPLICATION}.{query}"
 
 
+def version_of(batch: MicroBatch) -> int:
+    """Return a micro-batch as the version of a Delta transaction: one number, which must grow."""
+    return batch.number << _PLAN_BITS | batch.plan
+
+
+def of_version(query: str, version: int | None) -> MicroBatch | None:
+    """Return the micro-batch that `version_of` has turned into this number."""
+    if version is None:
+        return None
+    number = version >> _PLAN_BITS
+    return MicroBatch(query, number, version - (number << _PLAN_BITS))
+
+
 def has(sink: Sink, batch: MicroBatch, spark: SparkSession) -> bool:
     """Return whether the target already contains this micro-batch.
 
-    Raises CheckpointError if the target lacks a micro-batch before this one, or if its rows were
-    written with another checkpoint.
+    Raises CheckpointError if the target lacks a micro-batch before this one, if its rows were
+    written with another checkpoint, or if the checkpoint is older than the target.
     """
     last = sink.last(batch.query)
-    if last is not None and batch.number <= last:
+    if last == batch:
         return True
-    if batch.number != (0 if last is None else last + 1):
+    done = -1 if last is None else last.number
+    if batch.number <= done:
         raise CheckpointError(
-            f"micro-batch {batch.number} does not follow {'none' if last is None else last}, the "
+            f"found micro-batch {batch.number} of an older checkpoint, but {sink.target} has "
+            f"micro-batches up to {done}: give its newest checkpoint, or delete both to start over"
+        )
+    if batch.number != done + 1:
+        raise CheckpointError(
+            f"micro-batch {batch.number} does not follow {'none' if last is None else done}, the "
             f"last one in {sink.target}: target and checkpoint belong together; delete both to "
             "start over"
         )
@@ -109,16 +142,18 @@ def has(sink: Sink, batch: MicroBatch, spark: SparkSession) -> bool:
 
 
 def missing(layout: Layout, there: Sequence[str]) -> list[StructField]:
-    """Return the fields that a target with the columns `there` lacks.
+    """Return the fields that a target with the columns `there` lacks."""
+    known = {name.lower() for name in there}
+    return [field for field in layout.schema if field.name.lower() not in known]
 
-    Raises ConfigurationError if only one of the target and the layout has a history.
-    """
+
+def check_history(layout: Layout, there: Sequence[str]) -> None:
+    """Raise ConfigurationError if only one of the layout and the columns `there` has a history."""
     known, wanted = ({name.lower() for name in each} for each in (there, layout.schema.names))
     has_versions = known.issuperset(VERSION)
     if has_versions != layout.history and not (has_versions and wanted.issuperset(VERSION)):
         remedy = f"the target was created with history={not layout.history}: give another target"
         raise ConfigurationError("history", layout.history, remedy)
-    return [field for field in layout.schema if field.name.lower() not in known]
 
 
 def merged(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:

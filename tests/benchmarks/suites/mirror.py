@@ -75,7 +75,7 @@ def _figure(spark: SparkSession, served: Served, folder: Path, times: int) -> Fi
 def _merge(changes: DataFrame, folder: Path, numbers: Iterator[int]) -> None:
     sink, layout = DeltaLakeSink(str(folder / f"copy-{next(numbers)}")), layout_of(changes)
     sink.prepare(layout)
-    update(sink, layout, changes, MicroBatch("benchmark", 0))
+    update(sink, layout, changes, MicroBatch("benchmark", 0, plan=0))
 
 
 def _write(served: Served) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrameWriter
 
 from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError
@@ -73,7 +74,10 @@ class Crashing:
     def prepare(self, layout: Layout) -> None:
         self._sink.prepare(layout)
 
-    def last(self, query: str) -> int | None:
+    def add_columns(self, layout: Layout) -> None:
+        self._sink.add_columns(layout)
+
+    def last(self, query: str) -> MicroBatch | None:
         return self._sink.last(query)
 
     def is_new(self, spark: SparkSession) -> bool:
@@ -288,6 +292,76 @@ def test_a_copy_without_its_checkpoint_is_rejected(
     with pytest.raises(StreamingQueryException, match=r"was written with another checkpoint: .*"):
         copy.awaitTermination()
     assert rows_of(copy.read()) == [{"pk": 1}]
+
+
+@pytest.mark.parametrize("runs", [1, 2], ids=["one batch older", "two batches older"])
+def test_an_older_checkpoint_is_rejected(
+    execute: Execute, start: Start, place: dict[str, str], tmp_path: Path, runs: int
+) -> None:
+    """With a checkpoint restored from a backup, Spark plans other micro-batches with old numbers.
+
+    The copy rejects them in every run and stays as it is.
+    """
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk) VALUES (0)",
+    )
+    copy = start(**place)
+    assert copy.awaitTermination()
+    backup = shutil.copytree(place["checkpoint"], tmp_path / "backup")
+    for pk in range(runs):
+        execute(f"INSERT INTO {{t}} (pk) VALUES ({pk + 1})")
+        assert start(**place).awaitTermination()
+    shutil.rmtree(place["checkpoint"])
+    shutil.copytree(backup, place["checkpoint"])
+    for pk in (8, 9):
+        execute(f"INSERT INTO {{t}} (pk) VALUES ({pk})")
+        with pytest.raises(StreamingQueryException, match=r"micro-batch \d of an older checkpoint"):
+            start(**place).awaitTermination()
+    assert rows_of(copy.read()) == [{"pk": pk} for pk in range(runs + 1)]
+
+
+def test_a_copy_of_another_table_keeps_its_columns(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """A rejected micro-batch adds no columns to the target."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk) VALUES (1)",
+    )
+    copy = start(**place)
+    assert copy.awaitTermination()
+    shutil.rmtree(place["checkpoint"])
+    execute("ALTER TABLE {t} ADD other int", "INSERT INTO {t} (pk, other) VALUES (2, 2)")
+    with pytest.raises(StreamingQueryException, match="was written with another checkpoint"):
+        start(**place).awaitTermination()
+    assert rows_of(copy.read()) == [{"pk": 1}]
+
+
+@pytest.mark.parametrize("place", ["parquet"], indirect=True)
+def test_a_query_without_a_version_cannot_take_over_a_copy(
+    execute: Execute,
+    start: Start,
+    place: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """A query crashes as it writes its first version; another query then makes the copy."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk) VALUES (1)",
+    )
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DataFrameWriter, "parquet", crash)
+        with pytest.raises(StreamingQueryException, match="Crash"):
+            start(**place).awaitTermination()
+    assert start(**{**place, "checkpoint": str(tmp_path / "other")}).awaitTermination()
+    with pytest.raises(StreamingQueryException, match="was written with another checkpoint"):
+        start(**place).awaitTermination()
 
 
 @pytest.mark.slow
