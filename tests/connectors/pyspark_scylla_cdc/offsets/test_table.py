@@ -542,7 +542,7 @@ def test_rows_with_a_write_time_before_the_table(
 
 
 def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) -> None:
-    """If a query stopped in its first micro-batch, the rows are unread, and expiry is a loss."""
+    """If a query stopped in its first micro-batch, rows that expire before its restart are lost."""
     tables.create(ttl=3_600)
     given = json.dumps(tables.advanced(tables.query()))
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")

@@ -111,13 +111,13 @@ def driver(name: str, value: Any) -> bytes:
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6))
 def test_decimals_are_the_driver_s(number: Decimal) -> None:
-    """Any decimal is serialized to the same bytes as by the driver."""
+    """Any decimal is serialized to the bytes that the driver produces."""
     assert literal("FLOAT", format(number, "f"), "decimal") == driver("DecimalType", number)
 
 
 @given(st.integers(-(10**40), 10**40))
 def test_varints_are_the_driver_s(number: int) -> None:
-    """Any varint is serialized to the same bytes as by the driver."""
+    """Any varint is serialized to the bytes that the driver produces."""
     assert literal("INTEGER", str(number), "varint") == driver("IntegerType", number)
 
 

@@ -37,9 +37,9 @@ def test_a_table_with_cdc_brings_its_log(shell: Any) -> None:
 
 
 def test_a_tables_id_holds_its_time_of_creation(shell: Any) -> None:
-    """A table's id contains the time of its creation by the cluster's clock.
+    """A table's id contains its creation time, according to the cluster's clock.
 
-    A log is created when CDC is enabled, which may be later than its base table.
+    A log is created when CDC is enabled, so it may be newer than its base table.
     """
     shell.run("CREATE TABLE t (pk int PRIMARY KEY)")
     base = shell.now_us
