@@ -248,7 +248,7 @@ def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.Array:
 
 
 def _under(ttl: int, remaining_ttl: pa.Array, now: Micros) -> tuple[pa.Array, pa.Array]:
-    """Return each row's arrival time, assuming a TTL of `ttl` (s), and whether it can have that TTL."""
+    """Return each row's arrival, assuming a TTL of `ttl` (s), and whether it can have that TTL."""
     if not ttl:
         return pa.repeat(pa.scalar(now, pa.int64()), len(remaining_ttl)), pc.is_null(remaining_ttl)
     lived = pc.fill_null(pc.subtract(pa.scalar(ttl, pa.int64()), remaining_ttl), -ttl)

@@ -89,7 +89,10 @@ def test_the_message_of_an_empty_option(name: str, message: str) -> None:
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_options_that_cannot_be_zero(option: Option) -> None:
-    """Options for numbers, durations or words reject `0`, unless zero is valid. Names may be `0`."""
+    """Options that take a number, a duration or a word reject `0`, unless zero is valid for them.
+
+    Names may be `0`.
+    """
     may_be = {"hosts", "ssl.caFile", "localDC", "columns", "startingTimestamp", "retryTimeout"}
     if option.name in {*may_be, "confidenceWindow"}:
         parse(**{option.name: "0"})

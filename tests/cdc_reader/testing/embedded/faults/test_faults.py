@@ -173,7 +173,7 @@ def test_later_responses_overtake_a_delayed_one(server: EmbeddedScylla, session:
     server.faults.add(Fault("delay", "ks.t", seconds=30))
     with pytest.raises(OperationTimedOut):
         session.execute(SELECT, timeout=0.1)
-    late = Fault("delay", "ks.t", seconds=0.2)
+    late = Fault("delay", "ks.t", seconds=3)
     server.faults.add(late)
     delayed, answered = session.execute_async(SELECT), threading.Event()
     delayed.add_callback(lambda _: answered.set())
