@@ -177,6 +177,8 @@ def test_later_responses_overtake_a_delayed_one(server: EmbeddedScylla, session:
     server.faults.add(late)
     delayed, answered = session.execute_async(SELECT), threading.Event()
     delayed.add_callback(lambda _: answered.set())
+    while not server.faults.struck(late):  # the requests may take different connections
+        answered.wait(0.01)
     assert len(list(session.execute(SELECT))) == 100
     assert not answered.is_set()
     assert len(list(delayed.result())) == 100
