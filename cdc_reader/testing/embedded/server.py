@@ -120,16 +120,19 @@ class Server:
 
     def close_host(self, address: str) -> Host:
         """Stop listening on this address and close its connections; return its host."""
-        return self.call(partial(self._close_host, address))
+        host, servers = self.call(partial(self._withdraw, address))
+        if servers:
+            stopped = asyncio.run_coroutine_threadsafe(self._stop_listening(servers), self._loop)
+            if threading.current_thread() is not self._thread:
+                stopped.result()
+        return host
 
-    def _close_host(self, address: str) -> Host:
+    def _withdraw(self, address: str) -> tuple[Host, Sequence[asyncio.Server]]:
         host = self._hosts.pop(address)
-        for server in self._listening.pop(address, ()):
-            server.close()
         for session, writer in self._writers.items():
             if session.host is host:
                 writer.close()
-        return host
+        return host, self._listening.pop(address, ())
 
     def _send(self, kind: str, event: Answer) -> None:
         for session, writer in self._writers.items():

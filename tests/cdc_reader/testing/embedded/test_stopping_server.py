@@ -1,4 +1,4 @@
-"""Tests that a server that stops also closes connections that it is just accepting."""
+"""Tests that connections that are just being accepted are closed when a server or node stops."""
 
 from __future__ import annotations
 
@@ -50,3 +50,15 @@ def test_a_server_that_stops() -> None:
         with EmbeddedScylla() as server, connecting(server.contact_point):
             server.stop()
         gc.collect()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_node_that_fails() -> None:
+    """A node that is taken down leaves no socket open."""
+    with EmbeddedScylla() as server:
+        [node] = server.cluster.nodes
+        for _ in range(20):
+            with connecting(server.contact_point):
+                server.take_down(node)
+            gc.collect()
+            server.bring_up(node)
