@@ -1,4 +1,4 @@
-"""Builds the HTML that `_repr_html_` returns to notebooks. Jupyter chooses the style."""
+"""Builds the HTML that `_repr_html_` returns to notebooks, without styles of its own."""
 
 from __future__ import annotations
 

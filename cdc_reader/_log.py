@@ -1,8 +1,8 @@
 """Structured logging that follows the application's logging configuration.
 
-- If structlog is configured, events go to it, like the application's own.
+- If structlog is configured, events go to structlog, like the application's own events.
 - Otherwise, if Python's `logging` has handlers, events go to loggers named after this library's
-  modules, with the event's fields in the message and a failure's traceback in `exc_info`.
+  modules. The message contains the event's fields, and `exc_info` contains a failure's traceback.
 - Otherwise, warnings and errors go to stderr, with time and level.
 
 The choice is made for each event, so an application may set up logging at any time.
@@ -26,7 +26,7 @@ _FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """Return the logger of a module; events render as ``event='window_read' rows=3``."""
+    """Return the logger of a module, which renders events as ``event='window_read' rows=3``."""
     _keep_last_resort(name.partition(".")[0])
     return cast("FilteringBoundLogger", _Logger(name))
 
@@ -60,7 +60,7 @@ class _Logger:
 
 
 def _is_structlog_configured() -> bool:
-    """Check without importing structlog, which takes as long as importing numpy."""
+    """Return whether structlog is configured, without importing it, which takes too long."""
     is_configured = getattr(sys.modules.get("structlog"), "is_configured", None)
     return is_configured is not None and is_configured()
 
@@ -70,7 +70,7 @@ def _ignore(*_: object, **_fields: object) -> None:
 
 
 class _LastResort(logging.StreamHandler[Any]):
-    """Writes to the current stderr those events that no other handler would receive."""
+    """Writes events that no other handler receives to the current stderr."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def _keep_last_resort(package: str) -> None:
 def _rendered(
     logger: Any, method: str, event: MutableMapping[str, Any]
 ) -> tuple[tuple[str], dict[str, Any]]:
-    """Render the event as a message; the exception stays separate, for handlers to format."""
+    """Render the event as a message, without the exception, which handlers format themselves."""
     failure = event.pop("exc_info", None)
     render = import_module("structlog.processors").KeyValueRenderer(key_order=["event"])
     return (render(logger, method, event),), {"exc_info": failure}

@@ -13,10 +13,10 @@ _Item = tuple[str, object]
 
 
 class Merging(Generic[T]):
-    """Merges several sources, each read in its own thread; keeps the order within a source.
+    """Merges several sources, each read in its own thread, and keeps the order within each source.
 
-    At most `limit` items are buffered; then sources block. If one source fails, `stop` is called
-    to end the others, and the error is raised. Closing the iterator early also stops the sources.
+    Sources block while `limit` items are buffered. If one source fails, `stop` is called to end the
+    others, and the error is raised. Closing the iterator early also stops the sources.
     """
 
     def __init__(

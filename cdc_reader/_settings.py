@@ -109,7 +109,7 @@ def shown(value: object) -> object:
 
 
 def expect(option: str, value: object, kind: type[T]) -> T:
-    """Return the value if it is of type `kind`; else raise ConfigurationError."""
+    """Return the value if it is of type `kind`; otherwise raise ConfigurationError."""
     if not isinstance(value, kind):
         name = "string" if kind is str else kind.__name__
         raise ConfigurationError(option, shown(value), f"give a {name}")
@@ -117,7 +117,10 @@ def expect(option: str, value: object, kind: type[T]) -> T:
 
 
 def member(option: str, value: str, kind: type[E]) -> E:
-    """Return the member of an enumeration that has this value; else raise ConfigurationError."""
+    """Return the member of `kind` that has this value.
+
+    Raises ConfigurationError if there is none.
+    """
     given: object = value
     if not isinstance(given, str) or value not in list(kind):
         raise ConfigurationError(option, shown(value), f"give one of {', '.join(kind)}")
@@ -125,12 +128,15 @@ def member(option: str, value: str, kind: type[E]) -> E:
 
 
 def expect_or(option: str, value: T | None, default: Callable[[], T], kind: type[T]) -> T:
-    """Like `expect`, but return the default in place of None."""
+    """Return the value as `expect` does, or the default in place of None."""
     return expect(option, default() if value is None else value, kind)
 
 
 def expect_clock(clock: Clock | None) -> Clock:
-    """Return the clock, or the system clock in place of None; else raise ConfigurationError."""
+    """Return the clock, or the system clock in place of None.
+
+    Raises ConfigurationError for anything that is not a clock.
+    """
     if clock is None:
         return SystemClock()
     expect_able("clock", clock, "now sleep", "give a clock, such as ManualClock()")

@@ -59,7 +59,7 @@ def each_recorded_in(stats: ReadStats, items: Iterator[T]) -> Iterator[T]:
 
 
 def count(*, queries: int = 0, retries: int = 0, bad_records: int = 0) -> None:
-    """Add to the statistics of this context, if it has any."""
+    """Add the given numbers to the statistics of this context, if it has any."""
     if (stats := _current.get()) is not None:
         stats.queries += queries
         stats.retries += retries

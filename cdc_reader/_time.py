@@ -1,6 +1,6 @@
 """Points in time, durations and clocks: conversion, parsing and formatting.
 
-A duration is a `timedelta`, and `Micros` is a point in time.
+Durations are `timedelta` objects. Points in time are `Micros`, microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _UNITS = {spelling: unit for unit, line in _SPELLINGS.items() for spelling in li
 _PART = re.compile(r"\s*([0-9]{1,30})\s*([a-zµ]+)")
 
 _FIRST = 1_000_000_000_000_000
-"""2001-09-09, in µs since 1970. No log is older, and times in coarser units are smaller numbers."""
+"""2001-09-09, in µs since 1970. All logs are newer, and times in larger units are smaller numbers.
+"""
 _LAST = 100 * _FIRST
 _IN_MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 _NUMBER = re.compile(r"\+?[0-9]{1,30}")
@@ -107,7 +108,7 @@ class SteadyClock(SystemClock):
 
 @define
 class Waiting:
-    """Measures how long an iterator takes to produce items, but not how long its user takes."""
+    """Measures the time that an iterator takes to produce items, without the time of its caller."""
 
     _clock: Clock
     took: int = 0
@@ -129,7 +130,7 @@ def duration_micros(duration: timedelta) -> int:
 
 
 def datetime_micros(moment: datetime, option: str = "timestamp") -> Micros:
-    """Return the microseconds since 1970 of `moment`.
+    """Convert a datetime to microseconds since 1970.
 
     Raises ConfigurationError, naming `option`, for pandas' NaT and for a datetime without a time
     zone: Python treats such a datetime as local time, but most other software treats it as UTC.
@@ -146,7 +147,7 @@ def datetime_micros(moment: datetime, option: str = "timestamp") -> Micros:
 
 
 def start_micros(start: Moment | None, now: Micros) -> Micros:
-    """Convert a start to µs since 1970; BEGINNING for None or ``earliest``.
+    """Convert a start to µs since 1970, and None or ``earliest`` to BEGINNING.
 
     Raises ConfigurationError as `moment_micros` does.
     """
@@ -155,7 +156,7 @@ def start_micros(start: Moment | None, now: Micros) -> Micros:
 
 
 def end_micros(end: Moment | None, now: Micros) -> Micros:
-    """Convert an end to µs since 1970; FOREVER for None.
+    """Convert an end to µs since 1970, and None to FOREVER.
 
     Raises ConfigurationError as `moment_micros` does.
     """
@@ -179,11 +180,12 @@ def is_relative(moment: object) -> bool:
 
 
 def moment_micros(moment: object, option: str, now: Micros, *words: str) -> Micros:
-    """Convert a `Moment` to µs since 1970; texts such as ``-10m`` are relative to `now` (µs).
+    """Convert a `Moment` to µs since 1970.
 
-    Raises ConfigurationError for anything else, including a datetime without a time zone and a
-    number in another unit. The error names `option`, and lists `words` as further valid values. If
-    `words` contains `earliest`, zero is valid and means the same.
+    Texts such as ``-10m`` are relative to `now` (µs). If `words` contains ``earliest``, zero is
+    valid too, and means the same as ``earliest``. Raises ConfigurationError for anything else,
+    including a datetime without a time zone and a number in another unit. The error names `option`,
+    and lists `words` as further valid values.
     """
     match moment:
         case str():
@@ -297,7 +299,7 @@ def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
 
 
 def _counted(number: int, unit: str, option: str, given: object) -> Micros:
-    """Convert a number of `unit` to µs; reject a number that is not a plausible time in it."""
+    """Convert a number of `unit` to µs; raise ConfigurationError unless it is a plausible time."""
     if _is_likely(number * _IN_MICROS[unit]):
         return number * _IN_MICROS[unit]
     for other, each in {**_IN_MICROS, "nanoseconds": 0}.items():

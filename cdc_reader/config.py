@@ -65,7 +65,7 @@ class ConnectionConfig:
     """Settings of a connection to the cluster.
 
     `contact_points` are ``host`` or ``host:port`` (IPv6 as ``[::1]:9042``), as a sequence or
-    separated by commas; `port` is the default port. No `repr` contains the password.
+    separated by commas. `port` is the default port. No `repr` contains the password.
 
     `tls` turns TLS on, and so does `tls_ca`, a PEM file of CA certificates. A node's certificate
     must be signed by one of these CAs, or by one of the system's trusted CAs if no file is given.
@@ -73,9 +73,9 @@ class ConnectionConfig:
     name, or the address that the client connects to. `tls_cert` and `tls_key`, also PEM files,
     authenticate the client.
 
-    `consistency` is the consistency level of log reads: if writes use QUORUM, reads must use it
-    too; otherwise they may miss rows. `connect_timeout` limits the time to connect to the cluster,
-    and `request_timeout` limits each attempt to read a page.
+    `consistency` is the consistency level of log reads. If writes use QUORUM, reads at a lower
+    level may miss rows. `connect_timeout` limits the time to connect to the cluster, and
+    `request_timeout` limits each attempt to read a page.
 
     Raises ConfigurationError for values that cannot be used.
     """
@@ -181,9 +181,10 @@ def as_connection(connection: ConnectionConfig | str) -> ConnectionConfig:
 class DeliveryMode(StrEnum):
     """When rows are delivered, and in which order.
 
-    `settled`: after they have settled, stream by stream, each stream in order. `ordered`: after
-    they have settled, each table in order of write time. `eager`: as soon as they have been read,
-    in the order read.
+    With `settled`, rows are delivered after they have settled, stream by stream, each stream in
+    order. With `ordered`, rows are delivered after they have settled, each table's rows in order of
+    write time. With `eager`, rows are delivered as soon as they have been read, in the order in
+    which they are read.
     """
 
     SETTLED = "settled"
@@ -202,9 +203,9 @@ class LateRowsMode(StrEnum):
 class DataLossMode(StrEnum):
     """What to do when rows expired, or their log was dropped, before they were read.
 
-    `continue`: log a warning. `fail`: raise DataLossError.
-    `resnapshot`: a consumer takes a new snapshot of the table, and follows the log from there;
-    other readers raise DataLossError.
+    With `continue`, a warning is logged. With `fail`, DataLossError is raised. With `resnapshot`, a
+    consumer takes a new snapshot of the table, and follows the log from there; other readers raise
+    DataLossError.
     """
 
     CONTINUE = "continue"
@@ -213,9 +214,10 @@ class DataLossMode(StrEnum):
 
 
 class SnapshotMode(StrEnum):
-    """What a consumer without a checkpoint begins with.
+    """What a consumer without a checkpoint reads first.
 
-    `none`: the log. `initial`: the table's existing rows, then the log.
+    With `none`, it reads only the log. With `initial`, it reads the table's existing rows, and then
+    the log.
     """
 
     NONE = "none"
@@ -250,11 +252,11 @@ class ReadConfig:
     `fetch_size` is the number of rows per page (the server may end a page earlier, at 1 MiB of a
     stream), `chunk_size` is the number of streams per query, and `in_flight` is the number of
     concurrent queries. `max_queries_per_second` limits how many pages a connection requests per
-    second, and spreads the requests evenly; the tables of a `CdcReader` or consumer share one
+    second, and spreads the requests evenly. The tables of a `CdcReader` or consumer share one
     connection. With or without a limit, a reader slows down while nodes report that they are
     overloaded, and recovers within 30 seconds afterwards. `retry_deadline` limits how long one page
-    is retried. `strategy` is how windows are read; `ranges` may be faster if there are many streams
-    and nearly all are empty.
+    is retried. `strategy` determines how windows are read; `ranges` may be faster if there are many
+    streams and nearly all of them are empty.
 
     If `delivery` is ordered, a window's rows are collected, sorted by write time, and then
     delivered. A window whose rows take more than `sort_bytes` is replaced with smaller windows.
@@ -263,14 +265,14 @@ class ReadConfig:
     `eager_interval`, and idle streams up to eight times less often. Each chunk's whole confidence
     window is read again about once a second.
 
-    `late_rows` is what to do with rows that arrive behind the position, and with strays: rows in
-    streams of a generation that was not in force at their write time. To find rows that arrive
+    `late_rows` determines what happens to rows that arrive behind the position, and to strays: rows
+    in streams of a generation that was not in force at their write time. To find rows that arrive
     behind the position, the last `late_horizon` is read again every `late_interval`. If late rows
-    are delivered, a restart repeats the late rows of the last `late_interval`; with a
-    `confidence_window` below 15 seconds it repeats all rows of that interval, because the time of a
-    row's arrival is known only to within 14 seconds. `data_loss` is what to do when rows expired
-    before they were read. `publication_wait` is how long the position waits for a generation that
-    has streams but is not announced yet.
+    are delivered, a restart repeats the late rows of the last `late_interval`. With a
+    `confidence_window` below 15 seconds, it repeats all rows of that interval, because the time of
+    a row's arrival is known only to within 14 seconds. `data_loss` determines what happens when
+    rows expired before they were read. `publication_wait` limits how long the position waits for a
+    generation that has streams but is not announced yet.
 
     Durations are timedeltas, or strings such as ``5s``; `strategy`, `delivery`, `late_rows` and
     `data_loss` are members of `Strategy`, `DeliveryMode`, `LateRowsMode` and `DataLossMode`, or

@@ -94,7 +94,10 @@ class ConfigurationError(CdcError):
 
 
 def in_one_line(value: object) -> str:
-    """Return a value's `repr` on one line: shortened if long, or a description if unprintable."""
+    """Return a value's `repr` on one line, shortened if it is long.
+
+    If the `repr` cannot be printed, a description of the value is returned.
+    """
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"a number of {value.bit_length()} bits"  # Python refuses to print it
     try:
@@ -158,7 +161,7 @@ class QueryRefusedError(SourceError):
 
 
 class TransientError(SourceError):
-    """A temporary failure, such as a node that is overloaded, down, or lost mid-response."""
+    """A temporary failure, such as a node that is overloaded or down, or a lost connection."""
 
 
 class OverloadedError(TransientError):
@@ -194,7 +197,7 @@ class LeaseHeldError(CheckpointError):
 
 
 class LeaseLostError(CheckpointError):
-    """Another consumer with the same application, table and shard took over; stop saving."""
+    """Another consumer with the same application, table and shard took over the lease."""
 
 
 class StoppedError(CdcError):

@@ -44,8 +44,8 @@ class CdcReader:
                 print(change)
 
     The cluster is given as contact points or a `ConnectionConfig`. The reader connects on first
-    use, so creating one costs nothing. Use it as a context manager, or call `close`. Not thread
-    safe, except for `stop`. Methods raise only errors of `cdc_reader.errors`.
+    use, so creating a reader costs nothing. Use it as a context manager, or call `close`. Not
+    thread safe, except for `stop`. Methods raise only errors of `cdc_reader.errors`.
     """
 
     def __init__(
@@ -70,7 +70,10 @@ class CdcReader:
         self._stop = Stop()
 
     def now(self) -> Micros:
-        """Return the cluster's time, in µs since 1970; raise StoppedError if `stop` is called."""
+        """Return the cluster's time, in µs since 1970.
+
+        Raises StoppedError if `stop` is called meanwhile.
+        """
         with stopped_by(self._stop):
             return self.clock.now()
 
@@ -141,7 +144,7 @@ class CdcReader:
     def follow_changes(
         self, start: Moment | None = None, end: Moment | None = None
     ) -> Iterator[Change]:
-        """Like `follow`, but yield changes.
+        """Follow all tables as `follow` does, but yield changes.
 
         A window's changes are yielded when all its rows have been read.
         """
@@ -196,7 +199,7 @@ class CdcReader:
         return f"<{type(self).__name__} {names} at {self._connection.hosts}>"
 
     def _repr_html_(self) -> str:
-        """Return the tables, and their schemas as far as they have been read, for notebooks."""
+        """Return an HTML table, for notebooks, of the tables and the schemas read so far."""
         caption = f"{type(self).__name__} at {self._connection.hosts}"
         return html_table(caption, ("table", "key", "other columns", "log"), map(_row, self.tables))
 
@@ -208,7 +211,10 @@ class CdcReader:
             table.stop()
 
     def close(self) -> None:
-        """Stop all reads and close the connection; using the reader again opens a new one."""
+        """Stop all reads and close the connection.
+
+        Later use of the reader opens a new connection.
+        """
         self.stop()
         self._connection.close()
 
@@ -225,7 +231,7 @@ class CdcReader:
 
 
 def _row(table: TableReader) -> tuple[str, ...]:
-    """Describe a table without a query."""
+    """Return a table's row in the HTML table, without sending a query."""
     if table.known_schema is None:
         return str(table.name), "not read yet", "", ""
     base = table.known_schema.base

@@ -93,15 +93,16 @@ class TableReader:
 
     @property
     def schema(self) -> LogSchema:
-        """The log's columns, in the server's order, as last read; reads them on first use.
+        """The log's columns as last read, in the server's order.
 
-        Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError.
+        They are read on first use, which raises TableNotFoundError, CdcNotEnabledError or
+        UnsupportedTableError if the table cannot be followed.
         """
         return self._refreshed() if self._schema is None else self._schema
 
     @property
     def known_schema(self) -> LogSchema | None:
-        """The log's columns as last read, without a query; None if they were never read."""
+        """The log's columns as last read, without a query, or None if they were never read."""
         return self._schema
 
     @property
@@ -110,7 +111,7 @@ class TableReader:
         return arrow_schema(self.schema.columns)
 
     def first_timestamp(self) -> Micros | None:
-        """Return the start of the oldest generation, in µs since 1970; None if there is none yet.
+        """Return the start of the oldest generation, in µs since 1970, or None if there is none.
 
         No row of the log is older.
         """
@@ -169,18 +170,18 @@ class TableReader:
         `changes` returns the changed rows of the base table, before and after each change;
         `envelope` returns changes in the format of the Debezium connector. The Spark source has the
         same options: see ``docs/reference/spark-options.md``. `columns` are columns of the base
-        table to read in addition to its key. `envelope` chooses the advanced output of the
-        connector.
+        table to read in addition to its key. The argument `envelope` chooses the advanced output of
+        the connector.
 
         A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
-        raises an error. With ``on_bad_record="skip"`` the row is left out and logged. With
-        ``quarantine`` the row is returned with nulls in place of the values that cannot be
-        converted; column `_bad_record` contains these values as text.
+        raises an error. With ``on_bad_record="skip"``, the row is left out and logged. With
+        ``quarantine``, the row is returned with nulls in place of the values that cannot be
+        converted, and column `_bad_record` contains these values as text.
 
         The log is read while the result is iterated, and only a few pages are in memory. To stop
         early, drop the result; `stop` and `CdcReader.close` end the iteration with StoppedError.
-        Iterating the result in Python raises errors of `cdc_reader.errors`; a tool that reads it
-        through Arrow's C interface raises its own error, which contains the message.
+        Iterating the result in Python raises errors of `cdc_reader.errors`. A tool that reads the
+        result through Arrow's C interface raises its own error, which contains the message.
 
         Raises ConfigurationError for options that cannot be used, and UnsupportedTableError if
         the table's log lacks images that the format needs.
@@ -213,11 +214,11 @@ class TableReader:
     ) -> Iterator[Delivery]:
         """Follow the log from `start`, window after window, to `end` or until `stop`.
 
-        Windows are adjacent; each ends at least one confidence window before the present. Each
-        window yields any number of `RowsRead`, then a `WindowComplete` with the checkpoint to
-        restart from. Without a start, everything the log still holds is delivered. Warns or raises
-        DataLossError, depending on `data_loss`, if rows written since `start` have expired. For
-        moments, see `batches`.
+        Windows are adjacent, and each ends at least one confidence window before the present. Each
+        window yields any number of `RowsRead`, and then a `WindowComplete` with the checkpoint from
+        which to restart. Without a start, everything the log still holds is delivered. Warns or
+        raises DataLossError, depending on `data_loss`, if rows written since `start` have expired.
+        For moments, see `batches`.
 
         Raises ConfigurationError if `start` is a moment after `end`. From a checkpoint that has
         already reached `end`, nothing is delivered.
@@ -241,7 +242,7 @@ class TableReader:
         decimal_type: str = "string",
         envelope: AdvancedEnvelope | None = None,
     ) -> Iterator[Delivery | SnapshotDelivery]:
-        """Follow the log like `follow`, with batches in one of the formats of `change_batches`.
+        """Follow the log as `follow` does, with batches in one of the formats of `change_batches`.
 
             for delivery in reader.table.follow_change_batches(stored, snapshot="initial"):
                 match delivery:
@@ -251,16 +252,16 @@ class TableReader:
                         commit(delivery.checkpoint)
 
         Without a start, ``snapshot="initial"`` first delivers the existing rows of the table as
-        inserts, in `SnapshotRows`, with a `RangeComplete` after the last rows of each range; then
+        inserts, in `SnapshotRows`, with a `RangeComplete` after the last rows of each range. Then
         the log is followed from a position before the first row was read. From the checkpoint of a
         `RangeComplete`, the snapshot continues with the remaining ranges. If one transaction stores
         both a checkpoint and the effects of the batches before it, each change of the log has its
         effect exactly once, even after a crash, unless `delivery` is ``eager``. Rows of unfinished
         ranges are delivered again.
 
-        If the table's columns change, the columns of later batches do too. Options and errors are
-        as for `change_batches` and `follow`. Raises ConfigurationError if `start` is a moment and
-        `snapshot` is ``initial``.
+        If the table's columns change, the columns of later batches change too. The options and
+        errors are the same as for `change_batches` and `follow`. Also raises ConfigurationError if
+        `start` is a moment and `snapshot` is ``initial``.
         """
         from cdc_reader.changes.formatting import Formatting
         from cdc_reader.changes.frames import BadRecord, FormatOptions
@@ -289,8 +290,8 @@ class TableReader:
     ) -> Follower:
         """Return the follower that `follow` runs, for `CdcConsumer`, which monitors it.
 
-        It calls `on_loss` after it has warned of rows that expired before they were read. `stop`
-        ends it.
+        The follower calls `on_loss` after it has warned of rows that expired before they were read.
+        `stop` ends the follower.
         """
         if not isinstance(start, Checkpoint):
             start = Checkpoint(start_micros(start, self._now(start)))
@@ -319,10 +320,10 @@ class TableReader:
             return lost_since(start, now, self._config.data_loss)
 
     def begin(self, start: Moment | None = None) -> Checkpoint:
-        """Return the checkpoint at which `follow(start)` would begin; save it, then follow from it.
+        """Return the checkpoint at which `follow(start)` begins; save it, then follow from it.
 
-        Raises DataLossError if `data_loss` is ``fail`` and rows written since `start` have expired;
-        otherwise the follower logs a warning.
+        Raises DataLossError if `data_loss` is ``fail`` and rows written since `start` have expired.
+        With any other `data_loss`, the follower reports the loss.
         """
         with stopped_by(self._stop):
             now = self._clock.now()
@@ -370,9 +371,9 @@ class TableReader:
     def stop(self) -> None:
         """End all running reads immediately. Thread safe.
 
-        `follow` ends without an error; an interrupted window is not reported complete. A bounded
-        read raises StoppedError, because its rows are incomplete. Does not wait for retries or
-        pending responses. Reads that begin later are not affected.
+        `follow` ends without an error, and does not report an interrupted window as complete. A
+        bounded read raises StoppedError, because its rows are incomplete. Does not wait for retries
+        or pending responses. Reads that begin later are not affected.
         """
         stop, self._stop = self._stop, Stop()
         stop.set()
@@ -385,7 +386,7 @@ class TableReader:
         return window
 
     def _now(self, *moments: object) -> Micros:
-        """Return the cluster's time if a moment is relative; else BEGINNING, without a query."""
+        """Return the cluster's time if a moment is relative; otherwise return BEGINNING."""
         with stopped_by(self._stop):
             return self._clock.now() if any(map(is_relative, moments)) else BEGINNING
 
@@ -394,9 +395,9 @@ class TableReader:
             yield from self._kept(window, deliveries, self._read(self._refreshed()))
 
     def _refreshed(self) -> LogSchema:
-        """Return the schema; read it again if the cluster's schema has changed.
+        """Return the schema, which is read again if the cluster's schema has changed.
 
-        Records the log's TTL and id, so that a later read knows which rows have been lost since.
+        Records the log's TTL and id, so that a later read can detect rows that have been lost.
         """
         schema = self._current()
         with stopped_by(self._stop):
@@ -423,7 +424,7 @@ class TableReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `window`, and report those that expire before they are read.
 
-        Without a `schema`, the schema at the beginning is used; for `source`, see `LogReader.read`.
+        Without a `schema`, the current schema is used. For `source`, see `LogReader.read`.
         """
         read = self._read(schema or self._refreshed())
         yield from self._kept(window, self._log.batches(window, source, read.done), read)

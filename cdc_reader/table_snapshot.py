@@ -33,8 +33,8 @@ if TYPE_CHECKING:  # the formats are imported when they are used
 class FixedSchema:
     """A `SnapshotTable` that is read with one schema, even if the table is altered.
 
-    If `tolerant`, cells that cannot be decoded are noted instead of raised. Without `generations`,
-    the table's generations are used.
+    If `tolerant` is True, a cell that cannot be decoded is recorded, and no error is raised.
+    Without `generations`, the table's generations are used.
     """
 
     _table: SnapshotTable
@@ -73,7 +73,7 @@ class FixedSchema:
 
 
 class TableSnapshot:
-    """The rows of a table, or of one shard of it; follow the log from `position` afterwards.
+    """The existing rows of a table, or of one shard; follow the log from `position` afterwards.
 
         snapshot = reader.table.snapshot()
         for batch in snapshot.batches():
@@ -82,7 +82,7 @@ class TableSnapshot:
             ...
 
     Each row is read at some moment while the snapshot is taken. It may already include changes
-    written after the position, which come again from the log. Rows come in no particular order,
+    written after the position, which the log delivers again. Rows are in no particular order,
     except that a partition's rows come together, in the table's order. Several pages are read at a
     time, and only a few are in memory, however large the table is.
 
@@ -102,7 +102,10 @@ class TableSnapshot:
 
     @property
     def position(self) -> Micros:
-        """Where to follow the log from, in µs since 1970; rows count as written at this time."""
+        """The position from which to follow the log, in µs since 1970.
+
+        The rows count as written at this time.
+        """
         return self.checkpoint.position
 
     @property
@@ -120,9 +123,10 @@ class TableSnapshot:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows as SELECT shows them, one batch per page.
 
-        `columns` are the columns to read in addition to the key; all by default. Each row has its
-        partition's static columns; a partition that has only static columns yields one row, whose
-        clustering key is null. Raises ConfigurationError for a column that the table does not have.
+        `columns` are the columns to read in addition to the key; by default, all columns. Each row
+        has its partition's static columns. A partition that has only static columns yields one row,
+        whose clustering key is null. Raises ConfigurationError for a column that the table does not
+        have.
         """
         from cdc_reader.changes.frames import project
 

@@ -20,14 +20,14 @@ ROUNDS = 3
 
 
 class Copy:
-    """The copy: a directory for each micro-batch; the newest one is current."""
+    """The copy, with a directory for each micro-batch. The newest directory is current."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._folder = folder
 
     def update(self, changes: DataFrame, batch: int) -> None:
-        """Apply a micro-batch; if it is repeated after a failure, it starts from the same state."""
+        """Apply a micro-batch. If it is repeated after a failure, it starts from the same state."""
         before = self._folder / str(batch - 1)
         if batch > 0 and not before.exists():
             raise FileNotFoundError(f"{before} is missing: delete copy and checkpoint, start over")

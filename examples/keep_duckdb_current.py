@@ -3,7 +3,7 @@
     python examples/keep_duckdb_current.py HOST:PORT KEYSPACE.TABLE FILE [UNTIL]
 
 The first run copies the existing rows. Each later run continues where the last one ended, even if
-it was killed. UNTIL is a time such as ``now``; without it, the program runs until Ctrl-C or
+it was killed. UNTIL is a time such as ``now``. Without it, the program runs until Ctrl-C or
 SIGTERM. It needs duckdb, and a log with postimages.
 """
 
@@ -33,7 +33,7 @@ from cdc_reader import (
 
 
 class Copy:
-    """A table in a DuckDB file; each transaction writes rows and the checkpoint after them."""
+    """A table in a DuckDB file. Each transaction writes rows together with their checkpoint."""
 
     def __init__(self, path: Path, name: TableName) -> None:
         self._name, self._table = str(name), quoted(name.name)
@@ -44,7 +44,7 @@ class Copy:
         self._database.begin()
 
     def checkpoint(self) -> Checkpoint | None:
-        """Return the last checkpoint; None before the first."""
+        """Return the last checkpoint, or None before the first one."""
         query = "SELECT checkpoint FROM checkpoints WHERE name = ?"
         found = self._database.execute(query, [self._name]).fetchall()
         return pickle.loads(found[0][0]) if found else None
@@ -120,7 +120,7 @@ class Copy:
 def inside(table: TableSchema, bounds: dict[str, Any], end: str) -> tuple[str, list[Any]]:
     """Return the condition that a row lies inside one end of a range, and its parameters.
 
-    Columns of the clustering key are compared in turn; an end may include only the first columns.
+    Columns of the clustering key are compared in turn. An end may include only the first columns.
     """
     condition, values = str(bounds[f"{end}_inclusive"]), list[Any]()
     for column in reversed(table.clustering):

@@ -4,7 +4,7 @@
 
 Each file contains the current rows of some of the partitions. The first run writes the existing
 rows. Each later run continues where the last one ended, even if it was killed. UNTIL is a time such
-as ``now``; without it, the program runs until Ctrl-C or SIGTERM. The log needs postimages.
+as ``now``. Without it, the program runs until Ctrl-C or SIGTERM. The log needs postimages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from cdc_reader import (
 )
 
 FILES = 16
-"""A change rewrites the whole file of its partition; with more files, each file is smaller."""
+"""A change rewrites the whole file of its partition. With more files, each file is smaller."""
 BYTES, SECONDS = 64 * 1024 * 1024, 10
 """The files are written when this many bytes of changes are held, or after this many seconds."""
 
@@ -54,7 +54,7 @@ class Folder:
         path.mkdir(parents=True, exist_ok=True)
 
     def checkpoint(self) -> Checkpoint | None:
-        """Return the last checkpoint; None before the first."""
+        """Return the last checkpoint, or None before the first one."""
         if not self._checkpoint.exists():
             return None
         return pickle.loads(self._checkpoint.read_bytes())
@@ -145,7 +145,7 @@ def deleted(rows: pa.Table, table: TableSchema, change: pa.Table) -> pa.ChunkedA
 def inside(rows: pa.Table, table: TableSchema, bounds: pa.StructScalar, end: str) -> pa.Array:
     """Return a mask of the rows that lie inside one end of a range.
 
-    Columns of the clustering key are compared in turn; an end may include only the first columns.
+    Columns of the clustering key are compared in turn. An end may include only the first columns.
     """
     found = pa.array([bounds[f"{end}_inclusive"].as_py()] * rows.num_rows)
     for column in reversed(table.clustering):

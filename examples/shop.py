@@ -1,7 +1,7 @@
 """A shop whose orders change, for the other examples to follow.
 
 The changes are pseudo-random, but the same in each run. They include deletes of a single order, of
-a customer's later orders, and of all of a customer's orders.
+a customer's later orders, and of all orders of a customer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FORGET = "DELETE FROM shop.orders WHERE customer = %s"
 
 
 class Shop:
-    """The table ``shop.orders``, with a log of whole rows."""
+    """The table ``shop.orders``, whose log contains complete rows."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -72,7 +72,7 @@ class Shop:
 
 
 def by_key(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows sorted by key; the row of a customer without orders comes first."""
+    """Return the rows sorted by key. The row of a customer without orders comes first."""
     return sorted(
         rows, key=lambda row: (row["customer"], -1 if row["number"] is None else row["number"])
     )

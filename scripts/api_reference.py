@@ -24,7 +24,7 @@ MODULES = (
     "pyspark_scylla_cdc",
     "pyspark_scylla_cdc.local_session",
 )
-"""The public modules; the names in their `__all__` are public."""
+"""The public modules. The names in their `__all__` are public."""
 MADE = {
     *("Change", "FrozenDict", "Mirror", "RowsRead"),
     *("TableReader", "TableSnapshot", "WindowComplete"),
@@ -66,7 +66,7 @@ def page() -> str:
 
 
 def _module(name: str, homes: dict[str, str]) -> Iterator[str]:
-    """Describe a module and its names; `homes` maps each name described so far to its module."""
+    """Describe a module and its names. `homes` maps each name described so far to its module."""
     module = import_module(name)
     yield f"## {name}"
     yield _text(module)
@@ -143,7 +143,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def _default(value: Any) -> str:
-    """Return the source text of a default; `...` for a default created for each object."""
+    """Return the source text of a default, or `...` for a default created for each object."""
     if value is NOTHING:
         return "..."
     if isinstance(value, Enum):

@@ -38,7 +38,7 @@ print(len(parts))
 
 
 def main() -> None:
-    """Check the wheel; the first failure ends the program with its output."""
+    """Check the wheel. The first failure ends the program with its output."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", default=sys.executable, help="the wheel's version of Python")
     parser.add_argument("directory", type=Path)
@@ -83,7 +83,7 @@ def tutorial() -> str:
 
 
 def weight(wheel: Path) -> str:
-    """Return the size of the wheel, and of its largest parts when installed."""
+    """Return the size of the wheel, and the sizes of its largest parts when installed."""
     sizes: Counter[str] = Counter()
     for file in zipfile.ZipFile(wheel).infolist():
         sizes[part_of(file.filename)] += file.file_size
@@ -92,7 +92,7 @@ def weight(wheel: Path) -> str:
 
 
 def part_of(file: str) -> str:
-    """Return the name of the part of the wheel to which the file belongs."""
+    """Return the part of the wheel to which the file belongs."""
     if file.endswith(".so"):
         return "compiled kernel"
     return "test kit" if file.startswith("cdc_reader/testing/") else file.partition("/")[0]
@@ -123,7 +123,7 @@ class Machine:
         self.run("python", "-m", "pip", "install", "--quiet", *what)
 
     def run(self, *command: str | Path) -> str:
-        """Run the command; return its output, or exit with that output if the command fails."""
+        """Run the command. Return its output, or exit with that output if the command fails."""
         return run(*command, environment=self._environment, folder=self._folder)
 
 
@@ -142,7 +142,7 @@ def link_tools(folder: Path) -> None:
 def run(
     *command: str | Path, environment: dict[str, str] | None = None, folder: Path = ROOT
 ) -> str:
-    """Run a command, which must succeed; return its standard output."""
+    """Run a command, which must succeed. Return its standard output."""
     program = shutil.which(command[0], path=environment["PATH"] if environment else None)
     result = subprocess.run(  # noqa: S603 - runs this program's own commands
         [program or command[0], *command[1:]],

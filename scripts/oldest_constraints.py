@@ -1,7 +1,8 @@
-"""Writes constraints with the oldest versions of what users install.
+"""Writes constraints with the oldest supported versions of the dependencies.
 
 Each dependency that pyproject.toml names, extras included, is pinned to its lower bound. All other
-packages are left open, because old versions of the dependencies may need old versions of them.
+packages stay unconstrained, because old versions of the dependencies may need old versions of other
+packages.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def lower_bounds(lines: Iterable[str]) -> Iterator[str]:
 
 
 def main(target: Path) -> None:
-    """Write the constraints; leave a file that already contains them untouched."""
+    """Write the constraints. Leave a file that already contains them untouched."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = chain(project["dependencies"], *project["optional-dependencies"].values())
     text = "".join(f"{pin}\n" for pin in lower_bounds(lines))

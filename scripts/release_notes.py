@@ -18,7 +18,7 @@ _DATE = re.compile(r" - \d{4}-\d{2}-\d{2}")
 
 
 class NotReadyError(Exception):
-    """The release cannot be made; the message is one line that says why."""
+    """The release cannot be made. The message is one line that says why."""
 
 
 def notes(root: Path, tag: str) -> str:

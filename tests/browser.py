@@ -15,7 +15,7 @@ _FIND = Path(__file__).parents[1] / "scripts" / "chromium"
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """Start Chromium; skip the test if it is not installed."""
+    """Start Chromium, or skip the test if it is not installed."""
     found = subprocess.run([_FIND], capture_output=True, text=True, check=False)
     if found.returncode:
         pytest.skip(found.stderr.strip())

@@ -19,5 +19,5 @@ IS_SCYLLA = bool(_features)
 
 
 def read_result(body: bytes, described: Any = None, kind: Any = ResultMessage) -> Any:
-    """Decode the body of a result with the driver; `described` is metadata that the body lacks."""
+    """Decode the body of a result with the driver. `described` is metadata that the body lacks."""
     return kind.recv_body(io.BytesIO(body), 4, *_features, {}, described, None)

@@ -11,11 +11,11 @@ BUILD = Path(__file__).parents[1] / "build"
 
 
 class Unavailable(Exception):
-    """The artifacts are not available here; the message says why."""
+    """The artifacts are not available here. The message says why."""
 
 
 def jars(pom: Path, profile: str, **properties: str) -> list[Path]:
-    """Return the artifacts of a profile of the POM; raise Unavailable if they are missing."""
+    """Return the artifacts of a profile of the POM, or raise Unavailable if they are missing."""
     name = "-".join([profile, *properties.values()])
     folder = BUILD / pom.stem / name
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -2,13 +2,14 @@
 
 Runs the statements of the newest recordings on the server, and writes its responses to
 tests/data/scylla-VERSION-KIND.json.gz. The tests use all files in that directory. Keyspaces have
-random names and are dropped at the end; nothing else on the server is changed. The server must not
+random names and are dropped at the end. Nothing else on the server is changed. The server must not
 require a login. A recording takes about a minute, and ten minutes for `tablets`, whose table is
 resized.
 
-Kinds: scenarios (the log after each of 70 short stories), histories (1,200 random statements each),
-dialect (single statements), responses (raw responses to requests), frames (whole results), and, on
-servers that support CDC with tablets, tablets (the streams of a table that splits and merges).
+Kinds: scenarios (the log after each of 70 short sequences of statements), histories (1,200 random
+statements each), dialect (single statements), responses (raw responses to requests), frames (whole
+results), and, on servers that support CDC with tablets, tablets (the streams of a table that splits
+and merges).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Server:
 
     @property
     def version(self) -> str:
-        """Year and feature release, such as 2026.1."""
+        """The server's year and feature release, such as 2026.1."""
         return ".".join(self.release.split(".")[:2])
 
     @property
@@ -156,7 +157,7 @@ def layouts(cluster: Cluster) -> dict[str, str]:
 
 
 def record(address: str, into: Path, kinds: Sequence[str] = tuple(KINDS)) -> Iterator[Path]:
-    """Record these kinds; yield the path of each file when it is written."""
+    """Record these kinds, and yield the path of each file when it is written."""
     host, _, port = address.rpartition(":")
     timestamps = Timestamps()
     profile = ExecutionProfile(

@@ -9,8 +9,8 @@ import sys
 def parse(source: str) -> ast.Module:
     """Return the syntax tree of a module while other threads wait.
 
-    CPython 3.11 may fail to parse while a thread formats a traceback, as the driver's threads do,
-    which outlive the tests that connected.
+    CPython 3.11 may fail to parse while another thread formats a traceback. The driver's threads do
+    so, and they outlive the tests that connected.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(60)

@@ -1,4 +1,4 @@
-"""Public names can be imported and are documented; the pages use no other names."""
+"""Public names can be imported and are documented. The pages use no other names."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_package_says_what_it_may_import_and_where_to_begin(package: Path) -> 
 
 
 def test_the_drawing_of_the_packages() -> None:
-    """The design page lists each package of the import contracts above those that it may import."""
+    """The design page lists each package above all packages that it may import."""
     page = (CODE.parent / "docs" / "explanation" / "design.md").read_text()
     [drawing] = re.findall(r"^```\ncdc_reader/\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     contracts = tomllib.loads((CODE.parent / "pyproject.toml").read_text())

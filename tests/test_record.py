@@ -79,7 +79,7 @@ def kept(version: str, kind: str) -> Any:
 
 @pytest.mark.slow
 def test_every_kind_is_recorded(recorded: dict[str, Any], version: str) -> None:
-    """Every kind is recorded; tablets are recorded only if the server supports CDC with them."""
+    """Every kind is recorded. Tablets are recorded only if the server supports CDC with them."""
     assert set(recorded) == KINDS_OF[version]
 
 
@@ -107,7 +107,7 @@ def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str
 def test_statements_recorded_here_are_those_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """Nearly all responses recorded here are exactly equal to those of the real server."""
+    """Nearly all responses recorded here are equal to the real server's responses."""
     expected = kept(version, "dialect")
     assert recorded["dialect"]["keyspace"].split() == expected["keyspace"].split()
     pairs = [
@@ -122,7 +122,7 @@ def test_statements_recorded_here_are_those_of_the_real_server(
 def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
     recorded: dict[str, Any],
 ) -> None:
-    """Requests, labels and keys equal those of the real server; other tests compare bytes."""
+    """Requests, labels and keys equal the real server's. Other tests compare bytes."""
     expected = record.newest("responses")
     requests = [each["request"] for each in expected["responses"]]
     assert [each["request"] for each in recorded["responses"]["responses"]] == requests

@@ -27,7 +27,7 @@ def commands(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_the_targets_and_modules_of_a_workflow_exist(workflow: Path) -> None:
-    """The targets and modules that a workflow runs exist; a missing one would break it."""
+    """The targets and modules that a workflow runs exist. A missing one would break it."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     texts = commands(yaml.safe_load(workflow.read_text()))
     for target in (name for text in texts for name in re.findall(r"\bmake ([a-z-]+)", text)):
@@ -37,7 +37,7 @@ def test_the_targets_and_modules_of_a_workflow_exist(workflow: Path) -> None:
 
 
 def test_a_workflow_may_write_only_where_it_publishes() -> None:
-    """By default a workflow may only read; only jobs that publish have more permissions."""
+    """By default a workflow may only read. Only jobs that publish have more permissions."""
     for path in WORKFLOWS:
         workflow = yaml.safe_load(path.read_text())
         assert workflow["permissions"] == {"contents": "read"}

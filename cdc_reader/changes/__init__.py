@@ -1,6 +1,6 @@
 """Turns Arrow rows of the log into changes of the base table.
 
-May import `decoding`, `reading` and the packages below, but not `cluster`. Begin with `records`,
-which finds the rows of each change. `grouping` turns these rows into a `change`, the value that a
-handler receives; `frames` turns them into Arrow tables.
+This package may import `decoding`, `reading` and the packages below them, but not `cluster`. Begin
+with `records`, which finds the rows of each change. `grouping` turns these rows into `Change`
+objects, which handlers receive; `frames` turns them into Arrow batches.
 """

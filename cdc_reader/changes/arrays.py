@@ -12,13 +12,13 @@ from cdc_reader.decoding.faults import FAULTS, faults_of, is_tolerant
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
-"""Row numbers; NONE where there is no row."""
+"""Row numbers; NONE stands for a missing row."""
 
 NONE = -1
 
 
 def booleans(column: pa.Array) -> Mask:
-    """Return the column as a mask; null is false."""
+    """Return a Boolean column as a mask, with null as False."""
     filled: Mask = column.fill_null(False).to_numpy(zero_copy_only=False)
     return filled
 
@@ -29,18 +29,21 @@ def valid(column: pa.Array) -> Mask:
 
 
 def pick(column: pa.Array, rows: Indices) -> pa.Array:
-    """Return the cells of these rows; null where the row is NONE."""
+    """Return the cells of the given rows, with null where a row number is NONE."""
     return column.take(pa.array(rows, mask=rows == NONE))
 
 
 def at_rows(mask: Mask, rows: Indices) -> Mask:
-    """Return the mask at these rows; False where the row is NONE."""
+    """Return the mask's values at the given rows, with False where a row number is NONE."""
     found: Mask = np.append(mask, False)[rows]  # NONE (-1) is the last index
     return found
 
 
 def last_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
-    """Return each group's last wanted row, or NONE; `groups` holds the group of each row."""
+    """Return the last wanted row of each of `count` groups, or NONE.
+
+    `groups` contains the group number of each row.
+    """
     found = np.full(count, NONE, np.int64)
     rows = np.flatnonzero(wanted)
     found[groups[rows]] = rows  # with several per group, the last one assigned wins
@@ -48,7 +51,10 @@ def last_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
 
 
 def first_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
-    """Return each group's first wanted row, or NONE; `groups` holds the group of each row."""
+    """Return the first wanted row of each of `count` groups, or NONE.
+
+    `groups` contains the group number of each row.
+    """
     found = np.full(count, NONE, np.int64)
     rows = np.flatnonzero(wanted)[::-1]
     found[groups[rows]] = rows
@@ -56,7 +62,7 @@ def first_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
 
 
 def any_of_each(groups: Indices, wanted: Mask, count: int) -> Mask:
-    """Return for each of `count` groups whether any of its rows is wanted."""
+    """Return, for each of `count` groups, whether any of its rows is wanted."""
     found: Mask = last_of_each(groups, wanted, count) != NONE
     return found
 
@@ -64,7 +70,8 @@ def any_of_each(groups: Indices, wanted: Mask, count: int) -> Mask:
 def comparable(column: pa.Array) -> pa.Array:
     """Convert key cells so that Arrow's equality matches the server's.
 
-    To the server, 0.0 and -0.0 differ, and NaN equals NaN. Arrow cannot compare nested cells.
+    The server treats 0.0 and -0.0 as different, and NaN as equal to NaN. Nested cells become text,
+    because Arrow cannot compare them.
     """
     if pa.types.is_floating(column.type):
         nan = pa.scalar(float("nan"), column.type)
@@ -77,9 +84,9 @@ def comparable(column: pa.Array) -> pa.Array:
 
 
 def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """Return a key column in comparable form, or as numbers if it has cells with faults.
+    """Return a key column in comparable form, or as numbers if it contains faulty cells.
 
-    A faulty cell equals only other faulty cells whose original value was the same.
+    A faulty cell equals only faulty cells with the same original value.
     """
     cells = comparable(batch.column(name))
     if not (raw := _raw(batch, name)):
@@ -91,7 +98,10 @@ def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def faulty(batch: pa.RecordBatch, name: str | None = None) -> Mask:
-    """Return a mask of the rows with a faulty cell in column `name`, or in any column for None."""
+    """Return a mask of the rows that have a faulty cell.
+
+    Only column `name` is checked, or every column if `name` is None.
+    """
     found = np.zeros(batch.num_rows, bool)
     if name is not None:
         found[list(_raw(batch, name))] = True
@@ -101,12 +111,12 @@ def faulty(batch: pa.RecordBatch, name: str | None = None) -> Mask:
 
 
 def is_given(batch: pa.RecordBatch, name: str) -> Mask:
-    """Return a mask of the rows where the column had a value, even one with a fault."""
+    """Return a mask of the rows where the column has a value, even a faulty one."""
     return valid(batch.column(name)) | faulty(batch, name)
 
 
 def _raw(batch: pa.RecordBatch, name: str) -> dict[int, str]:
-    """Return the column's values that could not be converted, as text, by row number."""
+    """Return, by row number, the text of the column's values that could not be converted."""
     return {
         row: fault.raw
         for row, faults in faults_of(batch).items()
@@ -116,7 +126,10 @@ def _raw(batch: pa.RecordBatch, name: str) -> dict[int, str]:
 
 
 def repeats(column: pa.Array) -> Mask:
-    """Return for each cell but the first whether it equals its predecessor; null equals null."""
+    """Return, for each cell except the first, whether it equals the cell before it.
+
+    Null equals null.
+    """
     equal = booleans(pc.equal(column[1:], column[:-1]))
     if column.null_count:
         null = ~valid(column)
@@ -125,7 +138,10 @@ def repeats(column: pa.Array) -> Mask:
 
 
 def codes(column: pa.Array) -> Indices:
-    """Return a number for each distinct cell, in no particular order; NONE for null."""
+    """Return a number for each cell, the same for equal cells; NONE for null.
+
+    The order of the numbers has no meaning.
+    """
     numbers: Indices = (
         column.dictionary_encode().indices.fill_null(NONE).to_numpy().astype(np.int64)
     )
@@ -133,14 +149,18 @@ def codes(column: pa.Array) -> Indices:
 
 
 def combined(groups: Indices, more: Indices) -> Indices:
-    """Return dense group numbers from 0, equal where both inputs are equal."""
+    """Combine two groupings of the same rows into one.
+
+    Rows get the same number if they are in the same group of both groupings. The numbers begin at 0
+    and have no gaps.
+    """
     pairs = groups * (more.max(initial=NONE) + 2) + more + 1
     found: Indices = np.unique(pairs, return_inverse=True)[1]
     return found
 
 
 def names_of(marks: Mask, names: list[str], shown: Mask) -> pa.Array:
-    """Return for each row the names whose marks are set; null where not `shown`."""
+    """Return, for each row, the names whose marks are set, or null if the row is not `shown`."""
     rows, columns = np.nonzero(marks & shown[:, np.newaxis])
     lengths = np.bincount(rows, minlength=len(marks))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)

@@ -8,7 +8,7 @@ A column can be in one of these states:
 
 - *left unchanged*: it has no delta;
 - *set to null*: its delta is `Deleted`, and its value in an image is None;
-- *not shown*: an image lacks it, or there is no image. If the log has keys only,
+- *not shown*: it is missing from an image, or there is no image. If the log has keys only,
   `Change.deltas_shown` is False.
 """
 
@@ -96,7 +96,7 @@ class Change(Entry):
 
     @property
     def schema(self) -> LogSchema:
-        """The schema, of the table and of its log, with which the change was read."""
+        """The schema of the table and of its log that was used to read the change."""
         return self._page.log.layout.schema
 
     @property
@@ -124,14 +124,18 @@ class Change(Entry):
     def timestamp(self) -> Micros:
         """The write timestamp, in µs since 1970.
 
-        The deletion of a whole collection is logged with a timestamp 1 µs later than its actual
-        one. The timestamp of a snapshot's row is the position from which the log is followed.
+        If a whole collection is deleted, the logged timestamp is 1 µs later than the actual one.
+        The timestamp of a snapshot's row is the position from which the log is followed.
         """
         return timeuuid.micros(self.time.bytes)
 
     @property
     def late(self) -> bool:
-        """Whether the change was delivered out of order, after later changes of its stream."""
+        """True if the change arrived late.
+
+        It was delivered after later changes of its stream, belongs to a generation that was
+        announced late, or is a stray: a row in a stream of the wrong generation.
+        """
         return self._page.log.late
 
     @property
@@ -141,7 +145,10 @@ class Change(Entry):
 
     @property
     def seqs(self) -> tuple[int, ...]:
-        """The `cdc$batch_seq_no` of the log rows, ascending; rows of other changes leave gaps."""
+        """The `cdc$batch_seq_no` of the change's log rows, in ascending order.
+
+        The numbers have gaps if rows of other changes lie between these rows.
+        """
         numbers = self._page.log[BATCH_SEQ_NO]
         return tuple([numbers[row] for row in self._rows])
 
@@ -169,7 +176,7 @@ class Change(Entry):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The delta rows of the change, in order, unmerged.
+        """The delta rows of the change, in order and not merged.
 
         A snapshot's row has one part for each combination of TTL (the seconds left when the row was
         read) and write time among its cells. The first part is an insert of the cells that last
@@ -227,9 +234,9 @@ class Change(Entry):
     def to_dict(self) -> dict[str, Any]:
         """Convert the change to values that `json.dumps` accepts.
 
-        Decimals and integers beyond 64 bits become text; so do UUIDs, addresses, points in time
-        (ISO 8601) and durations. A blob becomes text such as ``0x0a1b``. A set becomes a sorted
-        list. A map becomes an object if its keys are text or numbers, else a list of pairs.
+        Decimals, integers beyond 64 bits, UUIDs, addresses, points in time (ISO 8601) and durations
+        become text. A blob becomes text such as ``0x0a1b``. A set becomes a sorted list. A map
+        becomes an object if its keys are text or numbers, else a list of pairs.
         """
         found: dict[str, Any] = {
             "table": str(self.table),
@@ -263,7 +270,7 @@ class Change(Entry):
         return hash((self.stream, self.time, self.seqs))
 
     def _repr_html_(self) -> str:
-        """Return the columns as a table, for notebooks: what changed, and the images."""
+        """Return the key, the deltas and the images as an HTML table, for notebooks."""
         images = {"before": self.before, "after": self.after}
         shown = {name: image for name, image in images.items() if image is not None}
         columns = [column.name for column in self.schema.base.columns]
@@ -305,7 +312,7 @@ class Change(Entry):
         return self._page.rows(self._number)
 
     def _first(self, name: str) -> Any:
-        """Return a log column's value in the first row, for columns that are equal in all rows."""
+        """Return the value of a log column that is the same in all rows of the change."""
         return self._page.log[name][self._page.first_rows[self._number]]
 
     def _part(self, row: int) -> Part:
@@ -324,14 +331,14 @@ class Change(Entry):
 
 
 def _cell(image: Mapping[str, Any], name: str) -> str:
-    """Return a column of an image as text; empty if the image lacks it."""
+    """Return a column of an image as text, which is empty if the image lacks the column."""
     if name not in image:
         return ""
     return "null" if image[name] is None else repr(image[name])
 
 
 def _shown(bound: Bound | None) -> dict[str, Any] | None:
-    """Convert a bound to what JSON can represent."""
+    """Convert a bound to a JSON object."""
     if bound is None:
         return None
     return {"prefix": value_to_json(bound.prefix), "inclusive": bound.inclusive}
@@ -344,9 +351,10 @@ def change_of_rows(
     complete: bool = True,
     late: bool = False,
 ) -> Change:
-    """Create a change from its log rows, given as Python values by log column.
+    """Create a change from its log rows.
 
-    Missing columns are null. Used in tests, and to unpickle a change.
+    `columns` contains the rows' Python values by log column; a missing column is null. This
+    function is used in tests, and to unpickle a change.
     """
     log = LogPage.of_values(layout_of(schema), columns, late=late)
     rows = ChangeRows.of_one(columns[OPERATION], is_last=is_last, is_complete=complete)

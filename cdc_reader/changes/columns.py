@@ -30,15 +30,18 @@ from cdc_reader.reading.ports import ttl_of, written_of
 Deltas = FrozenDict[str, Delta]
 
 Image = FrozenDict[str, Any]
-"""A row's columns by name, as they were before or after the change; null is None."""
+"""A row's values by column, as they were before or after the change; null is None."""
 
 Values = Sequence[Any]
-"""A log column's values by row; null is None."""
+"""The values of a log column, one for each row; null is None."""
 
 
 @frozen
 class AtomicColumn:
-    """A column with one cell per row. `values` or `deleted` is None if it is null in all rows."""
+    """A column with one cell per row.
+
+    `values` and `deleted` are each None if the log column is null in all rows.
+    """
 
     name: str
     values: Values | None
@@ -64,7 +67,7 @@ class AtomicColumn:
 class CollectionColumn:
     """A column with one cell per element: a non-frozen collection or user-defined type.
 
-    `values`, `deleted` or `removed` is None if it is null in all rows.
+    `values`, `deleted` and `removed` are each None if the log column is null in all rows.
     """
 
     column: Column
@@ -87,12 +90,18 @@ class CollectionColumn:
         return AtomicColumn(self.column.name, values, self.deleted).of_images(whole=whole)
 
     def _shown(self, value: Any) -> Any:
-        """Return an image's value; an empty collection, or a UDT with only null fields, is null."""
+        """Return the value that an image shows: null for an empty collection or UDT.
+
+        A UDT is empty if all its fields are null.
+        """
         is_udt = isinstance(self.column.type, UserType)
         return value if value and (not is_udt or self.added(value)) else None
 
     def added(self, value: Any) -> Any:
-        """Return the elements that a row sets; null fields of a UDT were left unchanged."""
+        """Return the elements that a row sets.
+
+        Null fields of a UDT are left out, because the row leaves them unchanged.
+        """
         if isinstance(self.column.type, UserType):
             fields = (value or {}).items()
             return FrozenDict({name: cell for name, cell in fields if cell is not None})
@@ -101,7 +110,10 @@ class CollectionColumn:
         return value
 
     def gone(self, removed: frozenset[Any] | None) -> frozenset[Any]:
-        """Return the removed elements; a user-defined type logs them as indices of its fields."""
+        """Return the removed elements, or the names of a UDT's removed fields.
+
+        The log contains the indices of these fields.
+        """
         if removed and isinstance(self.column.type, UserType):
             fields = self.column.type.fields
             return frozenset(fields[i][0] if i < len(fields) else f"[{i}]" for i in removed)
@@ -110,7 +122,7 @@ class CollectionColumn:
 
 @frozen
 class CollectionDeltas:
-    """Puts the deltas of a collection into mappings; has the interface of `decoding.Field`."""
+    """A field, like `decoding.Field`, that puts the deltas of a collection into mappings."""
 
     cells: CollectionColumn
 
@@ -142,18 +154,18 @@ class Layout:
         self.of_cells = tuple(
             of(column.name) for of in (ttl_of, written_of) for column in schema.base.columns
         )
-        """The columns of remaining TTLs and of write times, which rows of a snapshot may have."""
+        """The columns with TTLs and write times of cells, which rows of a snapshot may contain."""
         self.converters.update(dict.fromkeys(self.of_cells, kernel.values))
 
     def columns(self, *, static: bool) -> list[Column]:
-        """Return the static, or the regular, base columns that the log contains."""
+        """Return the static or the regular base columns that the log contains."""
         kind = ColumnKind.STATIC if static else ColumnKind.REGULAR
         known = self.converters
         return [column for column in self.schema.base.of_kind(kind) if column.name in known]
 
 
 _COMPILED = {plain: kernel.values, uuids: kernel.uuids}
-"""The converters that the compiled kernel replaces."""
+"""Converters, with the functions of the kernel that replace them."""
 
 
 def _converter(column: Column) -> Callable[[pa.Array], Values]:
@@ -162,14 +174,15 @@ def _converter(column: Column) -> Callable[[pa.Array], Values]:
 
 
 layout_of = lru_cache(maxsize=64)(Layout)
-"""Return the layout of a schema; cached."""
+"""Return the layout of a schema. Layouts are cached."""
 
 
 class LogPage(dict[str, Values]):
-    """The columns of `count` log rows by name; a column that the log lacks is all null.
+    """The columns of `count` log rows, by name.
 
-    The page keeps the batch in memory, and so does every change made from it. `late` rows are
-    strays, or were delivered after later rows of their stream.
+    A column that the log lacks is null in all rows. The page keeps the batch in memory, and every
+    change made from the page keeps the page. If `late` is True, the rows are strays, or were
+    delivered after later rows of their stream.
     """
 
     def __init__(self, layout: Layout, batch: pa.RecordBatch, *, late: bool = False) -> None:
@@ -194,7 +207,7 @@ class LogPage(dict[str, Values]):
         return values
 
     def rows(self, rows: Sequence[int]) -> dict[str, list[Any]]:
-        """Return the values of the given rows, by column, without columns that are all null."""
+        """Return the values of the given rows by column, without columns that are all null."""
         names = [*(column.name for column in self.layout.schema.columns), *self.layout.of_cells]
         found = {name: [self[name][row] for row in rows] for name in names if self.has(name)}
         return {name: cells for name, cells in found.items() if _any(cells)}
@@ -228,8 +241,8 @@ class LogPage(dict[str, Values]):
     def image_fields(self, *, static: bool, whole: bool) -> list[Field]:
         """Return the fields that make the images of static rows, or of other rows.
 
-        If images are not `whole`, they contain only what the row shows: a value, or an explicit
-        null.
+        Images that are not `whole` contain only columns for which the log row has a value or an
+        explicit null.
         """
         columns = self._columns(static=static)
         return [each.of_images(whole=whole) for each in columns if whole or each.is_given]

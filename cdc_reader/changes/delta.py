@@ -15,7 +15,7 @@ from cdc_reader.decoding import Wrapper
 
 
 class Set(Wrapper):
-    """The column was set to `value`, replacing any former value."""
+    """The column was set to `value`, which replaced any former value."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class Set(Wrapper):
 
 @frozen
 class Deleted:
-    """The column was set to null; setting a collection to an empty one does the same."""
+    """The column was set to null; setting a collection to an empty one has the same effect."""
 
     def __str__(self) -> str:
         return "= null"
@@ -38,10 +38,10 @@ class Deleted:
 class CollectionDelta:
     """The changes to the elements of a non-frozen collection or user-defined type.
 
-    `added` holds the elements that were set, whether new or not. It maps a map's keys, a
-    user-defined type's field names, or the timeuuids of a list's elements (in the order of the
-    list) to their values; for a set, it is a set of elements. `removed` holds keys, field names,
-    timeuuids or elements. If `overwritten`, all former elements were removed.
+    `added` contains the elements that were set, whether or not they are new. For a set, it is a set
+    of elements. For a map, it maps keys to values; for a user-defined type, field names to values;
+    and for a list, timeuuids to elements, in the order of the list. `removed` contains elements,
+    keys, field names or timeuuids. If `overwritten` is True, all former elements were removed.
     """
 
     overwritten: bool
@@ -61,7 +61,10 @@ DELETED = Deleted()
 
 
 def merge(earlier: Delta | None, later: Delta) -> Delta:
-    """Merge two deltas of a column from the same write, which touch different elements."""
+    """Merge two deltas of a column that come from the same write.
+
+    The deltas of a collection touch different elements.
+    """
     if isinstance(earlier, Deleted) and isinstance(later, CollectionDelta):
         return CollectionDelta(True, later.added, later.removed)
     if isinstance(earlier, CollectionDelta):

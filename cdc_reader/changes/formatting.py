@@ -1,6 +1,6 @@
 """Converts the batches of a followed log or of a snapshot to a format.
 
-The ends of windows and of ranges still come after the rows that their checkpoints cover.
+The delivery that ends a window or a range still comes after all rows that its checkpoint covers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Formatting:
     _columns: Sequence[str] | None = None
 
     def check(self, schema: LogSchema, *, snapshot: bool) -> None:
-        """Raise the error, if any, that converting rows of the log would raise.
+        """Raise an error if rows of the log cannot be converted to the format.
 
-        With `snapshot`, also raise the error that converting a snapshot would raise.
+        If `snapshot` is True, rows of a snapshot must be convertible too.
         """
         make = snapshot_format_of if snapshot else format_of
         make(self._options, self._part(schema))
 
     def log(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
-        """Convert rows of the log; late rows come after the other rows of their window."""
+        """Convert rows of the log. Late rows come after the other rows of their window."""
         for are_ends, part in groupby(deliveries, lambda each: isinstance(each, WindowComplete)):
             if are_ends:
                 yield from part
@@ -81,7 +81,7 @@ class Formatting:
 def _on_time(reads: Iterable[Delivery], late: list[RowsRead]) -> Iterator[RowsRead]:
     """Yield the rows that are not late, and add late rows to `late`.
 
-    Late rows may come between two pages of a record, whose rows must follow each other.
+    Late rows may arrive between two pages of a record, but the rows of a record must stay together.
     """
     for read in reads:
         if isinstance(read, WindowComplete):

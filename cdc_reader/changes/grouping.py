@@ -1,4 +1,4 @@
-"""Groups the log rows of each `Change`; a record's rows may span pages."""
+"""Groups log rows into changes. The rows of a record may span pages."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 class Grouping:
     """Turns the batches of one read, given in order, into changes.
 
-    A record that spans pages is held until its other rows arrive. Use one grouping for each task's
-    batches, and call `finish` at the end. Extra columns of a batch are ignored. `late` is the
+    A record that spans pages is held until its other rows arrive. Use one grouping for the batches
+    of each task, and call `finish` at the end. Extra columns of a batch are ignored. `late` is the
     value of `Change.late` for all changes.
     """
 
@@ -33,21 +33,21 @@ class Grouping:
         return list(self.each(batch))
 
     def each(self, batch: pa.RecordBatch) -> Entries[Change]:
-        """Like `feed`, but make each change when it is requested.
+        """Return the changes that `feed` returns, but make each change when it is requested.
 
         The batch is consumed by the call itself, not by the first `next`.
         """
         return self._changes(self._records.feed(batch))
 
     def rest(self) -> Entries[Change]:
-        """Like `finish`, but make each change when it is requested."""
+        """Return the changes that `finish` returns, but make each change when it is requested."""
         return self._changes(self._records.finish())
 
     def finish(self) -> list[Change]:
-        """Return the changes of the record held; then the grouping can be used again.
+        """Return the changes of the record that is still held; the grouping can then be used again.
 
-        These changes are not `complete`, because the read ended before their record did. Before
-        ScyllaDB 4.3, logs do not mark the end of a record; their changes count as complete.
+        These changes are not `complete`, because the read ended before their record did. Logs of
+        ScyllaDB before 4.3 do not mark the end of a record, so their changes count as complete.
         """
         return list(self.rest())
 
@@ -67,11 +67,14 @@ class TableChanges:
         self._groupings: dict[bool, Grouping] = {}
 
     def feed(self, delivery: Delivery) -> list[Change]:
-        """Return the changes that this delivery completes; at a window's end, all that remain."""
+        """Return the changes that this delivery completes.
+
+        The end of a window completes all changes that are still held.
+        """
         return [change for part in self.each(delivery) for change in part]
 
     def each(self, delivery: Delivery) -> Iterator[Entries[Change]]:
-        """Like `feed`, but in parts whose changes are made when they are requested."""
+        """Yield the changes that `feed` returns, in parts; each change is made when requested."""
         if isinstance(delivery, WindowComplete):
             yield from self._rest()
             return

@@ -1,9 +1,9 @@
 """Converts the values of a change to what JSON can represent, for `Change.to_dict`.
 
-Numbers, text, booleans and null are unchanged. Decimals and integers beyond 64 bits become text; so
-do UUIDs, addresses, points in time (ISO 8601) and durations. A blob becomes text such as
-``0x0a1b``. A set becomes a sorted list. A map becomes an object if its keys are text or numbers,
-else a list of pairs.
+Text, booleans, null and ordinary numbers are unchanged. Decimals, integers beyond 64 bits,
+infinities, NaN, UUIDs, addresses, points in time (ISO 8601) and durations become text. A blob
+becomes text such as ``0x0a1b``. A set becomes a sorted list. A map becomes an object if its keys
+are text or numbers, else a list of pairs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _EXACT_INTEGERS = 1 << 63
 
 
 def part_to_json(part: Part) -> dict[str, Any]:
-    """Convert a part of a change; only the parts of a snapshot have a timestamp."""
+    """Convert a part of a change to a JSON object.
+
+    The object has a timestamp only if the part has one, that is, only in a snapshot.
+    """
     found = {
         "operation": part.operation.name.lower(),
         "seq": part.seq,
@@ -34,7 +37,7 @@ def part_to_json(part: Part) -> dict[str, Any]:
 
 
 def deltas_to_json(deltas: Mapping[str, Delta]) -> dict[str, Any]:
-    """Convert deltas by column name."""
+    """Convert deltas, given by column name, to a JSON object."""
     return {name: _delta(delta) for name, delta in deltas.items()}
 
 
@@ -62,9 +65,9 @@ def value_to_json(value: Any) -> Any:  # noqa: PLR0911 - a table of types
 
 
 def cell_to_json(cell: pa.Scalar) -> Any:
-    """Like `value_to_json`, but convert a cell of an Arrow column.
+    """Convert a cell of an Arrow column to what JSON can represent.
 
-    Points in time beyond Python's calendar are numbers, as in `cdc_reader.cql.values`.
+    Points in time beyond Python's calendar become numbers, as in `cdc_reader.cql.values`.
     """
     if not cell.is_valid:
         return None

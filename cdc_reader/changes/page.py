@@ -21,7 +21,7 @@ from cdc_reader.cql.values import FrozenDict
 T_co = TypeVar("T_co", covariant=True)
 
 _IMAGE = 2
-"""The number for rows without deltas; regular rows have number 0, and static rows 1."""
+"""The kind of images, which have no deltas; regular rows are of kind 0, and static rows of 1."""
 
 
 class Items(Protocol[T_co]):
@@ -31,9 +31,9 @@ class Items(Protocol[T_co]):
 
 
 class ChangePage:
-    """The changes of a page. Each property has an item for each change.
+    """The changes of a page. Each property contains one item for each change.
 
-    Mappings are made when they are read, and belong to the change that reads them.
+    A mapping is made each time it is read, and belongs to the change that reads it.
     """
 
     def __init__(self, log: LogPage, changes: ChangeRows) -> None:
@@ -95,12 +95,12 @@ class ChangePage:
 
     @cached_property
     def befores(self) -> Items[Image | None]:
-        """The preimage of each change; None if it has none."""
+        """The preimage of each change, or None if the change has no preimage."""
         return self._images(self.change_rows.preimage, whole=False)
 
     @cached_property
     def afters(self) -> Items[Image | None]:
-        """The postimage of each change; None if it has none."""
+        """The postimage of each change, or None if the change has no postimage."""
         return self._images(self.change_rows.postimage, whole=True)
 
     @property
@@ -111,9 +111,9 @@ class ChangePage:
 
     @cached_property
     def partition_hashes(self) -> Indices:
-        """A hash of the table and of each change's partition key, the same in all pages.
+        """For each change, a hash of its table and its partition key, the same in all pages.
 
-        Keys are hashed as text: a key that holds NaN is not equal to itself.
+        Keys are hashed as text, because a key that contains NaN is not equal to itself.
         """
         found = np.full(self.log.count, hash(self.log.layout.schema.base.name))
         for name in self.log.layout.partition_key:
@@ -121,7 +121,7 @@ class ChangePage:
         return found[self.change_rows.first]
 
     def _hashes(self, name: str) -> Indices:
-        """Return a hash of the cell of each row, computed once for each distinct cell."""
+        """Return a hash of each row's cell in column `name`; equal cells are hashed only once."""
         cells, values = self.log.batch.column(name), self.log[name]
         groups = (
             np.arange(len(cells)) if pa.types.is_nested(cells.type) else codes(comparable(cells))
@@ -135,7 +135,7 @@ class ChangePage:
 
     @cached_property
     def _places(self) -> tuple[list[int], list[int]]:
-        """Return the log rows, grouped by change, and the index where each group begins."""
+        """The log rows, grouped by change, and the index at which each group begins."""
         return _list(self.change_rows.order), _list(self.change_rows.bounds)
 
     def _of_first_rows(self, mappings: kernel.Mappings) -> kernel.Mappings:

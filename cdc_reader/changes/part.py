@@ -1,4 +1,4 @@
-"""`Part`: one delta row of the log, or cells of a snapshot's row with one TTL and write time."""
+"""`Part`: a delta row of the log, or cells of a snapshot's row with the same TTL and write time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Part:
 
     A write has several parts if its cells have different TTLs, or if it both inserts a row and adds
     to the row's collections. `seq` is the log row's `cdc$batch_seq_no`. `ttl`, in seconds, applies
-    to all live cells of the part and to its row marker; None if they do not expire. In a snapshot,
-    `timestamp` is the write time of the part's cells, in µs, if it is known; for other changes, see
-    `Change.timestamp`.
+    to all live cells of the part and to its row marker; it is None if they do not expire. In a
+    snapshot, `timestamp` is the write time of the part's cells, in µs, if it is known; for other
+    changes, see `Change.timestamp`.
     """
 
     operation: Operation
@@ -44,14 +44,15 @@ def _is_live(delta: Delta) -> bool:
 
 
 _Written = tuple[int | None, Micros | None]
-"""The TTL and the write time of cells; None if there is none, or if it is unknown."""
+"""The TTL and the write time of cells; each is None if there is none, or if it is unknown."""
 
 
 def snapshot_parts(page: LogPage, row: int, deltas: Mapping[str, Delta]) -> tuple[Part, ...]:
-    """Return the parts of a snapshot's row: first an insert of the cells that last longest.
+    """Return the parts of a snapshot's row.
 
-    The server returns neither TTLs nor write times for row markers and elements of collections.
-    The row marker gets the values of the first part; elements of collections have none.
+    The first part is an insert of the cells that last longest, and the other parts are updates. The
+    server returns neither TTLs nor write times for row markers and elements of collections. The row
+    marker gets the TTL and the write time of the first part; elements of collections get neither.
     """
     alike: defaultdict[_Written, dict[str, Delta]] = defaultdict(dict)
     for name, delta in deltas.items():
@@ -70,6 +71,6 @@ def snapshot_parts(page: LogPage, row: int, deltas: Mapping[str, Delta]) -> tupl
 
 
 def _lasting(written: _Written) -> tuple[float, float]:
-    """Return a sort key: by how long the cells last, then by when they were written."""
+    """Return a sort key that orders cells by the time they have left, then by write time."""
     ttl, timestamp = written
     return math.inf if ttl is None else ttl, -math.inf if timestamp is None else timestamp

@@ -1,11 +1,11 @@
 """Records of the log, and the rows that make up each change, for `Change` objects and frames.
 
-A record is all rows of one stream with the same ``cdc$time``, logged by one write. It may cover
-several base rows, each with a preimage, deltas and a postimage. These interleave: all preimages
-come first, then the deltas, then all postimages. Different TTLs split one change into several
-deltas. A record's rows are therefore grouped by clustering key, one column at a time, and a change
-is a set of row numbers. A range delete is a change of two rows, its start and its end. Every other
-row, such as a partition delete, is a separate change.
+A record consists of all rows of one stream with the same ``cdc$time``, logged by one write. It may
+cover several base rows, each with a preimage, deltas and a postimage. The rows of one base row are
+not adjacent: all preimages come first, then all deltas, then all postimages. A change that writes
+cells with different TTLs has several deltas. A record's rows are therefore grouped by clustering
+key, one column at a time, and a change is a set of row numbers. A range delete is a change of two
+rows, its start and its end. Every other row, such as a partition delete, is a separate change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ POSTIMAGES = (Operation.POSTIMAGE,)
 IMAGES = PREIMAGES + POSTIMAGES
 
 AFTER = (*POSTIMAGES, Operation.SNAPSHOT)
-"""The rows that show a base row after the change."""
+"""The operations of log rows that show a base row after the change."""
 
 UPSERTS = (Operation.UPDATE, Operation.INSERT)
 
@@ -69,7 +69,10 @@ def row_deletes(base: TableSchema) -> tuple[Operation, ...]:
 
 
 def partition_deletes(base: TableSchema) -> tuple[Operation, ...]:
-    """Return the operations that delete a partition of many rows."""
+    """Return the operations that delete a whole partition.
+
+    Without a clustering key, there are none: deletes of a partition count as row deletes.
+    """
     return _PARTITION_DELETES if base.clustering else ()
 
 
@@ -92,9 +95,10 @@ class Records:
 
     @property
     def are_complete(self) -> Mask:
-        """For each record, whether its last row is marked as its end.
+        """For each record, whether `cdc$end_of_batch` is set in its last row.
 
-        Always true if the log lacks the column for this mark, as logs before ScyllaDB 4.3 do.
+        Every record counts as complete if the log lacks this column, as logs before ScyllaDB 4.3
+        do.
         """
         if END_OF_BATCH not in self.batch.schema.names:
             return np.ones(len(self.starts), bool)
@@ -106,8 +110,8 @@ class Records:
 class RecordBuffer:
     """Turns batches, given in order, into whole records.
 
-    A record that spans pages is held until the rest of it arrives. This takes more memory than one
-    page only if a record spans many pages.
+    A record that spans pages is held until the rest of it arrives. The buffer takes more memory
+    than one page only if a record spans many pages.
     """
 
     def __init__(self) -> None:
@@ -116,7 +120,8 @@ class RecordBuffer:
     def feed(self, batch: pa.RecordBatch) -> Records | None:
         """Return the records that this batch completes; None if there are none.
 
-        The last record is complete if its end is marked, or else when another begins.
+        The last record of the batch is complete if its end is marked; otherwise it is held until
+        another record begins.
         """
         if not batch.num_rows:
             return None
@@ -134,7 +139,10 @@ class RecordBuffer:
         return Records(batch, starts) if len(starts) else None
 
     def finish(self) -> Records | None:
-        """Return the record held, which lacks its end; then the buffer can be used again."""
+        """Return the record that is still held, or None; the buffer can then be used again.
+
+        The record lacks its end.
+        """
         if not self._held:
             return None
         batch, self._held = pa.concat_batches(self._held), []
@@ -142,7 +150,7 @@ class RecordBuffer:
 
 
 def whole_records(batches: Iterable[pa.RecordBatch]) -> Iterator[Records]:
-    """Yield all rows of the batches in whole records."""
+    """Yield all rows of the batches, as whole records."""
     buffer = RecordBuffer()
     for batch in batches:
         if (records := buffer.feed(batch)) is not None:
@@ -157,12 +165,12 @@ def _ends_record(batch: pa.RecordBatch) -> bool:
 
 
 def _is_middle(batch: pa.RecordBatch, held: pa.RecordBatch) -> bool:
-    """Return whether the batch has only rows of the record held."""
+    """Return whether the batch contains only rows of the record that begins in `held`."""
     return all(batch.column(name)[-1] == held.column(name)[0] for name in (TIME, STREAM_ID))
 
 
 def _starts(batch: pa.RecordBatch) -> Indices:
-    """Return the first row of each record; in `batch`, the rows of each stream are in order."""
+    """Return the first row of each record. The rows of each stream must be in order."""
     first = np.ones(batch.num_rows, bool)
     first[1:] = ~(repeats(batch.column(TIME)) & repeats(batch.column(STREAM_ID)))
     return np.flatnonzero(first)
@@ -171,8 +179,9 @@ def _starts(batch: pa.RecordBatch) -> Indices:
 class ChangeRows:
     """The changes of whole records, as sets of row numbers.
 
-    Changes are numbered from 0: record by record, and within a record by their first row that is
-    not an image. A row number is NONE if a change has no such row.
+    Changes are numbered from 0, record by record. Within a record, their order is the order of
+    their first rows that are not images. Where a change lacks a row, such as a preimage, the row
+    number is NONE.
     """
 
     def __init__(
@@ -185,7 +194,7 @@ class ChangeRows:
         self.are_last = are_last
         """For each change, whether it is the last of its record."""
         self.are_complete = are_complete
-        """For each change, whether its record was read up to the mark of its end."""
+        """For each change, whether its record was read to the end."""
 
     @classmethod
     def of(cls, records: Records, base: TableSchema) -> ChangeRows:
@@ -200,7 +209,7 @@ class ChangeRows:
 
     @classmethod
     def of_one(cls, operations: list[int], *, is_last: bool, is_complete: bool) -> ChangeRows:
-        """Return a single change that has all the rows."""
+        """Return a single change that consists of all the rows."""
         rows = np.array(operations, np.int64)
         return cls(rows, np.zeros_like(rows), np.array([is_last]), np.array([is_complete]))
 
@@ -212,7 +221,7 @@ class ChangeRows:
         return cls(operations, np.arange(count), whole, whole)
 
     def part(self, numbers: range) -> tuple[Indices, ChangeRows]:
-        """Return the rows of consecutive changes, and these changes, numbered from 0."""
+        """Return the rows of consecutive changes, and these changes, renumbered from 0."""
         rows = np.flatnonzero((self.changes >= numbers.start) & (self.changes < numbers.stop))
         changes = self.changes[rows] - numbers.start
         among = slice(numbers.start, numbers.stop)
@@ -226,7 +235,7 @@ class ChangeRows:
 
     @cached_property
     def are_single(self) -> bool:
-        """True if every row is a change by itself; its number is then the number of its change."""
+        """Whether every row is a separate change, which then has the number of its row."""
         return self.count == len(self.changes)
 
     def having(self, operations: Iterable[Operation]) -> Mask:
@@ -238,7 +247,7 @@ class ChangeRows:
         return last_of_each(self.changes, wanted, self.count)
 
     def any(self, wanted: Mask) -> Mask:
-        """Return for each change whether any of its rows is wanted."""
+        """Return, for each change, whether any of its rows is wanted."""
         return any_of_each(self.changes, wanted, self.count)
 
     @cached_property
@@ -252,8 +261,8 @@ class ChangeRows:
     def main(self) -> Indices:
         """The row of each change that determines its operation.
 
-        It is a delete if there is one, else an insert, else an update, and an image only if the
-        change has no other rows.
+        This row is a delete if there is one, else an insert, else an update. It is an image only if
+        the change has no other rows.
         """
         if self.are_single:
             return np.arange(self.count)
@@ -276,12 +285,12 @@ class ChangeRows:
 
     @cached_property
     def postimage(self) -> Indices:
-        """The row of each change that shows the base row after it."""
+        """The row of each change that shows the base row after the change."""
         return self.last(self.having(AFTER))
 
     @cached_property
     def are_split(self) -> Mask:
-        """For each change, whether it has several rows that are not images."""
+        """For each change, whether it has more than one row that is not an image."""
         deltas = self.changes[~self.having(IMAGES)]
         return np.bincount(deltas, minlength=self.count) > 1
 
@@ -292,7 +301,7 @@ class ChangeRows:
 
     @cached_property
     def bounds(self) -> Indices:
-        """The index in `order` at which each change's rows begin; then the length of `order`."""
+        """The indices in `order` at which each change's rows begin, and the length of `order`."""
         return np.concatenate([[0], np.cumsum(np.bincount(self.changes, minlength=self.count))])
 
 
@@ -314,7 +323,10 @@ def _changes(records: Records, operations: Indices, base: TableSchema) -> Indice
 
 
 def _begins(operations: Indices, of_row: Mask, key: list[pa.Array]) -> Mask:
-    """Return a mask of the first rows of runs that change the same base row, or the same range."""
+    """Return a mask of the rows that begin a run.
+
+    A run consists of adjacent rows that belong to the same base row, or to the same range.
+    """
     goes_on = of_row[1:] & of_row[:-1]
     for cells in key:
         goes_on &= repeats(cells)
@@ -323,7 +335,7 @@ def _begins(operations: Indices, of_row: Mask, key: list[pa.Array]) -> Mask:
 
 
 def _groups(records: Indices, of_row: Mask, key: list[pa.Array]) -> Indices:
-    """Number runs of rows; runs of one record and base row get the same number."""
+    """Number the runs of rows; runs of the same record and base row get the same number."""
     groups = records
     for cells in key:
         groups = combined(groups, codes(cells))

@@ -38,7 +38,7 @@ class SnapshotChanges:
         self._rows: dict[int, TableRows] = {}
 
     def each(self, delivery: SnapshotDelivery) -> Iterator[Entries[Change]]:
-        """Yield the changes of a delivery; a partition's static row comes before its rows."""
+        """Yield the changes of a delivery; a partition's static row comes before its other rows."""
         if isinstance(delivery, RangeComplete):
             self._rows.pop(delivery.reading, None)
             return
@@ -49,14 +49,14 @@ class SnapshotChanges:
 
 
 def snapshot_changes(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> Entries[Change]:
-    """Return a change for each of these rows, written at `position` (µs)."""
+    """Return a change for each of the given rows, with `position` (µs) as its timestamp."""
     page = LogPage(layout_of(schema), _logged(schema, rows, position))
     changes = ChangeRows.of_snapshot(page.count)
     return Entries(Change, ChangePage(page, changes), changes.count)
 
 
 def _logged(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> pa.RecordBatch:
-    """Return the rows with the columns of a log: an insert that sets every column."""
+    """Return the rows in the log's format; each sets every column and has operation `SNAPSHOT`."""
     count, types = rows.num_rows, {column.name: column.type for column in schema.columns}
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     for column in schema.base.columns:
@@ -74,7 +74,10 @@ def _logged(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> pa.Rec
 
 
 def _with_ids(lists: pa.ListArray, kind: pa.DataType, position: Micros) -> pa.MapArray:
-    """Return lists in the form of a log: maps by element ids, which are made from `position`."""
+    """Convert lists to the log's form: maps from element ids to elements.
+
+    The ids are derived from `position`.
+    """
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
@@ -86,5 +89,5 @@ def _with_ids(lists: pa.ListArray, kind: pa.DataType, position: Micros) -> pa.Ma
 
 
 def _element_id(position: Micros, place: int) -> str:
-    """Return the id of the list element at index `place`; ids sort by index."""
+    """Return the id of the list element at index `place`. Ids sort in the order of the indices."""
     return str(timeuuid.nth(position, place))

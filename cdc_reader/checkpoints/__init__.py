@@ -1,11 +1,11 @@
 """Checkpoint stores: in memory, in an SQLite file, or in a ScyllaDB table.
 
-To write another store, implement `CheckpointStore` or `LeasingStore`; the other names are the
-values that a store holds. Each name is imported on first use, because only `ScyllaCheckpoints`
-needs the driver.
+To write another store, implement `CheckpointStore` or `LeasingStore`. The other names are the types
+of the values that a store keeps. Each name is imported on first use, because only
+`ScyllaCheckpoints` needs the driver.
 
-For maintainers: may import `cluster` and the packages below. Begin with `store`; `acknowledgement`
-decides what may be saved.
+For maintainers: this package may import `cluster` and the packages below it. Begin with `store`;
+`acknowledgement` decides what may be saved.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """Tracks which changes of one table are delivered and acknowledged, and derives checkpoints.
 
-Pure: no I/O, no threads, no clock. Changes are registered by page, in the order of delivery, and
-acknowledged in any order. Two structures decide what may be saved:
+This module is pure: it uses no I/O, no threads and no clock. Changes are registered by page, in the
+order of delivery, and acknowledged in any order. Two structures decide what may be saved:
 
-- *Spans* of the delivery order, each closed by the completion of a window. The position moves to
-  the end of a window when nothing is outstanding in its span or in earlier spans.
-- *Stretches* of each stream, in order: the stream's changes in one page. The stream's
-  `acked_through` advances past its first stretches as they are acknowledged. Its place within a
-  stretch is found when a checkpoint is taken. Rows acknowledged after an unacknowledged one are
-  listed one by one. A log that is read before it has settled has no `acked_through`: a row may
+- A *span* is a part of the delivery order that ends when a window is complete. The position moves
+  to the end of the window when no change is outstanding in its span or in earlier spans.
+- A *stretch* contains the changes of one stream in one page. The stream's `acked_through` advances
+  past its first stretches as they are acknowledged. Its place within a stretch is found when a
+  checkpoint is taken. Rows that are acknowledged after an unacknowledged row are listed one by one.
+  If a log is read before it has settled, its streams have no `acked_through`, because a row may
   still appear between two others.
 
-There is a cost for each page and each of its streams, but not for each change. Memory holds the row
-keys of pages with a stretch that is outstanding or follows an outstanding one, and a mark for each
-stream with rows after the position.
+There is a cost for each page and each of its streams, but not for each change. Memory holds a mark
+for each stream with rows after the position. It also holds the row keys of each page that has an
+outstanding stretch, or a stretch that follows an outstanding one.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class InFlightRows:
         return RowKey(self._time(record), int(self._last_seqs[record]))
 
     def _divided(self, streams: list[bytes], of_records: Indices) -> list[_Stretch]:
-        """Return the stretch of each stream; `of_records` holds each record's stream number."""
+        """Return the stretch of each stream; `of_records` contains each record's stream number."""
         newest = np.full(len(streams), BEGINNING)
         np.maximum.at(newest, of_records, micros_of(self._times).to_numpy())
         order, counts = np.argsort(self._streams, kind="stable"), np.bincount(self._streams)
@@ -137,7 +137,10 @@ class _Stretch:
 
 @define(eq=False)
 class _Stream:
-    """A stream's acknowledged rows, and its outstanding stretches; `newest` is in µs."""
+    """The acknowledged rows and the outstanding stretches of a stream.
+
+    `newest` is the newest write time of its rows, in µs.
+    """
 
     newest: Micros
     acked_through: RowKey | None = None
@@ -150,7 +153,10 @@ class _Stream:
         self.stretches.append(stretch)
 
     def advance(self) -> int:
-        """Advance `acked_through` past complete stretches; return the number of their changes."""
+        """Advance `acked_through` past the first stretches that are completely acknowledged.
+
+        Returns the number of their changes.
+        """
         moved = 0
         while self.stretches and not self.stretches[0].outstanding:
             done = self.stretches.popleft()
@@ -159,7 +165,10 @@ class _Stream:
         return moved
 
     def list_rows(self, stretch: _Stretch) -> int:
-        """List the rows of a stretch if it is complete; return the number of its changes."""
+        """List the rows of a stretch if all are acknowledged; return the number of its changes.
+
+        Returns 0 if changes of the stretch are outstanding.
+        """
         if stretch.outstanding:
             return 0
         self.stretches.remove(stretch)
@@ -185,7 +194,7 @@ class _Stream:
         return Mark(last, frozenset(self.rows | single))
 
     def _pass(self, last: RowKey | None) -> None:
-        """Advance `acked_through` to this row, unless it is there already."""
+        """Advance `acked_through` to the row `last`, unless it is None or already passed."""
         if last is not None:
             self.acked_through = max(self.acked_through or last, last)
 
@@ -207,17 +216,20 @@ class _Completion:
 
 @define(eq=False)
 class _Span:
-    """The changes between two completions: the number outstanding, and the closing completion."""
+    """The changes between two completions.
+
+    `outstanding` is the number of changes not yet acknowledged, and `completion` ends the span.
+    """
 
     outstanding: int = 0
     completion: _Completion | None = None
 
 
 class Acknowledgements:
-    """Tracks deliveries from `start`; if `settled`, rows are read only after they have settled.
+    """Tracks the deliveries that follow the checkpoint `start`.
 
-    If `start` has a snapshot, the snapshot must be complete before any row of the log is delivered;
-    see `RangeAcknowledgements`.
+    `settled` is True if rows are read only after they have settled. If `start` has a snapshot, the
+    snapshot must be complete before any row of the log is delivered; see `RangeAcknowledgements`.
     """
 
     def __init__(self, start: Checkpoint, *, settled: bool) -> None:
@@ -237,7 +249,7 @@ class Acknowledgements:
 
     @property
     def held(self) -> int:
-        """The number of changes held individually; callers limit it, to bound memory use."""
+        """The number of changes that must be remembered; callers limit it to bound memory use."""
         return self._held
 
     def deliver(self, rows: InFlightRows) -> None:
@@ -252,8 +264,8 @@ class Acknowledgements:
     def complete(self, checkpoint: Checkpoint, window: Window | None) -> Window | None:
         """Record that `checkpoint` is valid once all changes delivered so far are acknowledged.
 
-        `window` is the completed window; None after a search for late rows. Returns what
-        `acknowledge` returns, because all changes may already be acknowledged.
+        `window` is the completed window, or None after a sweep. Returns what `acknowledge` returns,
+        because all changes may already be acknowledged.
         """
         before = (self._spans[-2].completion if len(self._spans) > 1 else None) or self._reached
         completion = _Completion(checkpoint, window)
@@ -265,9 +277,10 @@ class Acknowledgements:
         return self._advance()
 
     def acknowledge(self, rows: InFlightRows, changes: Indices) -> Window | None:
-        """Record that changes of a delivered page are handled: each once, in any order.
+        """Record that changes of a delivered page are handled.
 
-        Returns the window that is now fully acknowledged (several are merged into one), or None.
+        Each change must be recorded only once; the order does not matter. Returns the window that
+        is now fully acknowledged (several are merged into one), or None.
         """
         rows.span.outstanding -= len(changes)
         for stretch in rows.acknowledge(changes):
@@ -277,7 +290,10 @@ class Acknowledgements:
         return self._advance()
 
     def take(self) -> Checkpoint | None:
-        """Return the checkpoint, with marks that changed since the last call; None if unchanged."""
+        """Return the checkpoint to save, or None if nothing has changed since the last call.
+
+        The checkpoint contains only the marks that have changed since then.
+        """
         if not (self._changed or self._has_moved):
             return None
         reached, changed = self._reached.checkpoint, self._changed & self._streams.keys()
@@ -301,7 +317,10 @@ class Acknowledgements:
         return reached.window
 
     def _forget(self) -> None:
-        """Drop the streams whose rows all lie before the position; the oldest come first."""
+        """Drop the streams whose rows all lie before the position.
+
+        `_streams` is ordered by age, so the search ends at the first stream that must stay.
+        """
         while self._streams:
             name, stream = next(iter(self._streams.items()))
             if stream.stretches or stream.newest >= self.position:

@@ -1,8 +1,10 @@
 """Leases ensure that only one consumer with a given name saves checkpoints at a time.
 
-Two rules make this safe, even if a process is suspended for a long time. An owner relies on its
-lease only until the lease expires according to the owner's clock, read before the request was sent.
-A store rejects a save after another owner has acquired the lease, however late the save arrives.
+Two rules make this safe, even if a process is suspended for a long time. First, an owner measures
+the duration of its lease with its own clock, from a time before it sends the request. When the
+duration has passed, the owner no longer relies on the lease. Second, once another owner has
+acquired the lease, the store rejects each save of the previous owner, however late the save
+arrives.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from cdc_reader.reading.progress import Checkpoint
 
 
 class Lease:
-    """The lease on the checkpoint of `name`, as `owner` sees it.
+    """The lease of `owner` on the checkpoint `name`.
 
-    It lasts `duration` from when it was acquired or renewed; renew it well before it ends.
+    The lease lasts for `duration` after it was last acquired or renewed. Renew it well before it
+    ends.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Lease:
     def renew(self) -> None:
         """Extend the lease by `duration`, even if it has expired.
 
-        Raises LeaseLostError if another owner took it.
+        Raises LeaseLostError if another owner has acquired the lease.
         """
         requested_at = self._clock.now()
         if not self._store.renew(self.name, self._owner, self._duration):
@@ -68,16 +71,19 @@ class Lease:
         self._last_from(requested_at)
 
     def load(self) -> Checkpoint | None:
-        """See `CheckpointStore.load`."""
+        """Return the checkpoint that was last saved; see `CheckpointStore.load`."""
         return self._store.load(self.name)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Save as the store does; if the lease is lost, save nothing and raise LeaseLostError."""
+        """Save the checkpoint in the store.
+
+        If the lease is lost, saves nothing and raises LeaseLostError.
+        """
         if not self._store.save_as(self._owner, self.name, checkpoint):
             raise self._lost()
 
     def release(self) -> None:
-        """Release the lease; does nothing if it is not held."""
+        """Release the lease, if it is held."""
         self._until = BEGINNING
         self._store.release(self.name, self._owner)
 

@@ -1,10 +1,11 @@
 """Prunes marks that no longer matter, and packs the parts of a checkpoint for storage.
 
-A row key is packed as the 16 bytes of `cdc$time`, then 4 bytes of the sequence number, big-endian
-and signed. The history of a TTL is a JSON object: `changes` holds pairs of the time of a change
-(µs) and the TTL from then on, in seconds; `logs` holds the ids of the log; if there are several
-ids, `log_lost` is the time (µs) before which all rows are gone. Earlier versions stored only the
-array of pairs. The progress of a snapshot is a JSON object with its ranges as pairs of tokens.
+A row key is packed as the 16 bytes of `cdc$time`, followed by the sequence number as 4 bytes,
+big-endian and signed. The history of a TTL is a JSON object. Its field `changes` contains pairs of
+a time (µs) and the TTL that applies from then on (seconds). Its field `logs` contains the ids of
+the log. If there are several ids, `log_lost` is the time (µs) before which all rows are gone.
+Earlier versions stored only the array of pairs. The progress of a snapshot is a JSON object that
+contains the completed ranges as pairs of tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from cdc_reader.streams.stream import StreamId
 
 
 def newest(mark: Mark) -> Micros | None:
-    """Return the write time, in µs, of the last row that a mark names; None if it names none."""
+    """Return the newest write time, in µs, of the rows that a mark names; None without rows."""
     times = [key.micros for key in mark.rows]
     if mark.acked_through is not None:
         times.append(mark.acked_through.micros)
@@ -48,7 +49,7 @@ _KEY = struct.Struct(">16si")
 
 
 def pack(keys: Iterable[RowKey]) -> bytes:
-    """Concatenate the keys."""
+    """Return the packed keys, one after the other."""
     return b"".join(_KEY.pack(key.time, key.seq) for key in keys)
 
 
@@ -58,7 +59,7 @@ def pack_mark(mark: Mark) -> tuple[bytes, bytes]:
 
 
 def unpack(packed: bytes) -> list[RowKey]:
-    """Return the keys in `packed`; raise CheckpointError if it is not a whole number of keys."""
+    """Return the packed keys; raise CheckpointError if the last key is incomplete."""
     if len(packed) % _KEY.size:
         raise CheckpointError(
             f"found a mark of {len(packed)} bytes, expected a multiple of {_KEY.size}; the "
@@ -68,7 +69,7 @@ def unpack(packed: bytes) -> list[RowKey]:
 
 
 def unpack_mark(acked_through: bytes, rows: bytes) -> Mark:
-    """Return the mark stored in these two columns."""
+    """Return the mark that `pack_mark` packed into two values."""
     return Mark(next(iter(unpack(acked_through)), None), frozenset(unpack(rows)))
 
 
@@ -84,7 +85,7 @@ def unpack_id(text: str | None) -> UUID | None:
 
 
 def pack_ttls(ttls: TtlHistory) -> str | None:
-    """Return the history as text; None if nothing is known."""
+    """Return the history as text, or None if no TTL is known."""
     if not ttls.logs:
         return json.dumps(ttls.changes) if ttls.changes else None
     return json.dumps({"changes": ttls.changes, **ttls.logs_to_json()})

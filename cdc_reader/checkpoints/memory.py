@@ -16,7 +16,7 @@ from cdc_reader.reading.progress import Checkpoint
 
 @frozen
 class _Held:
-    """The last owner to acquire a lease, and when its lease ends, in µs."""
+    """The owner that last acquired a lease, and when the lease ends, in µs."""
 
     owner: Owner
     until: Micros
@@ -49,7 +49,7 @@ class MemoryCheckpoints:
         with self._lock:
             before = self._kept.get(name)
             marks = {**(before.marks if before else {}), **checkpoint.marks}
-            # Like the other stores, keep marks whole: a position may move back.
+            # Like the other stores, keep each mark whole, because a position may move back.
             alive = {s: mark for s, mark in marks.items() if mark.reaches(checkpoint.position)}
             self._kept[name] = evolve(checkpoint, marks=alive)
 

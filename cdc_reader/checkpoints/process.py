@@ -1,4 +1,4 @@
-"""Detects whether a process on this machine has ended, from `/proc`, which only Linux has."""
+"""Detects whether a process on this machine has ended. Uses `/proc`, which only Linux has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STATE, _START = 0, 19
 
 
 def machine() -> str:
-    """Identify this boot of this machine and its pid namespace; empty if unknown."""
+    """Return an id of this machine, its current boot and the pid namespace; empty if unknown."""
     try:
         namespace = (_PROC / "self/ns/pid").readlink()
         return f"{_BOOT.read_text().strip()} {namespace}"
@@ -44,7 +44,10 @@ def has_ended(pid: int, start: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields after the name, which may contain spaces; empty if unavailable."""
+    """Return the fields of `/proc/PID/stat` after the process name; empty if unavailable.
+
+    The name ends at the last parenthesis, and may contain spaces.
+    """
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

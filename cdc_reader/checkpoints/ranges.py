@@ -1,7 +1,8 @@
 """Tracks which rows of a snapshot are acknowledged, and derives checkpoints.
 
-Pure: no I/O, no threads, no clock. A range is done when all rows of one reading of it have been
-delivered and acknowledged. Rows of an abandoned reading count only as outstanding.
+This module is pure: it uses no I/O, no threads and no clock. A range may be read more than once. It
+is done when all rows of one reading have been delivered and acknowledged. Rows of an abandoned
+reading count only as outstanding.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class RangeAcknowledgements:
 
     @property
     def held(self) -> int:
-        """The number of rows that are not acknowledged."""
+        """The number of delivered rows that are not acknowledged."""
         return self._outstanding.total()
 
     @property
@@ -50,15 +51,15 @@ class RangeAcknowledgements:
         return self._advance(read.reading)
 
     def acknowledge(self, reading: int, rows: int = 1) -> bool:
-        """Record that delivered rows are handled: each once, in any order.
+        """Record that delivered rows of a reading are handled; return True if a range is now done.
 
-        Returns True if a range is now done.
+        Each row must be recorded only once; the order does not matter.
         """
         self._outstanding[reading] -= rows
         return self._advance(reading)
 
     def take(self) -> Checkpoint | None:
-        """Return the checkpoint to save; None if it has not changed since the last call."""
+        """Return the checkpoint to save, or None if it has not changed since the last call."""
         if not self._has_changed:
             return None
         self._has_changed = False

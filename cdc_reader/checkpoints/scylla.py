@@ -1,9 +1,9 @@
-"""Checkpoints in a ScyllaDB table, in the cluster that is read or in another.
+"""Checkpoints in a ScyllaDB table, in the cluster that is read or in another cluster.
 
-A save is one mutation of one partition, so it is applied completely or not at all. Under a lease it
-is a lightweight transaction, to which the servers give a timestamp later than all earlier ones.
-Without a lease, this class chooses a timestamp later than the previous save's, even if the previous
-save came from a host whose clock was ahead.
+A save is one mutation of one partition, so it is applied completely or not at all. Under a lease, a
+save is a lightweight transaction, and the servers give it a timestamp later than all earlier ones.
+Without a lease, `ScyllaCheckpoints` chooses a timestamp later than the timestamp of the previous
+save, even if the previous save came from a host whose clock was ahead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _PART = 64 * 1024
 
 @define
 class _Kept:
-    """The table's content for one checkpoint, as known to its only writer; None if unknown."""
+    """The table's content for one checkpoint; `stored` is None if the content is unknown.
+
+    A checkpoint has only one writer, so the writer can keep the content in memory.
+    """
 
     lock: threading.Lock = field(factory=threading.Lock)
     stored: Stored | None = None
@@ -89,8 +92,8 @@ class ScyllaCheckpoints:
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
         """See `CheckpointStore.save`.
 
-        If the marks exceed 64 KiB, they are saved in parts; after each part the checkpoint is
-        correct.
+        If the marks exceed 64 KiB, they are saved in parts. The stored checkpoint is correct after
+        each part.
         """
         kept = self._entry(name)
         with kept.lock:
@@ -139,7 +142,7 @@ class ScyllaCheckpoints:
         return True
 
     def names(self) -> list[CheckpointName]:
-        """Return the names of the checkpoints, in order; does not create the table."""
+        """Return the names of the checkpoints, in order. Does not create the table."""
         return self._table.names()
 
     def close(self) -> None:
@@ -161,7 +164,7 @@ class ScyllaCheckpoints:
     ) -> list[list[Write]]:
         """Return the writes that save a checkpoint, in parts; the last part sets the position.
 
-        Each part leaves a correct checkpoint.
+        The stored checkpoint is correct after each part.
         """
         position, old = checkpoint.position, _position(stored, checkpoint)
         said = checkpoint.marks if old == position else _marks(stored, checkpoint)
@@ -182,7 +185,10 @@ class ScyllaCheckpoints:
 
 
 def _lifetime(duration: timedelta) -> int:
-    """Return a TTL of at least `duration`: a cell's TTL counts whole seconds, rounded down."""
+    """Return a TTL, in seconds, of at least `duration`.
+
+    One second is added because a cell's TTL counts whole seconds, rounded down.
+    """
     return math.ceil(duration.total_seconds()) + 1
 
 
@@ -205,7 +211,7 @@ def _after(stored: Stored, checkpoint: Checkpoint) -> Stored:
 
 
 def _seconds(ttl: timedelta | str | None) -> int:
-    """Return the TTL in whole seconds; 0 (no TTL) for None."""
+    """Return the TTL in whole seconds, or 0 if `ttl` is None, which means no TTL."""
     if ttl is None:
         return 0
     seconds = int(as_duration(ttl, "ttl").total_seconds())
@@ -215,7 +221,7 @@ def _seconds(ttl: timedelta | str | None) -> int:
 
 
 def _parts(writes: Iterable[Write]) -> list[list[Write]]:
-    """Split the writes into one or more runs of at most `_PART` bytes each."""
+    """Split the writes into one or more parts of at most `_PART` bytes each."""
     parts: list[list[Write]] = [[]]
     size = 0
     for write in writes:

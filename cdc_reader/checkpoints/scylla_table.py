@@ -6,10 +6,10 @@ position apply. When the position advances, one range delete removes all earlier
 that still matter are written again with the new base.
 
 Two static cells hold the lease. `lease` names its holder, and expires according to the servers'
-clocks. `owner` names the last owner to acquire the lease and does not expire: no other owner may
-save. Both cells are written only by lightweight transactions. A save under a lease is such a
-transaction too, with a condition on `owner`. The timestamp of a transaction is later than the
-timestamps of all earlier ones in its partition, regardless of clocks.
+clocks. `owner` names the owner that last acquired the lease, and does not expire with the lease. No
+other owner may save. Both cells are written only by lightweight transactions. A save under a lease
+is also a lightweight transaction, with a condition on `owner`. The timestamp of a transaction is
+later than the timestamps of all earlier transactions in its partition, regardless of clocks.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SCHEMA = """CREATE TABLE IF NOT EXISTS {table} (
 _KEY = "application, keyspace_name, table_name, shard"
 
 WHERE = "application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"
-"""Selects a partition; `key_of` returns the values."""
+"""The condition that selects a partition; `key_of` returns its values."""
 
 _SELECT = f"SELECT {{columns}} FROM {{table}} WHERE {WHERE}"  # noqa: S608 - values are bound
 
@@ -113,9 +113,9 @@ _LEAVE = f"DELETE lease FROM {{table}} WHERE {WHERE}"
 class Stored:
     """A checkpoint as stored in the table, and whether the table has rows of marks.
 
-    `written` is the timestamp of its last save, and `owned` is the timestamp of the last write
-    under a lease, both in µs. Each is 0 if there was none, and None if the server chose the
-    timestamp and it has not been read.
+    `written` is the timestamp of the last save, and `owned` is the timestamp of the last write
+    under a lease, both in µs. Each is 0 if nothing was written. `written` is None if the server
+    chose the timestamp and it has not been read.
     """
 
     checkpoint: Checkpoint | None = None
@@ -125,7 +125,7 @@ class Stored:
 
 
 class CheckpointTable:
-    """Statements on the table `name`; the rows expire after `ttl` seconds, or never if it is 0."""
+    """Statements on the table `name`. Rows expire after `ttl` seconds, or never if `ttl` is 0."""
 
     def __init__(self, name: TableName, statements: Statements, ttl: int) -> None:
         self._name = name
@@ -148,7 +148,7 @@ class CheckpointTable:
             )
 
     def names(self) -> list[CheckpointName]:
-        """Return the names of the checkpoints, in order; none if the table does not exist."""
+        """Return the names of the checkpoints, in order; empty if the table does not exist."""
         if not self._columns():
             return []
         key = tuple(Column(name, Native("text")) for name in _KEY.split(", "))
@@ -219,7 +219,7 @@ class CheckpointTable:
         return Write(f"{self._cql(template)} AND TIMESTAMP ?", (*values, at))
 
     def _rows(self, name: CheckpointName) -> list[dict[str, Any]]:
-        """Return the partition's rows."""
+        """Return the rows of a checkpoint's partition."""
         cql = self._cql(_SELECT, columns=", ".join(column.name for column in _READ))
         return self._statements.rows(cql, key_of(name), _READ)
 
@@ -245,10 +245,10 @@ def _mark(row: dict[str, Any]) -> tuple[StreamId, Mark]:
 
 
 class LeaseCells:
-    """Leases in the table `name`; `ttl` is its checkpoints' TTL in seconds, 0 for none.
+    """The leases in the table `name`.
 
-    Owners are strings; a `lifetime` is in seconds. A request whose response was lost may be
-    repeated.
+    `ttl` is the TTL of the table's checkpoints in seconds, or 0 if they do not expire. Owners are
+    strings, and a `lifetime` is in seconds. A request whose response was lost may be repeated.
     """
 
     def __init__(self, name: TableName, statements: Statements, ttl: int) -> None:
@@ -257,7 +257,7 @@ class LeaseCells:
         self._ttl = ttl
 
     def acquire(self, name: CheckpointName, owner: str, lifetime: int) -> str | None:
-        """Acquire the lease if nobody holds it; return the previous holder, or None.
+        """Acquire the lease if nobody holds it, and return None; otherwise return the holder.
 
         Raises LeaseUnsupportedError if the servers have no lightweight transactions.
         """
@@ -283,7 +283,7 @@ class LeaseCells:
         self.write_as(owner, name, [Write(_LEAVE.format(table=self._table), key_of(name))])
 
     def write_as(self, owner: str, name: CheckpointName, writes: Sequence[Write]) -> bool:
-        """Apply the writes, unless another owner acquired the lease since `owner` did."""
+        """Apply the writes, unless another owner has acquired the lease since `owner` did."""
         return self._applies([self._own(name, owner, 0, " IF owner = ?"), *writes])
 
     def _applies(self, writes: Sequence[Write]) -> bool:
@@ -294,7 +294,7 @@ class LeaseCells:
         return Write(cql, (lifetime, owner, *key_of(name)))
 
     def _own(self, name: CheckpointName, owner: str, lifetime: int, condition: str = "") -> Write:
-        """Return the write that sets the owner.
+        """Return the write that sets the cell `owner`.
 
         The cell lasts as long as the checkpoint, and at least as long as the lease.
         """

@@ -1,7 +1,8 @@
 """Reads positions from the checkpointLocation of a Spark query with the source `scylla_cdc`.
 
-Spark writes `offsets/N` before micro-batch N runs: a version, metadata, then one line for each
-source with the end offset of the micro-batch. It writes `commits/N` when the micro-batch is done.
+Spark writes the file `offsets/N` before micro-batch N runs. The file contains a version, metadata,
+and a line for each source with the end offset of the micro-batch. Spark writes `commits/N` when the
+micro-batch is done.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _VERSIONS = (1, 2, 3, 4)
 
 @frozen
 class SparkCheckpoint:
-    """Reads the progress of a query over `table`; `at` is a directory this machine can read.
+    """Reads the progress of a query over `table` from the directory `at` of this machine.
 
     An offset without a table's name is treated as an offset of `table`. Raises CheckpointError if
-    there is no Spark checkpoint, or if it cannot be read.
+    the directory contains no Spark checkpoint, or one that cannot be read.
     """
 
     at: Path
@@ -58,7 +59,7 @@ class SparkCheckpoint:
             raise self._unreadable() from error
 
     def _reached(self) -> dict[str, Any] | None:
-        """Return the offset that the query has reached; None if it has not started.
+        """Return the offset that the query has reached, or None if it has not started.
 
         If several of the query's sources read the table, returns the earliest of their offsets.
         """
@@ -87,7 +88,10 @@ class SparkCheckpoint:
                 yield offset if finished else {**offset, "position": _began(offset)}
 
     def _numbers(self, folder: str) -> list[int]:
-        """Return the micro-batches in a directory, without checksums and unfinished files."""
+        """Return the numbers of the micro-batches in a directory.
+
+        Checksums and unfinished files are skipped.
+        """
         try:
             return [int(file.name) for file in (self.at / folder).iterdir() if file.name.isdigit()]
         except OSError as error:

@@ -97,9 +97,9 @@ class _LockedError(CheckpointError):
 class SqliteCheckpoints:
     """A `LeasingStore` in the file at `path`, created on first use; thread-safe.
 
-    `wait` is how long to wait while another process writes to the file; `clock` decides when leases
-    expire. Raises CheckpointError for a file that cannot be used: unreadable, locked, or not a
-    checkpoint file.
+    `wait` is how long to wait while another process writes to the file. `clock` decides when leases
+    expire. Raises CheckpointError if the file cannot be read, stays locked, or is not a checkpoint
+    file.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class SqliteCheckpoints:
     def _other(
         self, database: sqlite3.Connection, name: CheckpointName, owner: Owner
     ) -> Owner | None:
-        """Return the other owner that holds the lease, if any."""
+        """Return the holder of the lease if it is not `owner`; None if nobody else holds it."""
         holder, until = _holder(database, name)
         return holder if holder != owner and self._clock.now() < until else None
 
@@ -305,7 +305,7 @@ def _save(database: sqlite3.Connection, name: CheckpointName, checkpoint: Checkp
 
 
 def _holder(database: sqlite3.Connection, name: CheckpointName) -> tuple[Owner | None, int]:
-    """Return the last owner to acquire the lease, and when its lease ends, in µs."""
+    """Return the owner that last acquired the lease, and when the lease ends, in µs."""
     found = database.execute(_HOLDER, _key(name)).fetchone()
     return (None, 0) if found is None else (Owner.from_text(found[0]), found[1])
 
@@ -320,7 +320,7 @@ def _key(name: CheckpointName) -> tuple[str, str, str, str]:
 
 
 def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
-    """Return all values except the marks, in the order that `_SAVE` expects after the key."""
+    """Return the checkpoint's values except marks, in the order that `_SAVE` expects them."""
     return (
         checkpoint.position,
         checkpoint.generation,
@@ -332,7 +332,10 @@ def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
 
 
 def _row(number: int, stream: StreamId, mark: Mark, position: Micros) -> tuple[object, ...]:
-    """Return a mark's row; a mark that names no rows gets an old time, so that it is deleted."""
+    """Return the row of a mark.
+
+    A mark without rows from the position on gets a time before the position, so it is deleted.
+    """
     age = newest(mark) if mark.reaches(position) else None
     return number, bytes(stream), position - 1 if age is None else age, *pack_mark(mark)
 

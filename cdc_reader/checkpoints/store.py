@@ -1,13 +1,15 @@
-"""The protocols of checkpoint stores, with and without leases; checkpoint names, and owners.
+"""The protocols of checkpoint stores, the names of checkpoints, and the owners of leases.
 
 A new store implements `LeasingStore`, or `CheckpointStore` if it cannot support leases. Its methods
 may be called from several threads at once, and raise `TransientError` for failures that are worth
 retrying. `sqlite` is an example; `marks` packs the parts of a checkpoint.
 
-Add the store to the names in ``checkpoints/__init__.py`` and ``cdc_reader/__init__.py``, to the
-fixtures of ``test_stores.py`` and ``test_leases.py``, which test what every store must do, to
-``docs/reference/checkpoints.md``, and to `cli.following` and `cli.status`, where the commands open
-stores. Then run ``make api``.
+Add a new store in these places, and then run ``make api``:
+
+- the names in ``checkpoints/__init__.py`` and ``cdc_reader/__init__.py``;
+- the fixtures of ``test_stores.py`` and ``test_leases.py``, which test what every store must do;
+- ``docs/reference/checkpoints.md``;
+- `cli.following` and `cli.status`, where the commands open stores.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ from cdc_reader.reading.progress import Checkpoint
 
 @frozen
 class CheckpointName:
-    """Identifies a checkpoint by application, table and shard (``1/4``).
+    """Identifies a checkpoint by application, table and shard, such as ``1/4``.
 
-    Shard ``0/4`` identifies what four shards share: the start of their snapshot.
+    Shard ``0/4`` identifies what four shards share, which is the start of their snapshot.
     """
 
     application: str
@@ -41,7 +43,7 @@ class CheckpointName:
 
     @property
     def is_shared(self) -> bool:
-        """Whether this identifies the start that all shards share, not one shard's position."""
+        """Whether this name identifies the start that all shards share, not a shard's position."""
         return self.shard.startswith("0/")
 
     @property
@@ -52,7 +54,10 @@ class CheckpointName:
 
 @frozen
 class Owner:
-    """A consumer that may hold a lease; `since` is when it was created, in µs by its own clock."""
+    """A consumer that may hold a lease.
+
+    `since` is when the owner was created, in µs, according to its own clock.
+    """
 
     token: str = field(repr=False)
     """Unique to this owner, even within its process."""
@@ -60,9 +65,9 @@ class Owner:
     pid: int
     since: Micros
     machine: str = field(default="", repr=False)
-    """The machine on which its pid is valid; see `process.machine`; empty if unknown."""
+    """The machine on which `pid` is valid, as `process.machine` returns it; empty if unknown."""
     start: int = field(default=0, repr=False)
-    """When its process started, because the system reuses pids."""
+    """When the process started (see `process.started`), because the system reuses pids."""
 
     @classmethod
     def of_this_process(cls, now: Micros) -> Self:
@@ -84,12 +89,12 @@ class Owner:
             ) from None
 
     def to_text(self) -> str:
-        """Return the text that stores hold for this owner; always the same text for one owner."""
+        """Return the text that stores keep for this owner. The text of an owner never changes."""
         return json.dumps(asdict(self))
 
     @property
     def has_ended(self) -> bool:
-        """Whether the owner's process has certainly ended; known only on the same machine."""
+        """Whether the owner's process has certainly ended; known only on the owner's machine."""
         is_here = bool(self.machine) and self.machine == process.machine()
         return is_here and process.has_ended(self.pid, self.start)
 
@@ -98,10 +103,13 @@ class Owner:
 
 
 class CheckpointStore(Protocol):
-    """Keeps checkpoints; each name has one writer."""
+    """A store that keeps checkpoints by name. Each name has only one writer."""
 
     def load(self, name: CheckpointName) -> Checkpoint | None:
-        """Return the last checkpoint saved, without marks of rows before its position, or None."""
+        """Return the checkpoint that was last saved under a name, or None.
+
+        Marks of rows before its position are left out.
+        """
         ...
 
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
@@ -122,13 +130,14 @@ class CheckpointStore(Protocol):
 class LeasingStore(CheckpointStore, Protocol):
     """A store that lets one owner at a time save a checkpoint.
 
-    An owner holds the lease from `acquire` until it releases it, or until `duration` has passed
-    since it last acquired or renewed it. Then another owner may acquire it. From that moment the
-    previous owner can neither renew nor save, not even with a request already in progress.
+    An owner holds the lease from `acquire` until `release`, or until `duration` has passed since
+    its last `acquire` or `renew`. Then another owner may acquire the lease. From that moment, the
+    previous owner can neither renew the lease nor save a checkpoint, not even with a request that
+    is already in progress.
     """
 
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
-        """Acquire the lease if no other owner holds it; return the holder afterwards."""
+        """Acquire the lease if no other owner holds it; return the owner that holds it now."""
         ...
 
     def renew(self, name: CheckpointName, owner: Owner, duration: timedelta) -> bool:
@@ -136,9 +145,12 @@ class LeasingStore(CheckpointStore, Protocol):
         ...
 
     def release(self, name: CheckpointName, owner: Owner) -> None:
-        """Release the lease; does nothing if another owner acquired it."""
+        """Release the lease, unless another owner has acquired it."""
         ...
 
     def save_as(self, owner: Owner, name: CheckpointName, checkpoint: Checkpoint) -> bool:
-        """Like `save`, but save nothing and return False if another owner took the lease."""
+        """Save the checkpoint as `save` does, unless another owner has acquired the lease.
+
+        Returns False, and saves nothing, if another owner has acquired the lease.
+        """
         ...

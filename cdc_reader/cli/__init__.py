@@ -1,7 +1,7 @@
-"""The command `scylla-cdc`: each subcommand is a module, imported when it is called.
+"""The command `scylla-cdc`. Each subcommand is a module, which is imported when it is called.
 
-Needs the extra `cli`. May import all packages; only `demo` and `serve` may import `testing`. Begin
-with `command`.
+The command needs the extra `cli`. This package may import all packages, but only `demo` and `serve`
+may import `testing`. Begin with `command`.
 """
 
 from __future__ import annotations

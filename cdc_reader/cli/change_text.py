@@ -1,4 +1,4 @@
-"""Formats a change for people: one line, and another for each image in the log.
+"""Formats a change for people, on one line, and on another line for each image in the log.
 
 Values are written as in JSON, so text is in quotes. Unprintable characters are escaped, so no value
 can manipulate a terminal.
@@ -24,7 +24,7 @@ _WIDTH = len("insert")
 
 
 def change_text(change: Change, *, names_table: bool) -> Text:
-    """Format the change on one or more lines, with its table if `names_table`."""
+    """Format the change on one or more lines, with its table if `names_table` is True."""
     text = Text.assemble(
         (_time(change), "dim"), "  ", (_operation(change).ljust(_WIDTH), _style(change)), "  "
     )
@@ -40,7 +40,7 @@ def change_text(change: Change, *, names_table: bool) -> Text:
 
 
 def row_text(cells: Mapping[str, Any]) -> str:
-    """Format cells by column on one line."""
+    """Format cells, given by column, on one line."""
     return ", ".join(f"{_printable(name)}={_value(value)}" for name, value in cells.items())
 
 
@@ -58,7 +58,7 @@ def _style(change: Change) -> str:
 
 
 def _notes(change: Change) -> Iterator[str]:
-    """Describe what was written, with notes such as `(late)`."""
+    """Yield notes about a change: what was written, and remarks such as `(late)`."""
     if (bounds := change.range) is not None:
         yield f"from {_bound(change, bounds.start)} to {_bound(change, bounds.end)}"
     deltas = (_delta(change, name, delta) for name, delta in change.deltas.items())
@@ -113,7 +113,10 @@ def _columns(change: Change, cells: Mapping[str, Any]) -> str:
 
 
 def _lists(change: Change) -> Iterable[str]:
-    """Return the columns whose elements the log identifies by ids, which people cannot read."""
+    """Return the names of non-frozen list columns.
+
+    The log identifies their elements by ids, which mean nothing to people.
+    """
     columns = change.schema.base.columns
     return [c.name for c in columns if isinstance(c.type, ListType) and not c.type.frozen]
 

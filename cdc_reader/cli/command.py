@@ -1,4 +1,4 @@
-"""The group of subcommands: each is a module, imported when it is called."""
+"""The group of subcommands. Each subcommand is a module, which is imported when it is called."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _WORDS = {
 
 @define
 class Summary:
-    """The results so far; prints the progress to stderr every few seconds."""
+    """The results so far. Prints the progress to stderr every few seconds."""
 
     limit: int
     counts: Counts = field(factory=Counts)
@@ -56,7 +56,7 @@ class Summary:
         return self.counts.differing.total()
 
     def lines(self, source: Side, target: Side) -> Iterator[str]:
-        """Format the result for people: the counts, then the keys."""
+        """Yield the lines of the result: the counts, then the keys of rows that differ."""
         counts = self.counts
         yield f"{source}: {counts.source:,} rows"
         yield f"{target}: {counts.target:,} rows"
@@ -108,12 +108,13 @@ def command(
     """Compare the rows of two tables, such as a table and its copy.
 
     SOURCE and TARGET name nodes of the two clusters, each as HOST or HOST:PORT, separated by
-    commas. The copy has the table's name unless another is given. Compares which rows exist and
-    the values of their columns, but neither TTLs nor write times. A row that is written meanwhile
-    may count as different.
+    commas. The copy has the table's name unless another name is given. The command compares which
+    rows exist and the values of their columns, but neither TTLs nor write times. A row that is
+    written during the comparison may count as different.
 
-    Prints how many rows each table has, then the keys of the rows that differ. The exit status is
-    0 if no row differs, 1 if some rows differ, and 2 if the tables could not be compared.
+    The command prints how many rows each table has, and then the keys of the rows that differ. The
+    exit status is 0 if no row differs, 1 if some rows differ, and 2 if the tables could not be
+    compared.
     """
     with cli_errors(Trouble), _interruptible():
         name = TableName.parse(table)
@@ -142,7 +143,7 @@ def command(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """End with status 2 on Ctrl-C: status 1 would mean a difference."""
+    """End with status 2 on Ctrl-C, because status 1 means that rows differ."""
     try:
         yield
     except KeyboardInterrupt:

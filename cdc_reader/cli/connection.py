@@ -1,4 +1,4 @@
-"""The connection options, shared by all commands."""
+"""The connection options that commands share."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ _IN_ERRORS = ("tls", "tls_ca", "tls_verify_hostname", "tls_cert", "tls_key", "lo
 
 @frozen
 class _Options:
-    """The options for one cluster of a command, prefixed with its `name` unless that is empty."""
+    """The options for one cluster of a command, with the cluster's `name`, if any, as a prefix."""
 
     name: str = ""
 
     def option(self, name: str) -> str:
-        """Return the side's option for the setting `name`."""
+        """Return the cluster's option for the setting `name`."""
         return "--" + "-".join(filter(None, [self.name, *name.split("_")]))
 
     def variable(self, name: str) -> str:
-        """Return the side's environment variable for the setting `name`."""
+        """Return the cluster's environment variable for the setting `name`."""
         return "_".join(filter(None, ["SCYLLA_CDC", self.name.upper(), name.upper()]))
 
     def parameter(self, name: str) -> str:
@@ -206,7 +206,7 @@ class _Options:
 
 
 def connection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add connection options; the command receives the resulting configuration as `connection`."""
+    """Add the connection options to a command, which receives them as one value, `connection`."""
     side = _Options()
 
     @functools.wraps(command)
@@ -223,10 +223,10 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
 def two_connection_options(
     source_use: str, target_use: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of both sides to a command whose arguments `source` and `target` are hosts.
+    """Add the options of two clusters to a command with the arguments `source` and `target`.
 
-    The command receives connections instead of the hosts. `source_use` and `target_use` say what
-    each consistency is for.
+    These arguments are hosts; the command receives connections instead. `source_use` and
+    `target_use` say what each consistency is for.
     """
     source, target = _Options("source"), _Options("target")
 
@@ -248,7 +248,7 @@ def two_connection_options(
 
 @contextmanager
 def _errors_in_options(sides: Mapping[_Options, ConnectionConfig]) -> Iterator[None]:
-    """Let the errors of a command name the options of the cluster that caused them."""
+    """Make the errors of a command name the options of the cluster that caused them."""
     try:
         yield
     except click.ClickException as error:

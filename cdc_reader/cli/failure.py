@@ -11,7 +11,7 @@ from cdc_reader.errors import CdcError, ConfigurationError
 
 
 class Failure(click.ClickException):
-    """Ends a command with one line and status 1: the cluster or the table caused the failure."""
+    """Ends a command with one line and status 1, for failures of the cluster or the table."""
 
     exit_code = 1
 
@@ -30,7 +30,7 @@ class Trouble(click.ClickException):
 
 @contextmanager
 def cli_errors(failure: type[click.ClickException] = Failure) -> Iterator[None]:
-    """End the command on errors of this package, as a misuse if an option caused the error."""
+    """End the command on errors of this package, with `Misuse` if an option caused the error."""
     try:
         yield
     except ConfigurationError as error:

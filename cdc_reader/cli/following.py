@@ -50,10 +50,10 @@ snapshot_option = click.option(
 
 @frozen
 class FollowOptions:
-    """The options for following logs: `start` is in µs or BEGINNING, `end` is in µs or None.
+    """The options for following logs.
 
-    The moments of the `relative` options are relative to this machine's time; `corrected` makes
-    them relative to the cluster's time.
+    `start` is in µs or BEGINNING, and `end` is in µs or None. If `relative` contains --from or
+    --until, the moment was computed from this machine's time; `corrected` uses the cluster's time.
     """
 
     start: Micros
@@ -188,9 +188,9 @@ def _shard(text: str) -> Shard:
 
 
 def from_snapshot(follow: FollowOptions, said: str) -> FollowOptions:
-    """Return the options to follow from now, because a snapshot is read first.
+    """Return the options without a start, because a snapshot determines it.
 
-    Rejects an explicit start; `said` names the option that excludes it.
+    Raises Misuse if --from was given; the message begins with `said`.
     """
     given = click.get_current_context().get_parameter_source("start")
     if given is not ParameterSource.DEFAULT:
@@ -209,7 +209,7 @@ class CheckpointPlace:
     ) -> SqliteCheckpoints | ScyllaCheckpoints:
         """Open the store; a checkpoint table is in the cluster of `connection`.
 
-        Requests to the cluster are retried up to `retry_deadline`.
+        Requests to the cluster are retried for up to `retry_deadline`.
         """
         if isinstance(self.at, Path):
             return SqliteCheckpoints(self.at)
@@ -228,7 +228,7 @@ class Kept:
     application: str
 
     def position(self, table: TableName, shard: Shard) -> Micros | None:
-        """Return the position to resume from, in µs; None if there is none."""
+        """Return the position to resume from, in µs, or None if no position is stored."""
         found = self.store.load(self._name(table, shard))
         return None if found is None else found.position
 

@@ -27,7 +27,7 @@ _NOT_ANNOUNCED = "not announced"
 
 @frozen
 class Row:
-    """A generation as shown; counts are None if they were not requested."""
+    """A generation as the command shows it; counts are None if they were not requested."""
 
     kind: str
     operates: Window
@@ -37,11 +37,14 @@ class Row:
 
     @property
     def is_announced(self) -> bool:
-        """True if readers see the generation; if False, only its streams are stored so far."""
+        """Whether readers see the generation; otherwise only its streams have been stored."""
         return self.state != _NOT_ANNOUNCED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON values: times in ISO 8601 and in µs; the last row has no end."""
+        """Return the row as JSON values, with times in ISO 8601 and in µs.
+
+        The end of the last row is None.
+        """
         start, end = self.operates.start, self.operates.end
         is_open = end == FOREVER
         return {
@@ -69,7 +72,7 @@ def command(connection: ConnectionConfig, table: str | None, count: bool, as_jso
     """List the generations of CDC streams, oldest first.
 
     Tables with vnodes share the cluster's generations. A table with tablets has separate
-    generations: name the table.
+    generations: to list them, name the table.
     """
     with cli_errors():
         queries = Connection(connection, ReadConfig())
@@ -96,7 +99,10 @@ def _source(queries: Connection, table: str | None) -> KnownSource:
 
 @frozen
 class StreamCounts:
-    """Counts groups and streams. Lists each generation's streams only once: they never change."""
+    """Counts the groups and streams of generations.
+
+    The streams of a generation never change, so they are listed only once.
+    """
 
     _known: dict[Micros, tuple[int, int]] = field(factory=dict, init=False)
 
@@ -111,7 +117,7 @@ class StreamCounts:
 def rows_of(
     source: KnownSource, counts: StreamCounts | None, now: Micros, since: Micros = BEGINNING
 ) -> Iterator[Row]:
-    """Return the generations that are in force after `since` (µs), oldest first.
+    """Yield the generations that are in force after `since` (µs), oldest first.
 
     Streams are not counted if `counts` is None.
     """
@@ -141,6 +147,6 @@ def show(rows: Sequence[Row]) -> None:
         found = row.to_dict()
         cells = (found[name] for name in ("start", "end", "state", "kind", "groups", "streams"))
         table.add_row(*("-" if cell is None else str(cell) for cell in cells))
-    # As wide as needed: a truncated time would be useless.
+    # Use the width that is needed, because a truncated time is useless.
     console = Console(width=max(Console().width, _WIDEST))
     console.print(table if rows else "no generation has been announced yet")

@@ -1,10 +1,10 @@
 """`scylla-cdc import-position`: continues where scylla-cdc-go or scylla-cdc-rust stopped.
 
-Both libraries store a position for each stream in a table, and go through the generations in turn.
+Both libraries store the position of each stream in a table, and read one generation after another.
 An application of this project has one position for all streams, so it continues from the earliest
-stored position of the last generation. A stream without a stored position counts as read up to
-where these libraries would begin to read it: the beginning of the generation or, if that is later,
-the time from which scylla-cdc-go first read.
+stored position of the last generation. A stream without a stored position counts as read up to the
+time at which the library would begin to read the stream. This is the beginning of the generation
+or, if that is later, the time from which scylla-cdc-go first read.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ class Positions(ABC):
 
     @abstractmethod
     def begun(self) -> Iterator[tuple[Micros, Micros]]:
-        """Yield the start of the last generation that the library began to read, if any.
+        """Yield a pair of times for the last generation that the library began to read, if any.
 
-        With it comes the time from which the library reads a stream that has no position.
+        The first time is the start of the generation. The second is the time from which the library
+        reads a stream that has no position. Only the first pair counts.
         """
 
     @abstractmethod
@@ -79,13 +80,16 @@ class Positions(ABC):
         return min(positions if len(positions) == len(streams) else [beginning, *positions])
 
     def rows(self, cql: str, *values: object, keys: Sequence[bytes] = ()) -> Iterator[Any]:
-        """Yield a query's rows; the first ``{}`` stands for the table, the second for the keys."""
+        """Yield the rows of a query.
+
+        In `cql`, the first ``{}`` stands for the table, and the second for the keys.
+        """
         text = cql.format(self.place.cql, ", ".join("?" * len(keys)))
         for batch in self.queries.batches(Query(text, (*values, *keys))):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def streams(self, generation: Micros) -> list[bytes]:
-        """Return the streams of a generation; none if the table does not have the generation."""
+        """Return the streams of a generation; empty if the table does not have the generation."""
         known = generation in self.source.timestamps()
         groups = self.source.groups(generation) if known else ()
         return [bytes(stream) for group in groups for stream in group.streams]
@@ -97,7 +101,10 @@ class Positions(ABC):
 
 
 class RustPositions(Positions):
-    """The table of scylla-cdc-rust's `TableBackedCheckpointSaver`; it serves a single reader."""
+    """Positions in the table of scylla-cdc-rust's `TableBackedCheckpointSaver`.
+
+    The table serves a single reader.
+    """
 
     def begun(self) -> Iterator[tuple[Micros, Micros]]:
         for (start,) in self.rows("SELECT generation FROM {} WHERE stream_id = ?", b"\0"):
@@ -105,10 +112,10 @@ class RustPositions(Positions):
         yield from self._newest_with_position()
 
     def _newest_with_position(self) -> Iterator[tuple[Micros, Micros]]:
-        """Yield the newest generation of which a stream has a position.
+        """Yield the generations in which a stream has a position, newest first.
 
-        The library writes the row of a generation only when it begins to read it, so that row
-        expires, by default after seven days, while the positions of its streams are renewed.
+        The library writes the row of a generation only when it begins to read the generation. This
+        row expires, by default after seven days, while the positions of the streams are renewed.
         """
         stored = {stream for (stream,) in self.rows("SELECT stream_id FROM {}")}
         if stored:
@@ -126,11 +133,11 @@ class RustPositions(Positions):
 
 
 class GoPositions(Positions):
-    """The table of scylla-cdc-go's `TableBackedProgressManager`.
+    """Positions in the table of scylla-cdc-go's `TableBackedProgressManager`.
 
-    The library stores the generation under an empty timestamp, which only a function can express.
-    Newer versions keep the time from which the application first read in the same row, and store
-    that time first.
+    The library stores the generation under an empty timestamp, which CQL can express only with a
+    function. In the same row, newer versions store the time from which the application first read.
+    They store this time before the generation.
     """
 
     def begun(self) -> Iterator[tuple[Micros, Micros]]:
@@ -192,9 +199,9 @@ def command(
 ) -> None:
     """Continue following a table from where scylla-cdc-go or scylla-cdc-rust stopped.
 
-    KS.POSITIONS is the table in which the library stored its positions, and KS.TABLE the table that
-    it followed. Stop the old reader first. All changes from the position on are delivered, also
-    those that the old reader had handled in streams that were ahead of others.
+    KS.POSITIONS is the table in which the library stored its positions, and KS.TABLE is the table
+    that the library followed. Stop the old reader first. All changes from the position on are
+    delivered, even changes that the old reader has handled in streams that were ahead of others.
 
     The position is saved for a consumer or tail without shards. To start several shards, or
     replicate, pass the printed position as --from or start. KS.POSITIONS must be in the cluster of

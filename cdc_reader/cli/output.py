@@ -25,7 +25,7 @@ def drop_output() -> None:
 
 
 def reader_is_gone() -> bool:
-    """Return True if stdout is a pipe without a reader; does not write to it."""
+    """Return True if stdout is a pipe without a reader. Does not write to the pipe."""
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)

@@ -171,10 +171,10 @@ def command(
     """Apply the changes of a table to a copy of it, until SIGINT or SIGTERM.
 
     SOURCE and TARGET name nodes of the two clusters, each as HOST or HOST:PORT, separated by
-    commas. The copy must exist, with the same columns and without CDC; it has the table's name
-    unless another is given. The copy gets all changes that are still in the log, with their write
-    timestamps, or, with --initial-copy, the whole table. A later run continues where the last one
-    stopped.
+    commas. The copy must exist, with the same columns and without CDC. It has the table's name
+    unless another name is given. The copy gets all changes that are still in the log, with their
+    write timestamps. With --initial-copy, it first gets the existing rows of the table, and then
+    the changes since. A later run continues where the last run stopped.
     """
     with cli_errors():
         if initial_copy:
@@ -215,7 +215,7 @@ def _schema(source: Side) -> TableSchema:
 
 
 def _suited(schema: TableSchema, follow: FollowOptions) -> FollowOptions:
-    """Return options that suit the log's TTL."""
+    """Return the options, which ignore late rows if the log keeps rows forever."""
     if schema.cdc.ttl or follow.read.late_rows == LateRowsMode.IGNORE:
         return follow
     click.echo(
@@ -229,7 +229,7 @@ def _suited(schema: TableSchema, follow: FollowOptions) -> FollowOptions:
 def _check_target(schema: TableSchema, target: Side) -> UUID | None:
     """Check that the target has a table for the copy, and return the table's id.
 
-    Errors contain the CQL to create it.
+    If the table does not exist, the error contains the CQL statement that creates it.
     """
     with closing(Connection(target.connection, ReadConfig())) as queries:
         schemas = SchemaSource(queries)
@@ -245,7 +245,7 @@ def _check_target(schema: TableSchema, target: Side) -> UUID | None:
 
 
 def _of_target(kept: Kept, target: Side) -> CheckpointName:
-    """Return the name of a checkpoint for all shards that holds only the id of the copy."""
+    """Return the name of a checkpoint that all shards share, and that contains the copy's id."""
     return CheckpointName(kept.application, target.table, "0/copy")
 
 
@@ -265,7 +265,10 @@ def _check_same_target(
 def _snapshot(
     schema: TableSchema, target: Side, kept: Kept, shard: Shard, *, initial_copy: bool
 ) -> SnapshotMode:
-    """Return whether to copy rows: in the first run if requested, later if rows are left."""
+    """Return whether to copy existing rows.
+
+    The first run copies them if requested, and a later run if some are left to copy.
+    """
     begun = kept.begun(schema.name, shard)
     if begun is not None:
         is_left = begun.snapshot is not None

@@ -111,8 +111,8 @@ def command(
 ) -> None:
     """Run the embedded ScyllaDB, for development and tests, until SIGINT or SIGTERM.
 
-    It keeps nothing on disk. Prints `listening on HOST:PORT` when clients may connect, and the port
-    of the REST API if there is one.
+    The server keeps nothing on disk. The command prints `listening on HOST:PORT` when clients may
+    connect, and the port of the REST API if there is one.
     """
     if (username is None) != (password is None):
         raise click.UsageError("--username and --password go together: give both or neither")

@@ -28,7 +28,7 @@ class SnapshotState:
     """The acknowledged part of a snapshot: `rows`, a `share` from 0 to 1, and the seconds left.
 
     The seconds left are estimated from the average rate since the snapshot began, including
-    interruptions; None if nothing has been read yet.
+    interruptions. They are None if nothing has been read yet.
     """
 
     rows: int
@@ -37,7 +37,10 @@ class SnapshotState:
 
     @classmethod
     def of(cls, name: CheckpointName, kept: SnapshotProgress, now: Micros) -> SnapshotState:
-        """Return the state of a checkpoint; a shard is counted as an equal part of the ring."""
+        """Return the state of a checkpoint's snapshot.
+
+        Each shard is assumed to cover an equal part of the ring.
+        """
         share = min(1.0, kept.done.size * Shard.parse(name.shard).count / WHOLE_RING.size)
         took = max(0, now - kept.began) / 1_000_000
         return cls(kept.rows, share, took * (1 - share) / share if share else None)
@@ -71,7 +74,7 @@ class SnapshotLines:
             click.echo(f"{table}: {self._state(table)}", err=True)
 
     def _is_due(self, table: TableName) -> bool:
-        """Return whether a line is due: at the end, and before that at intervals."""
+        """Return whether a line is due: at intervals, and at the end of the snapshot."""
         now, printed = time.monotonic(), self._printed.setdefault(table, time.monotonic())
         if self._values[SNAPSHOT_SHARE, table] < 1 and now < printed + _EVERY:
             return False

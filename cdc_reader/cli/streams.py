@@ -42,7 +42,10 @@ class StreamEntry:
     range_end: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the stream as JSON values; in ids from before 4.3, only `token` is meaningful."""
+        """Return the stream as JSON values.
+
+        In ids from before ScyllaDB 4.3, only `token` is meaningful.
+        """
         return {
             "stream": self.stream.hex(),
             "token": self.stream.token,
@@ -144,7 +147,7 @@ def _at(spans: Sequence[Window], moment: str | None, now: Micros) -> Window:
 
 
 def _places(source: KnownSource, groups: Sequence[StreamGroup]) -> Iterator[StreamEntry]:
-    """Return all streams in ring order."""
+    """Yield all streams in ring order."""
     has_ranges = source.kind != "4.3"
     for group in Generation(Window(0, FOREVER), tuple(groups)).groups:
         for stream in group.streams:
@@ -165,7 +168,7 @@ def _list(places: Iterator[StreamEntry], span: Window, as_json: bool) -> None:
 def _choose(
     source: KnownSource, spans: Sequence[Window], token: int, ignore_msb: int, as_json: bool
 ) -> None:
-    """Print, for each generation, the stream to which writes with a given token go."""
+    """Print, for each generation, the stream that receives the writes with a given token."""
     if not as_json:
         click.echo(f"token {token}")
     for span in spans:

@@ -51,7 +51,7 @@ _ONE_BY_ONE = ConsumerConfig(workers=1, attempts=1)
 
 @define(eq=False)
 class Printer:
-    """Prints changes to stdout, one by one, up to `limit` of them."""
+    """Prints up to `limit` changes to stdout, one by one."""
 
     names_table: bool
     as_json: bool
@@ -123,7 +123,7 @@ def command(
     same microsecond are printed table by table and stream by stream. Only changes marked (late) are
     out of order. With --eager, changes are printed sooner, but in no particular order.
 
-    Changes go to stdout, everything else to stderr.
+    Changes go to stdout, and everything else goes to stderr.
     """
     if snapshot == SnapshotMode.INITIAL:
         follow = from_snapshot(follow, "--snapshot is 'initial'")
@@ -210,7 +210,7 @@ def _greeting(name: TableName, follow: FollowOptions, snapshot: str, saved: Micr
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Report output that cannot be written; it is not an error if a reader closed the pipe."""
+    """Report output that cannot be written, unless a reader closed the pipe, which is no error."""
     try:
         yield
         sys.stdout.flush()

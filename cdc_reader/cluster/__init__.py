@@ -1,8 +1,8 @@
 """Access to the cluster through the driver, which only this package and `testing` import.
 
-The driver is cassandra-driver or scylla-driver: see `cdc_reader.cluster.driver`. May import
-`reading`, `decoding` and the packages below. Begin with `connection`; `log`, `generations` and
-`schema` implement the ports of the engine.
+The driver is cassandra-driver or scylla-driver: see `cdc_reader.cluster.driver`. This package may
+import `reading`, `decoding` and the packages below them. Begin with `connection`; `log`,
+`generations` and `schema` implement the ports of the engine.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """The cluster's clock, used for every decision that depends on write times.
 
-The servers' clocks decide when rows expire and when generations begin, and writers' clocks are kept
-close to the servers'. The clock of the reader's machine may be wrong, so it is used only while it
-agrees with the cluster's clock.
+Servers decide by their own clocks when rows expire and when generations begin. Writers' clocks are
+kept close to the servers' clocks. The clock of the reader's machine may be wrong, so it is used
+only while it agrees with the cluster's clock.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _INTERVAL, _SOON = 300_000_000, 10_000_000
 _PAUSE = 100_000
 """µs between queries; meanwhile a driver that has just connected opens its other connections."""
 _NODES = 3
-"""How many nodes to ask, at most. The driver sends the queries to the nodes in turn."""
+"""The maximum number of nodes to ask. The driver sends the queries to the nodes in turn."""
 
 
 @frozen
 class _Measured:
-    """A node's clock, relative to the steady clock. All values in µs."""
+    """A node's clock, relative to the steady clock. All values are in µs."""
 
     offset: int
     """The node's time minus the steady clock's; the error is at most `error` either way."""
@@ -59,15 +59,15 @@ class _Measured:
         return self.allows(self.ahead)
 
     def allows(self, ahead: int) -> bool:
-        """Return whether a clock `ahead` µs ahead of the node's is close enough to be used."""
+        """Return True if a clock that is `ahead` µs ahead of the node's clock may be used."""
         return abs(ahead) <= TOLERANCE + self.error
 
 
 class ClusterClock:
-    """The cluster's clock: the machine's own while the two agree. Thread safe.
+    """The cluster's clock, which is the machine's clock while the two agree. Thread-safe.
 
-    The first `now` asks a node for its time, and later calls do so every few minutes. If a node
-    disagrees with the machine's clock by more than `TOLERANCE`, other nodes are asked too, and the
+    The first `now` asks a node for its time, and later calls ask again every few minutes. If a
+    node disagrees with the machine's clock by more than `TOLERANCE`, other nodes are asked too. The
     smallest difference counts, so that one wrong node does not override a correct clock. Between
     measurements a steady clock is used, so setting the machine's clock does no harm.
 
@@ -86,7 +86,7 @@ class ClusterClock:
 
     @classmethod
     def of(cls, queries: Queries, clock: Clock | None) -> Self:
-        """Return `clock` if it is already a `ClusterClock`, else one made from it."""
+        """Return `clock` if it is already a `ClusterClock`, else a new one that is based on it."""
         return clock if isinstance(clock, cls) else cls(queries, clock)
 
     def now(self) -> Micros:

@@ -1,6 +1,6 @@
 """A connection to the cluster: opens the driver's session on first use, and sends queries.
 
-Every wait is bounded: connecting by the connect timeout, reading a page by the request timeout.
+Every wait has a limit: the connect timeout for connecting, the request timeout for reading a page.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class PageConnection(DefaultConnection):  # type: ignore[misc]
     """The driver's connection, with larger reads and prompt detection of a closed socket.
 
     It reads a page from the socket in a few calls; the driver's 4 KiB buffer would need hundreds.
-    It fails as soon as the server closes the socket. If that happened in the middle of a frame,
-    most of the driver's event loops would wait for the rest of the frame until each request timed
-    out, and libev's loop would spin meanwhile.
+    It fails as soon as the server closes the socket. If the server closes the socket in the middle
+    of a frame, the driver's own connection fails late: most event loops wait for the rest of the
+    frame until each request times out, and libev's loop spins meanwhile.
     """
 
     in_buffer_size = 1 << 20
@@ -127,7 +127,7 @@ class Opening:
         """Wait for the session, up to the connect timeout.
 
         Raises ConfigurationError, ConnectionFailedError, AuthenticationFailedError, and
-        StoppedError if the context's stop comes first.
+        StoppedError if the context's stop is set first.
         """
         left = max(0.0, self._deadline - time.monotonic())
         if not self._opened.done() and not wait_for(self._opened.add_done_callback, left):
@@ -276,7 +276,7 @@ class Connection(Queries):
             opening.close()
 
     def request(self, query: Query) -> Request:
-        """See `Queries.request`; a statement is prepared before this returns."""
+        """See `Queries.request`; prepares the statement before returning."""
         statement, values = self._statement(query)
 
         def request(paging_state: bytes | None) -> Callable[[], Page]:
@@ -330,7 +330,10 @@ class Connection(Queries):
     def _result(
         self, statement: Callable[[], Statement | str], doing: str, sent: list[ResponseFuture]
     ) -> ResultSet:
-        """Return the result of the request in `sent`, which is removed, or of a new request."""
+        """Return the result of a request.
+
+        The request is the one in `sent`, which is removed, or a new one if `sent` is empty.
+        """
         try:
             return _outcome(sent.pop() if sent else self.session().execute_async(statement()))
         except Exception as error:

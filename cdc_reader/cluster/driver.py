@@ -1,6 +1,6 @@
 """Handles the differences between cassandra-driver and scylla-driver; either may be installed.
 
-Both provide the package `cassandra`; scylla-driver is a fork that knows the shards of a node.
+Both provide the package `cassandra`; scylla-driver is a fork that can send a query to a shard.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNKNOWN_TO_SOME = frozenset({"monitor_reporting_enabled"})
 
 
 def open_cluster(settings: Mapping[str, Any]) -> Cluster:
-    """Open a Cluster with these settings, except those that the installed driver does not know."""
+    """Open a Cluster with these settings; omit settings that the installed driver lacks."""
     warn_of_two_drivers()
     known = inspect.signature(Cluster.__init__).parameters
     left_out = _UNKNOWN_TO_SOME - known.keys()

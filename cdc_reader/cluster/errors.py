@@ -1,4 +1,4 @@
-"""Translates the driver's errors into this package's errors; no other module does so."""
+"""The only module that translates the driver's errors into errors of `cdc_reader.errors`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def is_lasting(text: str) -> bool:
 
 
 def most_keys(text: str) -> int | None:
-    """Return the limit of keys in an IN list if a query exceeded it; else None."""
+    """Return the limit on keys in an IN list if the message reports it, else None."""
     found = _TOO_MANY_KEYS.search(text)
     return int(found[1]) if found else None
 
@@ -140,7 +140,7 @@ def connect_error(error: Exception, where: str) -> CdcError:
 
 
 def refused_error(where: str, reasons: Iterable[str]) -> ConnectionFailedError:
-    """Return the error for nodes that responded but were rejected by TLS for `reasons`."""
+    """Return the error for nodes that responded but cannot be used because of TLS."""
     return ConnectionFailedError(f"cannot connect to {where}: {'; '.join(dict.fromkeys(reasons))}")
 
 

@@ -1,4 +1,4 @@
-"""Reads generations from the cluster: with vnodes, with tablets, and from ScyllaDB 4.3's table.
+"""Reads generations from the cluster's tables: for vnodes, for tablets, and for ScyllaDB 4.3.
 
 Each kind is a `GenerationSource`. `TableGenerations` determines a table's kind.
 """
@@ -95,8 +95,8 @@ def own_groups(streams: Sequence[StreamId]) -> list[StreamGroup]:
 class VnodeGenerations:
     """The `GenerationSource` over the tables of ScyllaDB 4.4 and later.
 
-    The server writes the streams first, then the timestamp. Therefore, once a timestamp has been
-    read at the consistency level of those writes, its streams are visible as well.
+    The server writes the streams first, then the timestamp. The tables are read at the consistency
+    level of these writes, so once a timestamp is visible, its streams are visible as well.
     """
 
     kind = "vnodes"
@@ -129,9 +129,9 @@ class VnodeGenerations:
         """Return the starts, in µs, of generations that are stored but not yet announced.
 
         Scans the partition keys of a small table: one row for each generation that the cluster ever
-        had, because the server removes none. No streams are read: a generation of which only a part
-        is stored counts too. The stored generations are read before the timestamps, so a generation
-        announced in between does not count as unpublished.
+        had, because the server removes none. No streams are read, so a generation that is only
+        partly stored counts too. The stored generations are read before the timestamps, so a
+        generation announced in between does not count as unpublished.
         """
         described = starts(self._tables.batches(_VNODE_DESCRIBED))
         return sorted(set(described) - set(self.timestamps()))
@@ -140,8 +140,8 @@ class VnodeGenerations:
 class TabletGenerations:
     """The `GenerationSource` of a table that uses tablets, in ScyllaDB 2025.4 and later.
 
-    Each node reads from its local tables, at ONE; a node that lags may not know the newest set of
-    streams yet. The server removes sets whose rows have all expired.
+    Queries use consistency ONE, and each node answers from its local tables. A node that lags may
+    not know the newest set of streams yet. The server removes sets whose rows have all expired.
     """
 
     kind = "tablets"
@@ -160,13 +160,13 @@ class TabletGenerations:
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return the streams in force from `start` µs on; none if the server has removed the set.
 
-        If the node does not know the set yet, the query is retried, because another node may.
-        Raises TableNotFoundError if the table was dropped.
+        If the node does not know the set yet, the query is retried, because another node may know
+        it. Raises TableNotFoundError if the table was dropped.
         """
         return self._queries.retry(lambda: self._groups(start))
 
     def unpublished(self) -> Sequence[Micros]:
-        """Always empty: a set and its streams become visible together."""
+        """Return an empty sequence, because a set and its streams become visible together."""
         return ()
 
     def _groups(self, start: Micros) -> Sequence[StreamGroup]:
@@ -218,7 +218,7 @@ class LegacyGenerations:
         ]
 
     def unpublished(self) -> Sequence[Micros]:
-        """Always empty: one row holds both the timestamp and the streams."""
+        """Return an empty sequence, because one row holds both the timestamp and the streams."""
         return ()
 
 
@@ -227,8 +227,8 @@ class UpgradedGenerations:
 
     An upgraded cluster copies its generations to the newer tables, with their original starts, and
     then sets a mark in `system.cdc_local`. When the mark is set, only the newer tables are read.
-    ScyllaDB 2026.2 and later set no mark, and a node may never have had one; without the mark, the
-    generations of the old and the newer tables are read.
+    ScyllaDB 2026.2 and later do not set the mark, and a node may never have had it. Without the
+    mark, generations are read from both the old and the newer tables.
     """
 
     def __init__(self, queries: Queries) -> None:

@@ -1,7 +1,7 @@
 """Reads the log of one table, a task at a time, and provides its schema and generations.
 
 A query selects partitions by an IN list of stream ids or by a token range. A token range needs
-ALLOW FILTERING, although nothing is filtered: each partition is sliced by its clustering key.
+ALLOW FILTERING, although no row is filtered: the query reads a clustering range of each partition.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _VERSION = "SELECT schema_version FROM system.local"
 
 
 class CqlLogSource:
-    """The `LogSource` over CQL: prepared queries that name their columns and check them.
+    """The `LogSource` over CQL; checks that each result has the columns that its query names.
 
     With a `limit`, a query returns at most that many rows. If `tolerant`, cells that cannot be
     decoded are null, and batches have one more column: see `cdc_reader.decoding.faults`.
@@ -206,11 +206,14 @@ class CdcTable:
         return self._found_by(SchemaSource(self._queries).log_schema)
 
     def state(self) -> TableState:
-        """Return the table's current state; costs one small query."""
+        """Return the table's current state; costs one or two small queries."""
         return self._found_by(SchemaSource(self._queries).state)
 
     def _found_by(self, read: Callable[[TableName], T]) -> T:
-        """Return what `read` finds; if a known table is missing, raise the error of `dropped`."""
+        """Return the result of `read`.
+
+        If a table that was found before is missing, raises the error that `dropped` returns.
+        """
         try:
             found = read(self._name)
         except TableNotFoundError:
@@ -225,7 +228,7 @@ class CdcTable:
     ) -> CqlLogSource:
         """Return a source of rows with the columns of `schema`, at most `limit` rows per task.
 
-        If `tolerant`, cells that cannot be decoded are noted instead of raised.
+        If `tolerant`, cells that cannot be decoded are noted as faults and cause no error.
         """
         return CqlLogSource(self._queries, schema, limit, tolerant=tolerant)
 

@@ -56,7 +56,7 @@ def _unmix(word: int) -> int:
 
 
 def _divide(product: int, odd: int) -> int:
-    """Return the word whose product with `odd`, modulo the size of a word, is `product`."""
+    """Return the word that, multiplied by `odd` modulo 2^64, gives `product`."""
     return product * _inverse(odd) % _WORD
 
 
@@ -71,7 +71,7 @@ def _rotate(word: int, left: int) -> int:
 
 
 class RoutedStatement(BoundStatement):  # type: ignore[misc]
-    """A bound statement with an optional location of its rows.
+    """A bound statement that may contain the location of its rows.
 
     `OwnerFirst` reads `token`. The driver itself reads `routing_key`: scylla-driver uses it to
     choose the shard, and also the node if the table uses tablets.
@@ -101,19 +101,19 @@ class Ring:
 
     @classmethod
     def of(cls, source: Any) -> Ring:
-        """Make the ring of a driver's token map; empty if there is none."""
+        """Make the ring from a driver's token map; the ring is empty if there is no map."""
         places = () if source is None else source.ring
         owners = tuple(source.token_to_host_owner[place] for place in places)
         return cls(source, tuple(place.value for place in places), owners)
 
     def owners_from(self, token: int) -> Iterator[Any]:
-        """Yield the owners of the token's range and of those after it, once around the ring."""
+        """Yield the owners of the token's range and of the next ranges, once around the ring."""
         at, count = bisect_left(self.tokens, token), len(self.owners)
         return (self.owners[place % count] for place in range(at, at + min(count, _FARTHEST)))
 
 
 class OwnerFirst(DCAwareRoundRobinPolicy):  # type: ignore[misc]
-    """Load balancing: the owner of a statement's token first, then all nodes in turn."""
+    """A load-balancing policy: first the owner of a statement's token, then all nodes in turn."""
 
     _ring = Ring.of(None)
 

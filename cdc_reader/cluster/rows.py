@@ -17,9 +17,9 @@ from cdc_reader.streams.ring import TokenRange
 
 
 class CqlRowSource:
-    """The `RowSource` over CQL: a prepared query that names its columns and checks them.
+    """The `RowSource` over CQL; checks that each result has the columns that its query names.
 
-    If `tolerant`, cells that cannot be decoded are noted instead of raised.
+    If `tolerant`, cells that cannot be decoded are noted as faults and cause no error.
     """
 
     def __init__(
@@ -69,5 +69,5 @@ def rows_query(base: TableSchema, *, cells: bool, tokens: bool) -> Query:
 
 
 def is_single_cell(column: Column) -> bool:
-    """Return whether the server returns the TTL and the write time of the column's cell."""
+    """Return True if the server returns the TTL and the write time of the column's cell."""
     return not column.is_key and not is_multi_cell(column.type)

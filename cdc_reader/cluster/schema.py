@@ -58,7 +58,8 @@ _KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
 def parse_cdc_options(blob: bytes | None) -> CdcOptions:
     """Parse the options in `blob`: a little-endian count, then keys and values with their lengths.
 
-    None, as for a table that never had CDC, means that CDC is off. Raises DecodeError.
+    None, as for a table that never had CDC, means that CDC is off. Raises DecodeError if the blob
+    is malformed.
     """
     if blob is None:
         return CdcOptions()
@@ -103,7 +104,7 @@ def _options(queries: Queries, keyspace: str) -> dict[str, Any]:
     try:
         return next(iter(queries.rows(_SCYLLA_KEYSPACE, keyspace)), {})
     except QueryRefusedError:
-        return {}  # a server from before this table has neither option
+        return {}  # a server without this table has neither option
 
 
 class SchemaSource:
@@ -139,7 +140,7 @@ class SchemaSource:
         return LogSchema(base, log_columns)
 
     def table_schema(self, name: TableName) -> TableSchema:
-        """Read the schema of the table `name`, whether it has a log or not.
+        """Read the schema of the table `name`, which need not have a log.
 
         Raises TableNotFoundError or UnsupportedTableError.
         """
@@ -276,7 +277,7 @@ def _refuse_shared_names(base: TableSchema) -> None:
 
 
 def dropped(name: TableName) -> TableNotFoundError:
-    """Return the error for a table that existed before."""
+    """Return the error for a table that existed before but is now missing."""
     return TableNotFoundError(f"table {name} was not found: it has been dropped")
 
 

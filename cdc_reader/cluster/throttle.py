@@ -1,8 +1,8 @@
 """Limits the rate of queries, and slows down while nodes report that they are overloaded.
 
 The limit is a token bucket. For an overloaded cluster, the rate changes as TCP's does in a
-congested network: it halves at once, then rises again step by step (additive increase,
-multiplicative decrease).
+congested network: it halves at once, then rises again gradually (additive increase, multiplicative
+decrease).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _sleep(seconds: float) -> None:
 
 
 class Throttle:
-    """Admits queries at no more than `limit` per second; None means no limit. Thread safe.
+    """Admits queries at no more than `limit` per second; None means no limit. Thread-safe.
 
     In any span of s seconds, at most ``limit * s + max(1, limit / 10)`` queries are admitted.
 

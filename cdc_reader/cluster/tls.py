@@ -28,9 +28,10 @@ _PATIENCE = 0.5
 class NodeContext(ssl.SSLContext):
     """The TLS settings of one session, and the nodes whose certificates were rejected.
 
-    The driver resolves contact points and connects to addresses, so it would expect addresses in
-    certificates. Here, a node reached through a contact point must have a certificate for the
-    contact point's name. Any other node, found in the system tables, must have one for its address.
+    The driver resolves contact points and connects to addresses, so by default it expects addresses
+    in certificates. Here, a node reached through a contact point must have a certificate for the
+    contact point's name. Any other node, found in the system tables, must have a certificate for
+    its address.
     """
 
     host_names: tuple[str, ...] = ()
@@ -49,8 +50,8 @@ class NodeContext(ssl.SSLContext):
     def refuse(self, node: str, error: ssl.SSLError) -> None:
         """Record a failed handshake, and warn once: the driver continues with other nodes.
 
-        The warning has no remedy: commands and Spark have other names for the settings, and only
-        errors are translated into those names.
+        The warning does not suggest a remedy, because commands and Spark have other names for the
+        settings, and only errors are translated into those names.
         """
         reason = _reason(node, error)
         if self.refusals.get(node) != reason:
@@ -63,7 +64,7 @@ class NodeContext(ssl.SSLContext):
 
 
 class _NodeSocket(ssl.SSLSocket):
-    """Reports failed handshakes to its context."""
+    """A TLS socket that reports failed handshakes to its context."""
 
     context: NodeContext
 
@@ -94,7 +95,7 @@ def tls_context(config: ConnectionConfig) -> NodeContext | None:
 
 
 def speaks_tls(endpoint: tuple[str, int]) -> bool:
-    """Return whether the server responds to a TLS handshake; wait at most a second."""
+    """Return True if the server responds to a TLS handshake; wait at most a second."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -119,7 +120,7 @@ def _trust(context: ssl.SSLContext, authority: str | None) -> None:
 
 def _identify(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
     try:
-        # An empty passphrase: without one, OpenSSL would prompt for it.
+        # The empty passphrase keeps OpenSSL from prompting for one.
         context.load_cert_chain(certificate, key, password="")
     except (OSError, ssl.SSLError, ValueError) as error:
         raise _unfit("tls_cert", certificate, error) from None
@@ -131,7 +132,7 @@ def _unfit(option: str, path: str, error: Exception) -> ConfigurationError:
 
 
 def _reason(node: str, error: ssl.SSLError) -> str:
-    """Describe what was found, and what to do."""
+    """Return why the handshake failed and, for a known cause, what to do."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         if error.reason in _NO_TLS:
             return "it does not speak TLS on this port; check the port, or turn tls off"

@@ -1,4 +1,4 @@
-"""Converts values of this package to values the driver binds, and to CQL's bytes."""
+"""Converts values of this library to values that the driver binds, and to CQL's bytes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _SERIALISERS = {
 
 @cache
 def to_driver(cql_type: CqlType) -> Convert:
-    """Return a function from the values of `cdc_reader.cql.values` to the driver's.
+    """Return a function that converts values of `cdc_reader.cql.values` to the driver's values.
 
     Collections become tuples, which are hashable. A missing field of a user-defined type is null.
     """

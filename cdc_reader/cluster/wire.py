@@ -1,7 +1,7 @@
 """Queries, and result pages that stay bytes until `decoding` reads them.
 
-The driver would turn each cell into a Python object; here the body of a ROWS result stays as
-received. The next page is requested before the current one is returned. A page that fails is
+By default, the driver turns each cell into a Python object. Here, the body of a ROWS result stays
+as received. The next page is requested before the current one is returned. A page that fails is
 requested again from its own paging state.
 """
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class PageResult(ResultMessage):  # type: ignore[misc]
-    """A RESULT whose rows stay bytes: `parsed_rows` is one Page."""
+    """A RESULT whose rows stay bytes: `parsed_rows` contains a single Page."""
 
     def recv_results_metadata(self, f: io.BytesIO, user_type_map: object) -> None:  # noqa: ARG002
         """Read the metadata of a statement that is being prepared."""
@@ -107,7 +107,7 @@ class Queries(ABC):
     """Sends queries, page by page. Every method raises only errors of `cdc_reader.errors`."""
 
     most_keys: int | None = None
-    """The server's limit of keys in an IN list; known after it has rejected a longer list."""
+    """The server's limit on keys in an IN list; None until the server rejects a longer list."""
 
     @property
     @abstractmethod
@@ -140,12 +140,13 @@ class Queries(ABC):
     def batches(self, query: Query, *, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the decoded pages. The call itself requests the first page.
 
-        If `tolerant`, cells that cannot be decoded are noted: see `cdc_reader.decoding.faults`.
+        If `tolerant`, cells that cannot be decoded are noted as faults: see
+        `cdc_reader.decoding.faults`.
         """
         return map(decode_tolerantly if tolerant else decode, self.pages(query))
 
     def rows(self, cql: str, *values: object) -> list[dict[str, Any]]:
-        """Return all rows of a small query at ONE, each a dict by column."""
+        """Return all rows of a small query, each as a dict by column; read at consistency ONE."""
         batches = self.batches(Query(cql, values, consistency="ONE"))
         return [row for batch in batches for row in batch.to_pylist()]
 

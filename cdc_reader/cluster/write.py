@@ -31,7 +31,7 @@ from cdc_reader.errors import CdcError
 _BATCH_BYTES = 50_000
 
 _BATCH_STATEMENTS = 200
-"""The limits of a batch. The server warns of batches of 128 KiB and rejects batches of 1 MiB."""
+"""The limits of a batch. The server warns about batches of 128 KiB and rejects batches of 1 MiB."""
 
 _NONE: tuple[object, Sequence[Callable[[Any], Any]]] = (None, ())
 
@@ -40,7 +40,7 @@ _NONE: tuple[object, Sequence[Callable[[Any], Any]]] = (None, ())
 class Write:
     """An INSERT, UPDATE or DELETE with a ``?`` for each of its values.
 
-    It must be safe to repeat: give it a timestamp, or a condition.
+    A write must be safe to repeat, so give it a timestamp or a condition.
     """
 
     cql: str
@@ -87,7 +87,7 @@ class Statements:
     def rows(
         self, cql: str, values: tuple[object, ...], columns: tuple[Column, ...]
     ) -> list[dict[str, Any]]:
-        """Return all rows of a query whose result has these columns, each a dict by column."""
+        """Return all rows of a query whose result has these columns, each as a dict by column."""
         query = Query(cql, values, columns, self._consistency, self._doing)
         return [row for batch in self._connection.batches(query) for row in batch.to_pylist()]
 
@@ -133,9 +133,9 @@ class CqlWriter:
     def write_all(self, rounds: Iterable[Sequence[Sequence[Statement]]]) -> None:
         """Execute rounds of statements, each round after the previous one.
 
-        A round holds the statements of several partitions, in one sequence for each partition. The
-        sequences are executed concurrently; the next round is computed meanwhile. Raises only
-        errors of `cdc_reader.errors`; then some statements of the round may have been executed.
+        A round holds one sequence of statements for each of several partitions. The sequences are
+        executed concurrently, while the next round is computed. Raises only errors of
+        `cdc_reader.errors`. After an error, some statements of the round may have been executed.
         """
         under_way: list[Callable[[], object]] = []
         try:
@@ -165,7 +165,7 @@ class CqlWriter:
             raise request_error(error, statement.cql) from error
 
     def _converters(self, statement: Statement) -> Sequence[Callable[[Any], Any]]:
-        """Return the functions that convert the values; they are found once for each CQL text."""
+        """Return the functions that convert the statement's values, cached by CQL text."""
         types, converters = self._known.get(statement.cql, _NONE)
         if types is not statement.types:
             converters = tuple(map(to_driver, statement.types))

@@ -1,6 +1,6 @@
 """`CdcConsumer` follows tables, calls a handler for each change, and keeps checkpoints.
 
-May import `reader` and the packages below. Begin with `consumer`, then `runtime`.
+This package may import `reader` and the packages below it. Begin with `consumer`, then `runtime`.
 """
 
 from cdc_reader.consumer.config import ConsumerConfig, OnError, OnHeld

@@ -26,7 +26,7 @@ class InFlightLimit:
         """Whether a reader is waiting for room."""
 
     def enter(self, changes: int, size: int) -> bool:
-        """Wait for room and reserve it; return False, and reserve nothing, if closed."""
+        """Wait for room and reserve it; return False, without a reservation, if closed."""
         with self._room:
             while not (self._is_closed or self._has_room()):
                 self.is_awaited = True
@@ -72,9 +72,9 @@ class Turns:
         self._moved = threading.Condition()
 
     def parts(self, table: TableName, times: Sequence[Micros]) -> Iterator[range]:
-        """Yield the numbers of changes with these times, in parts, each when its turn comes.
+        """Yield the numbers of changes in parts, each part when its turn comes.
 
-        `close` drops the rest.
+        `times` contains the write times of the changes. `close` drops the remaining changes.
         """
         at = 0
         while at < len(times) and (limit := self._await(table, times[at])) is not None:

@@ -1,4 +1,4 @@
-"""A consumer for `asyncio`: a loop over changes, and handlers that are coroutines.
+"""Consumers for `asyncio`: a loop over changes, and handlers that are coroutine functions.
 
 Reading and saving happen in threads, as in `CdcConsumer`; your code runs in the event loop.
 """
@@ -50,8 +50,8 @@ class AsyncChanges:
 
     Takes the options of `CdcConsumer`, except for workers and attempts, and raises its errors.
     Before its first change, a loop waits while another consumer with the same application, table
-    and shard runs. It ends with LeaseLostError if another consumer took over while this process was
-    suspended.
+    and shard runs. The loop ends with LeaseLostError if another consumer took over while this
+    process was suspended.
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class AsyncChanges:
         await self._close(runtime)
 
     async def _close(self, runtime: ConsumerRuntime) -> None:
-        """Finish closing even if the task is canceled, but then do not wait for a failing store.
+        """Close the runtime even if the task is canceled, but then do not wait for a failing store.
 
-        A thread closes the runtime: when the loop ends, a task may be canceled before its first
-        step.
+        A thread closes the runtime, because a task may be canceled before its first step when the
+        loop ends.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -160,8 +160,8 @@ class AsyncCdcConsumer:
     At most `workers` handlers run at a time. To stop it on a signal, call
     ``loop.add_signal_handler(signal.SIGTERM, consumer.stop)``.
 
-    Raises ConfigurationError if the handler is a plain function. What a lambda returns is known
-    only once it is called, so for a lambda `run` raises this error at the first change.
+    Raises ConfigurationError if the handler is a plain function. The result of a lambda is known
+    only when the lambda is called, so for a lambda, `run` raises this error at the first change.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class AsyncCdcConsumer:
         return repr(self._consumer).replace(CdcConsumer.__name__, type(self).__name__, 1)
 
     async def run(self) -> None:
-        """See `CdcConsumer.run`.
+        """Follow the tables until `stop`, the end position, or a failure; see `CdcConsumer.run`.
 
         Canceling `run` cancels the running handlers and saves the acknowledged progress. The next
         run delivers the changes of canceled handlers again.
@@ -228,20 +228,21 @@ class AsyncCdcConsumer:
             raise
 
     def stop(self) -> None:
-        """See `CdcConsumer.stop`."""
+        """Make `run` return once the running handlers have returned; see `CdcConsumer.stop`."""
         self._consumer.stop()
 
     def _cancel(self) -> None:
         """Cancel the running handlers, and the handlers that workers have not started yet.
 
-        Only the loop tracks and cancels handlers: a worker learns of a handler's state too late.
+        Handlers are tracked and canceled only in the loop, because their state reaches the workers
+        too late.
         """
         self._is_cancelled = True
         for task in self._under_way:
             task.cancel()
 
     def _call(self, change: Change) -> object:
-        """Run the handler in the loop, and wait for it; called in a worker's thread."""
+        """Run the handler in the loop and wait for its result; called in a worker's thread."""
         return asyncio.run_coroutine_threadsafe(self._coroutine(change), self._loop).result()
 
     async def _coroutine(self, change: Change) -> object:
@@ -266,18 +267,18 @@ class _Inbox:
         self._is_closed = False
 
     def put(self, _worker: int, item: Share) -> None:
-        """Add an item, from any thread; wakes the loop only if it may be waiting."""
+        """Add an item, from any thread. The loop is woken only if it may be waiting."""
         self._items.append(item)
         if not self._more.is_set():
             self._loop.call_soon_threadsafe(self._more.set)
 
     def close(self) -> None:
-        """Stop handing out items, even those still queued."""
+        """Make `get` return None, even if items are still queued."""
         self._is_closed = True
         self._more.set()
 
     async def get(self) -> Share | None:
-        """Return the next item."""
+        """Wait for the next item and return it; return None after `close`."""
         while not self._is_closed:
             if self._items:
                 return self._items.popleft()

@@ -53,12 +53,13 @@ class ConsumerConfig:
     the last attempt, `on_error` decides whether the consumer stops or skips the change.
 
     Checkpoints are saved every `checkpoint_interval` if changes were acknowledged, and when windows
-    end; with an interval of zero, after each change.
+    end. With an interval of zero, they are saved after each change.
 
     If the store has leases, the consumer holds one for each of its tables. A lease lasts for
     `lease`, and is renewed after a third of that time. While another consumer holds a lease,
     `on_held` decides whether this consumer waits or raises LeaseHeldError. If this consumer was
-    suspended and another took over its lease, it waits again or raises LeaseLostError.
+    suspended and another consumer took over its lease, this consumer waits again or raises
+    LeaseLostError.
 
     Durations are timedeltas, or strings such as ``500ms``; `on_error` and `on_held` are members of
     `OnError` and `OnHeld`, or their values. Raises ConfigurationError for values that cannot be

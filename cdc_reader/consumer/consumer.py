@@ -52,33 +52,34 @@ class CdcConsumer:
     at-least-once: after a crash, changes that were handled but not yet saved are handled again.
 
     Changes of one partition key are handled in order; other changes are handled concurrently by
-    the workers' threads. Reading waits while too much is in flight: see `ConsumerConfig`.
+    the workers' threads. Reading waits while too many changes are in flight; see `ConsumerConfig`.
 
     Args:
-        connection: the cluster: contact points such as ``host:9042``, or a `ConnectionConfig`.
+        connection: the cluster's contact points, such as ``host:9042``, or a `ConnectionConfig`.
         tables: one or several tables, which share workers and limits.
         handler: called in a worker's thread; see `ConsumerConfig` for what happens if it raises.
-        dead_letter: receives each change that the handler failed on, and the last error; replaces
-            `on_error` of the configuration.
+        dead_letter: called with each change that the handler failed on, and the last error; it
+            replaces `on_error` of the configuration.
         application: the name under which progress is saved. Of the consumers with the same name,
-            table and shard, only one runs at a time; the others wait until it ends.
+            table and shard, only one runs at a time, and the others wait until it ends.
         start: the write time to begin at if there is no checkpoint: ``earliest`` (the default),
             ``now``, a datetime with a time zone, a string such as ``2026-11-21T05:30:00Z`` or
             ``-10m``, or µs since 1970.
         snapshot: what to begin with if there is no checkpoint; a `SnapshotMode`, or its value. With
             ``initial``, each existing row of the table is handled as a change whose operation is
-            ``snapshot``; then the log is followed from a position before the first row was read. If
+            ``snapshot``. Then the log is followed from a position before the first row was read. If
             a run ends before the snapshot is complete, the next run continues with the remaining
             rows. All shards must use the same store. With ``data_loss="resnapshot"``, a consumer
             also takes a snapshot when rows expired before they were read.
         end: the write time to stop at, in the same forms as `start`; without it, the consumer runs
             until it is stopped.
-        checkpoints: the checkpoint store, which the consumer does not close; by default in memory.
+        checkpoints: the checkpoint store, which the consumer does not close. By default,
+            checkpoints are kept in memory.
         config: the settings of workers, retries, checkpoints and leases.
         read: the settings of log reads.
         shard: the part of the tables to follow, such as ``2/4``, if several processes share them.
-        on_window: called when all changes of a window are acknowledged; also called for empty
-            windows.
+        on_window: called when all changes of a window are acknowledged, even if the window is
+            empty.
         on_event: called with a `ConsumerEvent` when a snapshot begins or is complete, and when rows
             expired before they were read.
         clock: replaces the system's clock in tests.
@@ -130,14 +131,14 @@ class CdcConsumer:
         self._stopping, self._has_run, self._is_stopped = threading.Lock(), False, False
 
     def run(self) -> None:
-        """Follow until `stop`, the end position, or a failure. May be called only once.
+        """Follow the tables until `stop`, the end position, or a failure. May be called only once.
 
         In the main thread, SIGTERM and SIGINT also stop the consumer. Before `run` returns or
         raises, it waits for running handlers and saves the acknowledged progress. Raises
         HandlerError, and errors from reading and from the checkpoint store.
 
-        Waits while another consumer with the same name, table and shard runs, and again if another
-        one took over while this process was suspended; see `ConsumerConfig.on_held`.
+        Waits while another consumer with the same name, table and shard runs, and waits again if
+        another consumer took over while this process was suspended; see `ConsumerConfig.on_held`.
         """
         if self._has_run:
             raise RuntimeError("this consumer has already run: create another one")
@@ -151,7 +152,7 @@ class CdcConsumer:
 
         Changes that wait for a handler are left for the next run. Reading ends immediately, even
         during a retry or a request. A store call or a handler that is being retried gets one
-        more attempt. `run` raises CheckpointError if the store cannot save what was handled.
+        more attempt. `run` raises CheckpointError if the store cannot save the progress.
         """
         with self._stopping:
             self._is_stopped, running = True, self._running
@@ -161,7 +162,7 @@ class CdcConsumer:
         return f"<{type(self).__name__} {self._subscription}>"
 
     def _has_ended(self) -> bool:
-        """Follow to the end; return False if another run must follow.
+        """Follow the tables to the end of a run; return False if another run must follow.
 
         The next run waits for the lease if another consumer took over, or begins with a new
         snapshot if rows were lost.
@@ -185,9 +186,9 @@ class CdcConsumer:
 
 
 class _Run:
-    """One run of a consumer: from its leases to its end, or until another consumer takes over.
+    """One run of a consumer, from the acquisition of its leases until it ends or loses a lease.
 
-    `run` it once; `stop` it at any time.
+    Call `run` only once; `stop` may be called at any time.
     """
 
     def __init__(
@@ -200,7 +201,10 @@ class _Run:
         self._runtime = ConsumerRuntime(subscription, config.workers, self._workers.put, stopping)
 
     def run(self) -> None:
-        """Follow to the end; raise the first failure after the running handlers have ended."""
+        """Acquire the leases, and follow the tables to the end.
+
+        Raises the first failure after the running handlers have ended.
+        """
         try:
             self._runtime.start()
             self._workers.start()
@@ -215,7 +219,7 @@ class _Run:
         self._runtime.stop()
 
     def _work(self, share: Share) -> None:
-        """Handle changes until one fails or the run has to end; `close` saves what is handled."""
+        """Handle the changes of a share until a handler fails or the run has to end."""
         try:
             if isinstance(self._handler, Together):
                 self._handle_together(self._handler, share)

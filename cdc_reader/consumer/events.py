@@ -1,10 +1,10 @@
 """The events that a consumer reports: lost rows, and the beginning and end of a snapshot.
 
-With these events a copy can become correct again after a loss, although no change reports rows that
-were deleted in the lost span. A change of a snapshot has the snapshot's `time` as its timestamp,
-and all changes handled before the snapshot have earlier timestamps. A copy that stores the
-timestamp of each row's last change can therefore delete the rows with a lower timestamp when the
-snapshot is complete.
+With these events, a copy can become correct again after a loss, although no change reports the rows
+that were deleted in the lost span. A change of a snapshot has the snapshot's `time` as its
+timestamp, and all changes handled before the snapshot have earlier timestamps. A copy that stores
+the timestamp of each row's last change can therefore delete the rows with a lower timestamp when
+the snapshot is complete.
 """
 
 from __future__ import annotations

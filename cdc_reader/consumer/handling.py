@@ -36,8 +36,8 @@ _LONGEST_PAUSE = 60.0
 class Together:
     """A handler that takes at most `most` changes at a time, in order.
 
-    If it fails, it is called with each of these changes alone, so that attempts, dead letters and
-    skipped changes concern single changes. It must therefore be safe to repeat.
+    If the handler fails, it is called with each of these changes alone, so that attempts, dead
+    letters and skips concern single changes. Handling a change twice must therefore be safe.
     """
 
     handle: Callable[[Sequence[Change]], object]
@@ -50,9 +50,9 @@ class Together:
 class Workers(Generic[T]):
     """`count` threads that call `work`, which must not raise, until `stopping` is set.
 
-    They are daemons, so the interpreter can exit while a handler hangs. Each has a queue, which is
-    unbounded: the caller must limit the number of items. `stopping` also ends retries and waits of
-    this package inside `work`, after `GRACE`.
+    The threads are daemons, so the interpreter can exit while a handler hangs. Each thread has an
+    unbounded queue, so the caller must limit the number of items. `stopping` also ends retries and
+    waits of this package inside `work`, after `GRACE`.
     """
 
     def __init__(self, count: int, work: Callable[[T], None], stopping: Stop) -> None:
@@ -91,7 +91,10 @@ class Workers(Generic[T]):
 
 
 class Handling:
-    """Handles changes; thread-safe. A stop of the caller's context ends the attempts."""
+    """Handles changes with retries; thread-safe.
+
+    A stop that is set in the caller's context ends the attempts; see `stopped_by`.
+    """
 
     def __init__(
         self,
@@ -222,7 +225,11 @@ class NotAwaitable:
 
 
 def check_done(option: str, returned: object) -> None:
-    """Raise ConfigurationError if a function did no work but returned a coroutine or generator."""
+    """Raise ConfigurationError if the returned value shows that a function did not do its work.
+
+    This is the case if a plain function returns a coroutine or a generator, or if the handler of
+    an `AsyncCdcConsumer` returns something that cannot be awaited.
+    """
     if returned is None:  # the usual case; the checks below take longer than reading the change
         return
     if isinstance(returned, NotAwaitable):
@@ -247,7 +254,7 @@ def check_done(option: str, returned: object) -> None:
 
 
 def _facts(change: Change) -> dict[str, str]:
-    """Return fields that identify the change in logs; they show no values except its key."""
+    """Return fields that identify the change in log messages, without values outside its key."""
     return {
         "table": str(change.table),
         "key": str(dict(change.key)),
@@ -256,7 +263,7 @@ def _facts(change: Change) -> dict[str, str]:
 
 
 def _failure(change: Change, error: BaseException | None) -> dict[str, Any]:
-    """Describe the failed action and the change, with the traceback."""
+    """Return fields that describe the change and the error, with its traceback."""
     return {**_facts(change), "error": repr(error), "exc_info": error}
 
 

@@ -24,16 +24,16 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 _LONGEST_PAUSE = 2.0
-"""The longest pause, in seconds, between attempts to acquire a lease that another holds."""
+"""The longest pause, in seconds, between attempts to acquire a lease of another consumer."""
 _UNSURE = 0.1
 """Seconds between checks of a lease that is about to be renewed."""
 
 
 class RetryingCheckpoints:
-    """A `LeasingStore` that retries calls of `store`, up to `deadline`, until `stop`.
+    """A `LeasingStore` that retries failed calls of `store`, for up to `deadline` or until `stop`.
 
-    If the store has no leases, every owner counts as the holder. After a stop each call gets one
-    more attempt, within `GRACE`; then it raises StoppedError.
+    If the store has no leases, every owner counts as the holder. After a stop, each call gets one
+    more attempt within `GRACE`, and then raises StoppedError.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class RetryingCheckpoints:
 
 
 class Leases:
-    """The leases on checkpoints, by table; `stopping` ends the wait for them.
+    """The leases of a consumer, by table. `stopping` ends the wait for a lease.
 
     Leases are timed by a monotonic clock, even if reading the log uses another clock.
     """
@@ -129,8 +129,9 @@ class Leases:
     def acquire(self) -> bool:
         """Acquire all leases; return False if stopped while waiting for one.
 
-        Raises LeaseHeldError if the configuration says not to wait. All consumers acquire leases in
-        the same order, so no two consumers wait for each other.
+        Raises LeaseHeldError if another consumer holds a lease and the configuration says not to
+        wait. All consumers acquire leases in the same order, so no two consumers wait for each
+        other.
         """
         clock, owner = SteadyClock(), Owner.of_this_process(SystemClock().now())
         for name in self._names:
@@ -150,7 +151,7 @@ class Leases:
             try:
                 for lease in self._leases.values():
                     lease.renew()
-            except StoppedError:  # the rest of the lease is enough to shut down
+            except StoppedError:  # the leases last long enough to shut down
                 return
 
     def wait_for(self, lease: Lease) -> bool:

@@ -1,7 +1,7 @@
 """Runs a consumer: a reading thread for each table, and a thread that saves checkpoints.
 
-Readers wait while too many changes are in flight, so memory is bounded, however slow the handler
-is.
+Readers wait while too many changes are in flight, so memory use is bounded, however slow the
+handler is.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _TICK = 1.0
 class ConsumerRuntime:
     """Passes the changes of a subscription to workers, from `start` until `close`.
 
-    `hand_out` is called with the number of a worker, below `workers`, and its share of a page.
-    `stopping` is set as soon as the run has to end. `acknowledge`, `fail`, `end` and `stop` may be
-    called from any thread.
+    `hand_out` is called with the number of a worker, which is less than `workers`, and with the
+    worker's share of a page. `stopping` is set as soon as the run has to end. `acknowledge`,
+    `fail`, `end` and `stop` may be called from any thread.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ConsumerRuntime:
         self._errors: list[BaseException] = []
 
     def start(self) -> None:
-        """Start each table at its checkpoint or, if it has none, where the subscription says."""
+        """Start each table at its checkpoint, or at the subscription's start if it has none."""
         with self._starting:
             if not self._is_closed:
                 with suppress(StoppedError):
@@ -107,7 +107,7 @@ class ConsumerRuntime:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more may be handled."""
+        """Whether the run has to end, so that no further change may be handled."""
         return self._stopping.is_set()
 
     def permits(self, share: Share) -> bool:
@@ -127,17 +127,17 @@ class ConsumerRuntime:
             share.progress.acknowledge(share)
 
     def fail(self, error: BaseException) -> None:
-        """End the run, and make `close` raise this error; the first of several errors wins."""
+        """End the run, and make `close` raise this error, or the first one of several errors."""
         self._errors.append(error)
         self.end()
 
     def stop(self) -> None:
-        """Deliver nothing more, and do not wait for a store that fails."""
+        """Stop the delivery of changes, and do not wait for a store that fails."""
         self._hurry.set()
         self.end()
 
     def end(self) -> None:
-        """Deliver nothing more."""
+        """Stop the delivery of changes."""
         self._stopping.set()
         self._limit.close()
         if self._turns is not None:
@@ -146,10 +146,10 @@ class ConsumerRuntime:
         self._wake()
 
     def close(self) -> None:
-        """End the run, save the acknowledged progress, join the threads; raise the first failure.
+        """End the run, save the acknowledged progress, and join the threads.
 
-        Handlers must have ended: later acknowledgements are not saved. Waits for a `start` that is
-        running in another thread.
+        Raises the first failure of the run. Handlers must have ended, because later acknowledgments
+        are not saved. Waits for a `start` that is running in another thread.
         """
         self.end()
         with self._starting:
@@ -187,7 +187,10 @@ class ConsumerRuntime:
     def _begin(
         self, table: TableReader, now: Micros
     ) -> tuple[TableProgress, Follower | SnapshotReader]:
-        """Start a table, and save its start first so that an early restart begins there too."""
+        """Start a table at its checkpoint, or at a new start.
+
+        A new start is saved first, so that a restart begins there too.
+        """
         subscription = self._subscription
         lease = self._leases[table.name]
         if (start := lease.load()) is None:
@@ -232,7 +235,10 @@ class ConsumerRuntime:
         )
 
     def _reading(self, table: TableReader, start: Checkpoint) -> Follower | SnapshotReader:
-        """Return the reader that continues from `start`; reject an unrequested snapshot."""
+        """Return the reader that continues from `start`.
+
+        Raises CheckpointError if `start` has a snapshot and the subscription takes no snapshots.
+        """
         subscription = self._subscription
         if start.snapshot is None:
             return self._follower(table, start)
@@ -251,7 +257,7 @@ class ConsumerRuntime:
         return table._follower(start, report)  # noqa: SLF001 - monitored here alone
 
     def _report(self, event: ConsumerEvent) -> None:
-        """Call `on_event`."""
+        """Call `on_event`, if given; raise HandlerError if it fails."""
         if (on_event := self._subscription.on_event) is None:
             return
         try:
@@ -324,7 +330,7 @@ class ConsumerRuntime:
             self._reach(progress.table, FOREVER)
 
     def _reach(self, table: TableName, micros: Micros) -> None:
-        """Record that no further change of the table, unless late, is earlier than `micros`."""
+        """Record that the table's further changes, unless late, are at `micros` or later."""
         if self._turns is not None:
             self._turns.reach(table, micros)
 
@@ -337,7 +343,7 @@ class ConsumerRuntime:
             self._let_in(progress, InFlightPage(changes, part))
 
     def _let_in(self, progress: TableProgress, page: InFlightPage) -> None:
-        """Hand out a page when there is room for it."""
+        """Wait until there is room for a page, and hand it out to the workers."""
         if self._limit.enter(page.left, page.size):
             for worker, share in progress.deliver(page, self._workers).items():
                 self._hand_out(worker, share)
@@ -348,7 +354,7 @@ class ConsumerRuntime:
             self._recorder.add(LATE_ROWS, read.table, read.batch.num_rows)
 
     def _save_often(self) -> None:
-        """Save after each window and each interval."""
+        """Save the progress after each window, and whenever the checkpoint interval has passed."""
         interval = self._subscription.config.checkpoint_interval.total_seconds()
         due = time.monotonic() + interval
         while not self._stopping.is_set():

@@ -12,9 +12,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` on the first of these signals; a second signal has the effect it had before.
+    """Within this context, call `stop` on the first SIGTERM or SIGINT.
 
-    Does nothing outside the main thread, which alone may handle signals.
+    A second signal has the effect that it had before. Outside the main thread, nothing happens,
+    because only the main thread can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -22,7 +23,7 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
     def handle(_number: int, _frame: object) -> None:
         restore()
-        # In another thread, because the interrupted code may hold the lock that `stop` takes.
+        # Use another thread, because the interrupted code may hold the lock that `stop` takes.
         threading.Thread(target=stop, name="cdc-stop", daemon=True).start()
 
     before = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}

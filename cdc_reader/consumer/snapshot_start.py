@@ -25,8 +25,8 @@ def snapshot_start(
 ) -> Checkpoint:
     """Return the common start of all shards' snapshots, which the first shard saves.
 
-    Even in a store without leases no change is lost: a shard calls `begin` before it looks for a
-    saved start, so the position that it saves was fixed before any shard reads a row.
+    No change is lost even if the store has no leases. Each shard calls `begin` before it looks for
+    a saved start, so the position that it saves was determined before any shard reads a row.
     """
     begun = begin()
     owner = Owner.of_this_process(SystemClock().now())

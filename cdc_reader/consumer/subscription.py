@@ -128,7 +128,7 @@ class Subscription:
         return self.read.data_loss is DataLossMode.RESNAPSHOT
 
     def __str__(self) -> str:
-        """Return the application and what it follows; contains no secrets."""
+        """Describe the subscription without secrets: application, tables, hosts and shard."""
         tables = ", ".join(map(str, self.tables))
         shard = "" if self.shard.is_whole else f", shard {self.shard}"
         return f"{self.application!r} of {tables} at {self.connection.hosts}{shard}"

@@ -70,7 +70,7 @@ class Reading(Protocol):
 class InFlightPage:
     """A page of changes, or a part of one, until all of its changes are acknowledged.
 
-    `reading` is `SnapshotRows.reading` if these are rows of a snapshot.
+    If the changes are rows of a snapshot, `reading` is their `SnapshotRows.reading`.
     """
 
     def __init__(self, changes: Entries[Change], part: range, reading: int | None = None) -> None:
@@ -80,12 +80,15 @@ class InFlightPage:
         self.rows = _rows(page, part) if reading is None else reading
         """The rows in the log, or the number of the snapshot's reading."""
         self.size: int = page.log.batch.nbytes * len(part) // len(changes)
-        """The room, in bytes, that the page takes until its last change is acknowledged."""
+        """The number of bytes that count as in flight until the last change is acknowledged."""
         self.left = len(part)
         """The number of changes that are not acknowledged."""
 
     def divided(self, workers: int) -> dict[int, Indices]:
-        """Return the numbers (from 0) of each worker's changes; each key has only one worker."""
+        """Return, by worker, the numbers of the changes that the worker handles, counted from 0.
+
+        All changes of one partition key go to the same worker.
+        """
         numbers = np.arange(len(self.part))
         if workers == 1:
             return {0: numbers}
@@ -112,7 +115,7 @@ class Share:
         self.progress = progress
         self.page = page
         self.handled = 0
-        """How many of the changes are handled."""
+        """The number of changes that have been handled."""
         self._numbers = numbers
         self._taken = 0
 
@@ -138,7 +141,7 @@ class Share:
 class TableProgress:
     """Tracks a table's delivered and acknowledged changes, and saves checkpoints from `start` on.
 
-    Thread safe. Changes count toward `limit` until they need not be remembered.
+    This class is thread-safe. Changes count toward `limit` as long as they must be remembered.
 
     `now` returns the cluster's time without a query. `wake` is called when a window is complete,
     and when everything has been read and acknowledged. `on_event` is called when a snapshot is
@@ -210,9 +213,10 @@ class TableProgress:
             self._wake()
 
     def complete_snapshot(self, complete: Checkpoint, stop: Stop) -> bool:
-        """Wait until all rows of the snapshot are acknowledged, and save that it is complete.
+        """Wait until all rows of a snapshot are acknowledged, then save the checkpoint `complete`.
 
-        Until then, no change of the log may be delivered. On `stop`, returns False without saving.
+        Until then, no change of the log may be delivered. If `stop` is set, returns False without
+        saving.
         """
         with stop.waking(self._acknowledged):
             while self._outstanding and not stop.is_set():
@@ -253,7 +257,10 @@ class TableProgress:
         self._report_windows()
 
     def acknowledge_all(self) -> None:
-        """Record which changes are handled so far; their workers report completed windows."""
+        """Record which changes have been handled so far, without reporting completed windows.
+
+        Workers report windows when they acknowledge their shares.
+        """
         with self._lock:
             count = sum(map(self._acknowledge, [*self._shares]))
         self._tell(count)
@@ -312,7 +319,7 @@ class TableProgress:
         return count
 
     def _forget(self, rows: InFlightRows | int, numbers: Indices) -> int:
-        """Record that changes are handled; return how many need not be remembered any longer."""
+        """Record that changes are handled; return how many no longer need to be remembered."""
         if isinstance(rows, InFlightRows):
             held = self._work.held
             self._enqueue(self._work.acknowledge(rows, numbers))
@@ -322,7 +329,7 @@ class TableProgress:
         return len(numbers)
 
     def _tell(self, count: int) -> None:
-        """Report that changes were acknowledged, and whether any unacknowledged ones are left."""
+        """Count acknowledged changes, and wake waiting threads if none are outstanding."""
         if count:
             self._recorder.add(CHANGES, self.table, count)
         if not self._outstanding:

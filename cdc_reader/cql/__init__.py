@@ -1,4 +1,4 @@
-"""CQL as values: types, names, schemas, time UUIDs, and keys and values written as JSON.
+"""CQL in Python: types, names, schemas, statements, time UUIDs, values, and keys written as JSON.
 
-May import `_time` and the modules below. Begin with `types` and `schema`.
+This package may import `_time` and the modules below it. Begin with `types` and `schema`.
 """

@@ -111,7 +111,7 @@ def _text(given: object) -> str:
 
 
 def _whole(given: object) -> int:
-    """Convert an integer, or text: keys of JSON objects are text, and so are very long integers."""
+    """Convert an integer or its text; object keys and very long integers are written as text."""
     if isinstance(given, bool) or not isinstance(given, int | str):
         raise TypeError(given)
     return int(given)

@@ -64,7 +64,7 @@ class TableName:
 
     @classmethod
     def of(cls, name: str | TableName) -> TableName:
-        """Return a TableName unchanged; `parse` text."""
+        """Return a TableName unchanged, or parse a text with `parse`."""
         return name if isinstance(name, TableName) else cls.parse(name)
 
     @property
@@ -74,7 +74,7 @@ class TableName:
 
     @property
     def is_log_name(self) -> bool:
-        """True if the name has the log suffix. Only the server knows whether it is a log."""
+        """True if the name has the log suffix. The table is not necessarily a log."""
         return self.name.endswith(LOG_SUFFIX)
 
     @property

@@ -49,7 +49,7 @@ class Column:
 
     @property
     def is_key(self) -> bool:
-        """Whether the column is part of the primary key."""
+        """True if the column is part of the primary key."""
         return self.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING)
 
     @property
@@ -62,7 +62,7 @@ class Column:
 
     @property
     def server_order(self) -> tuple[int, int, bytes]:
-        """Sort key for the order of `SELECT *`: kind, place in the key, bytes of the name."""
+        """The sort key for the order of `SELECT *`: kind, place in the key, bytes of the name."""
         return _KIND_ORDER.index(self.kind), self.position, self.name.encode()
 
 
@@ -111,9 +111,9 @@ class CdcOptions:
 class TableState:
     """What may change while a table keeps its name: its id, its CDC options and its log.
 
-    A table that is dropped and recreated gets a new `id`, and its log a new `log_id`, which is None
-    if there is no log. `altered` is when the table was last altered, in µs, or None if the server
-    does not report it.
+    A table that is dropped and recreated gets a new `id`, and its log gets a new `log_id`. `log_id`
+    is None if there is no log. `altered` is the time of the last ALTER, in µs, or None if the
+    server does not report it.
     """
 
     id: UUID
@@ -126,9 +126,9 @@ class TableState:
 class TableSchema:
     """A base table: its columns in server order, its CDC options, its id and its log's id.
 
-    `altered` is when the table was last altered, in µs since 1970; None if the server does not
-    report it. Comparisons ignore this time. `log_id` changes when the log is dropped and recreated;
-    it is None if there is no log.
+    `altered` is the time of the last ALTER, in µs since 1970, or None if the server does not report
+    it. Comparisons ignore this time. `log_id` changes when the log is dropped and recreated; it is
+    None if there is no log.
     """
 
     name: TableName
@@ -186,7 +186,7 @@ class LogSchema:
 class Operation(IntEnum):
     """The operation of a log row.
 
-    A code that this version does not know becomes a new member named ``UNKNOWN_<code>``, so rows
+    A code that is unknown to this version becomes a new member named ``UNKNOWN_<code>``, so rows
     from newer servers are passed on, never dropped. A snapshot's rows have the operation
     `SNAPSHOT`. Its code does not fit in the one byte of `cdc$operation`, so no row of a log has it.
     """
@@ -207,7 +207,7 @@ class Operation(IntEnum):
 
     @property
     def is_known(self) -> bool:
-        """True if this version knows what the operation means."""
+        """True if the operation's code is known to this version."""
         return not self.name.startswith("UNKNOWN_")
 
     @classmethod

@@ -4,8 +4,9 @@ The 60-bit time counts 100 ns ticks since 1582-10-15; the server uses whole micr
 low eight bytes are random. Before ScyllaDB 2026.1, even the bits of the RFC 4122 variant are
 random, so this module never uses `uuid.UUID.version`.
 
-Order: first the time as a number, then the low bytes compared as signed bytes. The smallest low
-half is therefore 80…80, and ``>= bound(a) AND < bound(b)`` is the half-open window [a, b).
+Time UUIDs are ordered by time as a number, then by the low bytes, which are compared as signed
+bytes. The smallest low half is therefore 80…80, and ``>= bound(a) AND < bound(b)`` selects the
+half-open window [a, b).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def nth(micros: Micros, place: int) -> uuid.UUID:
 
 
 def is_valid(raw: bytes) -> bool:
-    """Return whether 16 bytes are a time UUID: of version 1, whatever the variant."""
+    """Return True if the 16 bytes are a time UUID: version 1, with any variant."""
     return len(raw) == 16 and raw[6] >> 4 == 1
 
 

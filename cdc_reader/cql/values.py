@@ -23,7 +23,7 @@ user-defined type        `FrozenDict` by field name; a null field is None
 
 Every value is immutable and hashable, because in CQL even collections can be keys. A timestamp or
 date outside the years 1 to 9999 is a number: µs, or days, since 1970. In Python -0.0 equals 0.0,
-but CQL's sets and maps may contain both: there -0.0 is a `NegativeZero`.
+but a CQL set or map may contain both as elements or keys. Then -0.0 becomes a `NegativeZero`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def frozen_map(entries: Sequence[tuple[Any, Any]]) -> FrozenDict[Any, Any]:
 
 
 def _signed(value: Any) -> Any:
-    """Return a value in which every -0.0 is a `NegativeZero`."""
+    """Return the value with every -0.0 replaced by a `NegativeZero`."""
     match value:
         case tuple():
             return tuple(map(_signed, value))
@@ -143,7 +143,7 @@ def _signed(value: Any) -> Any:
 
 
 def plain(array: pa.Array) -> list[Any]:
-    """Convert a column of a type that needs no more than `to_pylist`."""
+    """Convert a column of a type for which `to_pylist` suffices."""
     values: list[Any] = array.to_pylist()
     return values
 
@@ -157,7 +157,7 @@ def _integer(text: str) -> int:
 
 
 def _calendar(number: pa.DataType) -> Convert:
-    """Return a converter for points in time; those outside Python's calendar become numbers."""
+    """Return a converter for points in time; times outside Python's calendar become numbers."""
 
     def convert(array: pa.Array) -> list[Any]:
         try:

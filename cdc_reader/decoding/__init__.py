@@ -2,12 +2,12 @@
 
 Decoding creates no Python object for each cell, and objects are made only when they are read. The
 interface is `decode`, `micros_of` and the names of `objects`. There are two equivalent
-implementations: the compiled `_native`, and the slower `python`. `NAME` is the name of the one in
-use, ``"cython"`` or ``"python"``: the compiled one if it was built, unless the environment variable
-``CDC_READER_KERNEL`` names the other.
+implementations, called kernels: the compiled `_native`, and the slower `python`. The compiled
+kernel is used if it was built, unless the environment variable ``CDC_READER_KERNEL`` selects the
+other kernel. `NAME` is the name of the kernel in use, ``"cython"`` or ``"python"``.
 
-May import `cql` and the packages below. Begin with `python`, which is easier to read than
-`_native`; `metadata` and `arrow_type` decide the types of the columns.
+This package may import `cql` and the packages below it. Begin with `python`, which is easier to
+read than `_native`; `metadata` and `arrow_type` decide the types of the columns.
 """
 
 from __future__ import annotations

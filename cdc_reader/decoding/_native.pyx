@@ -1,14 +1,14 @@
 # cython: language_level=3, binding=False, cdivision=True, embedsignature=False
-"""`decode` compiled: rows are cut into cells once, then one column is built at a time.
+"""The compiled kernel: cuts rows into cells once, then builds one column at a time.
 
-The strategy is that of the plain kernel, on C arrays and without the interpreter lock: a run of
+This kernel works like the Python kernel, but on C arrays and without the interpreter lock. A run of
 cells (the start of each value in the body, and its length) becomes one Arrow array, and a nested
 run becomes runs of its parts. Arrays are exported through Arrow's C data interface, which needs no
-part of Arrow to compile and is stable across its versions; one call exports a page.
+part of Arrow to compile and is stable across Arrow's versions. One call exports a page.
 
-Two rules keep it safe. No byte is read through a pointer before its cell's bounds have been checked
-against the body or the enclosing cell. An array owns its memory from the start, so releasing the
-root frees everything, whatever fails later.
+Two rules keep the kernel safe. No byte is read through a pointer before its cell's bounds have been
+checked against the body or the enclosing cell. An array owns its memory from the start, so
+releasing the root array frees everything, even after an error.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

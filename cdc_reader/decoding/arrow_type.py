@@ -58,7 +58,7 @@ NATIVE: dict[str, pa.DataType] = {
 
 
 def arrow_type(cql_type: CqlType) -> pa.DataType:
-    """Return the Arrow type of a column of `cql_type`, per the table above."""
+    """Return the Arrow type of a column of `cql_type`, as listed in this module's docstring."""
     return ARROW(cql_type)
 
 
@@ -79,7 +79,7 @@ ARROW: Transform[pa.DataType] = Transform(
 
 
 def fields_of(cql_type: TupleType | UserType) -> tuple[tuple[str, CqlType], ...]:
-    """Return the fields of a UDT or a tuple; a tuple's are named ``_1``, ``_2`` and so on."""
+    """Return the fields of a UDT or a tuple; tuple fields are named ``_1``, ``_2`` and so on."""
     if isinstance(cql_type, UserType):
         return cql_type.fields
     return tuple((f"_{number}", part) for number, part in enumerate(cql_type.elements, 1))

@@ -63,6 +63,6 @@ class Buffer:
         return encoded >> 1 ^ -(encoded & 1)
 
     def expect_end(self, what: str) -> None:
-        """Raise DecodeError if there are bytes left."""
+        """Raise DecodeError if any bytes are left."""
         if self.position != self.end:
             raise DecodeError(f"{what} has {self.end - self.position} bytes too many")

@@ -15,13 +15,13 @@ log = get_logger(__name__)
 VARIABLE = "CDC_READER_KERNEL"
 MODULES = {"cython": "cdc_reader.decoding._native", "python": "cdc_reader.decoding.python"}
 SLOWER = 25, 40
-"""How many times as long the Python kernel takes: for rows of many types, and for rows of few."""
+"""How many times as long the Python kernel takes, for rows with many types and with few types."""
 
 
 def choose(
     wanted: str | None, load: Callable[[str], ModuleType] = import_module
 ) -> tuple[str, ModuleType]:
-    """Return the name and module of the kernel `wanted`, or of the fastest that was built.
+    """Return the name and module of the kernel `wanted`; None means the fastest that was built.
 
     Raises ConfigurationError for an unknown name, and for a kernel that cannot be loaded, such as
     one compiled from other sources.

@@ -52,7 +52,7 @@ def failing(
 
 
 def with_faults(batch: pa.RecordBatch, found: Mapping[int, list[Fault]]) -> pa.RecordBatch:
-    """Return the batch with these faults, by row, in addition to its own."""
+    """Return the batch with the faults in `found`, by row, added to its existing faults."""
     if FAULTS not in batch.schema.names:
         batch = batch.append_column(FAULTS, pa.nulls(batch.num_rows, FAULTS_TYPE))
     if not found:
@@ -78,7 +78,7 @@ def without_faults(batch: pa.RecordBatch, columns: Collection[str]) -> pa.Record
 
 
 def is_tolerant(batch: pa.RecordBatch) -> bool:
-    """Return True if bad cells of the batch are noted as faults, not raised."""
+    """Return True if the batch was converted tolerantly, so that bad cells are noted as faults."""
     return FAULTS in batch.schema.names
 
 

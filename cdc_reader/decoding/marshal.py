@@ -48,7 +48,7 @@ def check_depth(depth: int) -> None:
 
 
 class _Parser:
-    """Recursive descent over ``Name(argument, …)``, where an argument may be ``key:Name(…)``."""
+    """A recursive-descent parser of ``Name(argument, …)``; an argument may be ``key:Name(…)``."""
 
     def __init__(self, text: str, depth: int) -> None:
         self._text = text

@@ -51,9 +51,9 @@ _BEGINNING, _LONGEST, _MOST = 100, 1 << 16, 128
 class ResultMetadata:
     """The part of a RESULT before its rows.
 
-    `columns` is None if the server was asked to omit the columns and no statement promised any.
-    `rows_offset` is the position of the row count. `metadata_id` is the server's id for the
-    columns, if they have changed.
+    `columns` is None if the server was asked to omit the columns, and they are not known from the
+    statement either. `rows_offset` is the position of the row count. `metadata_id` is the server's
+    id for the columns, if they have changed.
     """
 
     column_count: int

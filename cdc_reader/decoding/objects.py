@@ -1,8 +1,9 @@
 """Makes Python objects from the rows of Arrow columns when they are read, in pure Python.
 
-`values` is a column, `Mappings` holds a mapping for each row, and `Entries` yields objects whose
-attributes, each declared as an `entry`, are items of such sequences. An item that is not read
-therefore costs nothing, and an item that was read lives only as long as its object.
+`values` returns a column as a sequence, and `Mappings` is a sequence with a mapping for each row.
+`Entries` yields objects. Each attribute of an object is declared as an `entry`, and is an item of
+one of these sequences. An item that is not read therefore costs nothing, and an item that was read
+lives only as long as its object.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def values(array: pa.Array) -> Sequence[Any]:
 
 
 def uuids(array: pa.Array) -> Sequence[Any]:
-    """Like `values`, for a column of UUIDs as text."""
+    """Return the UUIDs of a column that contains them as text."""
     return [None if text is None else uuid.UUID(text) for text in array.to_pylist()]
 
 
@@ -87,7 +88,7 @@ class GivenField(Field):
         self._kind = kind
 
     def put(self, mapping: dict[str, Any], row: int) -> None:
-        """Put this row's value into the row's mapping, unless the row lacks one."""
+        """Put this row's value into the row's mapping, unless the row has no value."""
         if (value := self._value(row)) is not None:
             _set(mapping, self._name, value if self._kind is None else self._kind(value))
         elif self._nulls is not None and self._nulls[row]:
@@ -95,10 +96,10 @@ class GivenField(Field):
 
 
 class Mappings:
-    """A `FrozenDict` for each row, made from its fields when it is read.
+    """A sequence with a `FrozenDict` for each row, made from the row's fields when it is read.
 
     `kinds` holds a byte for each row: the index in `fields` of the row's own fields. A field
-    may be any object with a method `put` like that of `Field`.
+    may be any object with a method like `Field.put`.
     """
 
     def __init__(self, kinds: bytes, fields: Sequence[Sequence[Any]]) -> None:
@@ -140,7 +141,7 @@ class entry:  # noqa: N801 - used like `property`
     """An attribute of an `Entry`, read from a sequence of its page.
 
     The sequence is the page's attribute `name`; the value is its item at the object's number. After
-    the first read, the object keeps the value in a slot named after the attribute, with an
+    the first read, the object keeps the value in a slot, whose name is the attribute's name with an
     underscore before it.
     """
 
@@ -189,7 +190,7 @@ class Entries(Iterator[E]):
         return self._kind(self.page, next(self._numbers))
 
     def end(self) -> None:
-        """Yield no more objects. Any thread may call this."""
+        """Stop yielding objects. Any thread may call this method."""
         self._has_ended = True
 
 

@@ -33,7 +33,10 @@ class Page:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the rows; raises DecodeError if unknown, or if the number is wrong."""
+        """The columns of the rows.
+
+        Raises DecodeError if the columns are unknown, or if their number is wrong.
+        """
         return self.metadata.agreed_columns()
 
     @property

@@ -20,12 +20,12 @@ class Table(Protocol):
     """The facts about a table that a read of its log checks."""
 
     def state(self) -> TableState:
-        """Return the table's current state; costs one small query."""
+        """Return the table's current state, at the cost of one small query."""
         ...
 
 
 class BoundedRead:
-    """Reports lost rows: in the whole window before a read, and in each part after it was read.
+    """Checks for lost rows: in the whole window before a read, and in each part once it is read.
 
     A caller may pause between two batches, so a part counts as read only when the next
     batch is requested. A read without a start covers what the log holds when the read begins.
@@ -52,7 +52,10 @@ class BoundedRead:
         self._unjudged = _NOTHING
 
     def begin(self, window: Window) -> None:
-        """Report expired rows of `window`; if the window has a start, this sends small queries."""
+        """Report rows of `window` that have already expired.
+
+        Sends small queries if the window has a start.
+        """
         self._judged = now = self._clock.now()
         if window.start > BEGINNING:
             self._see_log(window.start)
@@ -62,7 +65,7 @@ class BoundedRead:
             self._losses.begin(window.start, self._ttls, now, at_oldest=True)
 
     def done(self, window: Window) -> None:
-        """Record that `window` was read; check for losses at most once a minute."""
+        """Record that `window` was read, and check for losses at most once a minute."""
         self._unjudged = self._unjudged.hull(window)
         if self._clock.now() >= self._judged + _PAUSE:
             self.finish()
@@ -79,5 +82,8 @@ class BoundedRead:
         self._unjudged = _NOTHING
 
     def _see_log(self, unread: Micros) -> None:
-        """Record the log's TTL and id, which may change while rows from `unread` µs are read."""
+        """Record the log's current TTL and id.
+
+        Both may change while rows written at `unread` (µs) or later are still to be read.
+        """
         self._ttls = self._ttls.updated(self._table.state(), self._clock.now(), unread)

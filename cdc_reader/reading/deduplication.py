@@ -19,7 +19,10 @@ _SECOND = 1_000_000
 
 
 def runs(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, int, int]]:
-    """Yield each run of rows of one stream: the stream, first row, and row after the last."""
+    """Yield the stream, first index and end index of each run of rows from one stream.
+
+    The end index is exclusive.
+    """
     if not batch.num_rows:
         return
     streams = batch.column(STREAM_ID)
@@ -36,7 +39,7 @@ def key_at(batch: pa.RecordBatch, row: int) -> RowKey:
 
 
 def keys(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, RowKey]]:
-    """Return the stream and key of every row."""
+    """Yield the stream and key of every row."""
     columns = (batch.column(name).to_pylist() for name in ROW_KEY)
     for stream, time, sequence in zip(*columns, strict=True):
         yield StreamId(stream), RowKey(uuid.UUID(time).bytes, sequence)
@@ -49,7 +52,7 @@ def streams_in(batch: pa.RecordBatch) -> list[bytes]:
 
 
 def rows_of(batch: pa.RecordBatch, is_wanted: Callable[[bytes], bool]) -> pa.RecordBatch:
-    """Return the rows of wanted streams; the batch itself if it has no other rows."""
+    """Return the rows of wanted streams, or the batch itself if it has no other rows."""
     found = streams_in(batch)
     own = list(filter(is_wanted, found))
     if len(own) == len(found):
@@ -59,7 +62,10 @@ def rows_of(batch: pa.RecordBatch, is_wanted: Callable[[bytes], bool]) -> pa.Rec
 
 
 def leave_out(batch: pa.RecordBatch, marks: Mapping[StreamId, Mark]) -> pa.RecordBatch:
-    """Return the batch without the rows that `marks` name; the batch itself if they name none."""
+    """Return the batch without the rows that `marks` cover.
+
+    If they cover none of its rows, the batch itself is returned.
+    """
     if not marks:
         return batch
     kept: list[int] = []
@@ -81,8 +87,8 @@ def leave_out_keys(batch: pa.RecordBatch, left_out: frozenset[RowKey]) -> pa.Rec
 class Deduplicator:
     """Distinguishes new rows from delivered ones when the same span is read repeatedly.
 
-    Keys are kept as Arrow arrays, so a row seen again needs no Python object, and are dropped once
-    their span is no longer read. The key alone identifies a row: a write that is logged in two
+    Keys are kept as Arrow arrays, so that a row seen again needs no Python object. They are dropped
+    once their span is no longer read. The key alone identifies a row: a write that is logged in two
     streams (see `cdc_reader.reading.strays`) is delivered from the stream that is read first.
     """
 
@@ -91,13 +97,17 @@ class Deduplicator:
         self._newest: dict[StreamId, RowKey] = {}
 
     def has_new(self, batch: pa.RecordBatch) -> bool:
-        """Return whether the batch has rows that `new` has not seen; do not mark them as seen."""
+        """Return whether the batch has rows that `new` has not seen.
+
+        These rows are not marked as seen.
+        """
         return len(self._unseen(_names(batch))) > 0
 
     def new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield runs of unseen rows, each with a flag: True if behind. Mark the rows as seen.
+        """Mark the unseen rows as seen, and yield them in runs, each with a flag.
 
-        A row is behind if a row of its stream with a higher key was delivered before.
+        The flag is True if the rows of the run are behind: rows of the same streams with higher
+        keys were delivered before.
         """
         names = _names(batch)
         unseen = self._unseen(names)
@@ -109,15 +119,15 @@ class Deduplicator:
         yield from self._in_runs(rows, found)
 
     def forget(self, position: Micros) -> None:
-        """Drop the keys of rows written before `position` (µs), to within a second."""
+        """Drop the keys of rows written before `position` (µs), rounded down to a second."""
         first = position // _SECOND
         self._delivered = {at: names for at, names in self._delivered.items() if at >= first}
         self._newest = {s: key for s, key in self._newest.items() if key.micros >= position}
 
     def _keep(self, names: pa.Array, latest: Micros) -> None:
-        """Keep names until the second in which their `latest` row was written has passed.
+        """Keep `names` until the position passes the second of their `latest` write time (µs).
 
-        The names of one second form one array: comparing with many small arrays would take far
+        The names of one second form one array, because comparing with many small arrays takes far
         longer.
         """
         kept = self._delivered.get(second := latest // _SECOND)

@@ -20,9 +20,10 @@ def _table(schema: LogSchema) -> str:
 
 @frozen
 class RowsRead:
-    """A batch of rows written in `window`; the rows of each stream are in order.
+    """A batch of rows written in `window`, in which the rows of each stream are in order.
 
-    A `late` batch holds strays, or rows whose streams have already delivered rows with higher keys.
+    A `late` batch holds strays, or rows that are delivered after rows of the same streams with
+    higher keys.
     """
 
     schema: LogSchema = field(repr=_table)
@@ -38,11 +39,12 @@ class RowsRead:
 
 @frozen
 class WindowComplete:
-    """Every row of `window` has been delivered.
+    """The end of a window: every row of `window` has been delivered.
 
-    `checkpoint` may be saved once everything delivered so far is acknowledged. Following from it
-    resumes after this delivery. If `late`, the window was searched for late rows, and the position
-    is unchanged. `queries` is the number of queries for the window, not counting further pages.
+    `checkpoint` may be saved once everything delivered so far is acknowledged. A reader that
+    follows from it resumes after this delivery. If `late` is True, the window was searched for late
+    rows, and the position is unchanged. `queries` is the number of queries for the window, not
+    counting further pages.
     """
 
     schema: LogSchema = field(repr=_table)

@@ -1,6 +1,6 @@
 """Computes which rows of a log are gone, and reports rows that were lost before they were read.
 
-Rows expire, and are gone all at once if the log is dropped and created again.
+Rows are gone when they expire, or all at once when the log is dropped and created again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = get_logger(__name__)
 _GRACE = 60_000_000
 """µs by which a row may outlive its TTL, if the TTL is counted from its write time.
 
-The server counts it from the row's arrival, which is later."""
+The server counts the TTL from the row's arrival, which is later."""
 _EARLY = 10_000_000
 """µs by which a row may expire too early, if its TTL is counted from its write time.
 
@@ -44,7 +44,10 @@ Change = tuple[int, int]
 
 
 def _changes(given: Iterable[Sequence[int]]) -> tuple[Change, ...]:
-    """Return the pairs; raise ValueError unless they are integers, earliest first."""
+    """Return the changes as a tuple.
+
+    Raises ValueError unless they are pairs of integers, earliest first, with TTLs of 0 or more.
+    """
     changes = tuple((since, seconds) for since, seconds in given)
     numbers = [number for change in changes for number in change]
     if not all(type(number) is int for number in numbers):
@@ -55,7 +58,7 @@ def _changes(given: Iterable[Sequence[int]]) -> tuple[Change, ...]:
 
 
 def _logs(given: Iterable[UUID]) -> tuple[UUID, ...]:
-    """Return the ids; raise ValueError for any other value."""
+    """Return the ids as a tuple; raise ValueError if one of them is not a UUID."""
     logs = tuple(given)
     if not all(isinstance(log_id, UUID) for log_id in logs):
         raise ValueError("the ids of a log must be UUIDs")
@@ -69,10 +72,10 @@ def _created(log_id: UUID) -> Micros:
 
 @frozen
 class TtlHistory:
-    """The changes to a log's TTL, and the ids of its table, earliest first.
+    """The history of a log: the changes to its TTL, and its ids, each earliest first.
 
-    The TTL in force when a row was written determines when it expires. Rows older than the first
-    known change use that change's TTL. With no changes, no row expires.
+    The TTL in force when a row was written determines when it expires. The TTL of the first known
+    change also applies to older rows. Without changes, no row expires.
 
     A log that is dropped and created again gets a new id, and its earlier rows are gone. Without
     `logs`, it is unknown which log was read.
@@ -83,7 +86,7 @@ class TtlHistory:
     log_lost: Micros = field()
     """The time, in µs, before which all rows are gone because their log was dropped.
 
-    BEGINNING if no log was dropped.
+    It is BEGINNING if no log was dropped.
     """
 
     @log_lost.default
@@ -92,15 +95,19 @@ class TtlHistory:
 
     @classmethod
     def from_json(cls, changes: Iterable[Sequence[int]], stored: Mapping[str, Any]) -> TtlHistory:
-        """Return the history of these changes, with the logs that `logs_to_json` stored.
+        """Return the history with these changes, and with the logs in `stored`.
 
-        Raises ValueError, TypeError or AttributeError for any other value.
+        `stored` contains the items that `logs_to_json` returned. Raises ValueError, TypeError or
+        AttributeError for invalid values.
         """
         history = cls(changes, map(UUID, stored.get("logs", ())))
         return evolve(history, log_lost=int(stored.get("log_lost", history.log_lost)))
 
     def logs_to_json(self) -> dict[str, Any]:
-        """Return the ids of the logs, with `log_lost` if there are several; empty if none."""
+        """Return the ids of the logs as JSON, with `log_lost` if there are several.
+
+        The result is empty if there are no ids.
+        """
         if not self.logs:
             return {}
         lost = {"log_lost": self.log_lost} if len(self.logs) > 1 else {}
@@ -108,21 +115,21 @@ class TtlHistory:
 
     @property
     def seconds(self) -> int:
-        """The TTL in force; 0 for none."""
+        """The TTL in force, in seconds; 0 if rows never expire."""
         return self.changes[-1][1] if self.changes else 0
 
     @property
     def created(self) -> Micros | None:
-        """When the first of the `logs` was created, in µs; None if unknown."""
+        """The time at which the first of the `logs` was created, in µs, or None if unknown."""
         return timeuuid.created(self.logs[0]) if self.logs else None
 
     def updated(self, table: TableState | TableSchema, now: Micros, position: Micros) -> TtlHistory:
-        """Return the history, extended by what is new in the table's state at `now` (µs).
+        """Return the history, updated with the table's state at `now` (µs).
 
-        `position` is where reading resumes, in µs. Rows from there on were still to be read from
-        the known log. If a new log has replaced it, at least the row at the position is gone, even
-        if the new log's id, which contains the time of one node's clock, suggests an earlier
-        creation.
+        A new TTL and a new log are added to the history. `position` is where reading resumes, in
+        µs. Rows from the position on were still to be read from the last known log. If a new log
+        has replaced that log, at least the row at the position is gone. This holds even if the new
+        log's id suggests an earlier creation, because the id contains the time of one node's clock.
         """
         seen = self.seen(table.cdc.ttl, now, table.altered)
         if table.log_id is None or table.log_id in self.logs[-1:]:
@@ -133,10 +140,10 @@ class TtlHistory:
         return evolve(seen, logs=(*self.logs, table.log_id), log_lost=lost)
 
     def seen(self, seconds: int, now: Micros, altered: Micros | None = None) -> TtlHistory:
-        """Return the history, extended if the TTL in force at `now` (µs) is new.
+        """Return the history, with the TTL in force at `now` (µs) added if it is new.
 
-        A new TTL counts from `altered`, the time of the table's last change, or from `now` if
-        the server does not report it.
+        A new TTL applies from `altered`, the time of the table's last change, or from `now` if
+        the server does not report that time.
         """
         if self.changes and self.seconds == seconds:
             return self
@@ -146,7 +153,7 @@ class TtlHistory:
         return evolve(self, changes=(*self.changes, (since, seconds)))
 
     def after(self, position: Micros) -> TtlHistory:
-        """Return the part that applies to rows written at `position` (µs) or later."""
+        """Return the part of the history that applies to rows since `position` (µs)."""
         begun = [number for number, (since, _) in enumerate(self.changes) if since <= position]
         changes = self.changes[begun[-1] if begun else 0 :]
         if self.log_lost > position:
@@ -154,34 +161,35 @@ class TtlHistory:
         return TtlHistory(changes, self.logs[-1:])
 
     def lost(self, position: Micros, now: Micros) -> Window:
-        """Return the span of write times, from `position` on, that a reader has lost by `now` (µs).
+        """Return the span of write times whose unread rows are lost at `now` (µs).
 
-        Empty if no row has certainly expired; else it covers all rows that may have expired.
+        The span begins no earlier than `position` (µs). It is empty if no row since `position` has
+        certainly expired. Otherwise it covers all rows since then that may have expired.
         """
         sure = self._gone(position, now, lambda _: -_GRACE)
         return sure if sure.is_empty else self.expired(position, now)
 
     def expired(self, position: Micros, now: Micros) -> Window:
-        """Return the span, from `position` on, of rows that may have expired by `now` (µs).
+        """Return the span of write times whose rows may have expired by `now` (µs).
 
-        The span reaches from the first write time of these rows to the last. No row outside the
-        span has expired.
+        The span begins no earlier than `position` (µs), and reaches from the first write time of
+        these rows to the last. No other row since `position` has expired.
         """
         return self._gone(position, now, lambda _: _EARLY)
 
     def endangered(self, position: Micros, now: Micros) -> Window:
-        """Return the span, from `position` on, in which rows may have expired, or soon will.
+        """Return the span of write times whose rows may have expired by `now`, or soon will.
 
-        Like `expired`, but no row outside the span expires within ten minutes, or within a tenth of
-        the TTL if that is shorter.
+        This is the span of `expired`, extended so that no other row since `position` expires within
+        ten minutes, or within a tenth of the TTL if that is shorter.
         """
         return self._gone(position, now, lambda ttl: max(_EARLY, min(_SOON, ttl // 10)))
 
     def unpromised(self, position: Micros, now: Micros) -> Window:
-        """Return the span, from `position` on, that a reader that begins at `now` (µs) may miss.
+        """Return the span of write times whose rows may be gone before a new reader reads them.
 
-        Like `endangered`, but no row outside the span expires within a minute either, or within
-        half of the TTL if that is shorter.
+        The reader begins at `now` (µs). This is the span of `endangered`, extended so that no other
+        row since `position` expires within a minute, or within half of the TTL if that is shorter.
         """
         return self._gone(
             position,
@@ -190,9 +198,10 @@ class TtlHistory:
         )
 
     def _gone(self, position: Micros, now: Micros, ahead: Callable[[int], int]) -> Window:
-        """Return the span, from `position` on, of rows that are gone at `now`; all times in µs.
+        """Return the span of write times, from `position` on, whose rows are gone at `now`.
 
-        Rows with a TTL of `ttl` count as gone once their age reaches ``ttl - ahead(ttl)``.
+        All times are in µs. Rows with a TTL of `ttl` count as gone once their age reaches
+        ``ttl - ahead(ttl)``.
         """
         expired = [
             Window(max(span.start, position), min(span.end, now - ttl + ahead(ttl)))
@@ -204,11 +213,14 @@ class TtlHistory:
         return reduce(Window.hull, gone) if gone else Window(position, position)
 
     def at(self, micros: Micros) -> int:
-        """Return the TTL, in seconds, of a row written at `micros`; 0 for none."""
+        """Return the TTL, in seconds, of a row written at `micros`, or 0 if it never expires."""
         return next((seconds for span, seconds in self.spans() if micros in span), 0)
 
     def kept_since(self, now: Micros) -> Micros:
-        """Return the earliest write time (µs) of rows that exist at `now`; BEGINNING if all do."""
+        """Return the earliest write time (µs) of rows that still exist at `now` (µs).
+
+        The result is BEGINNING if no row is gone.
+        """
         for span, seconds in self.spans():
             start = max(span.start, now - seconds * _SECOND) if seconds else span.start
             if start < span.end:
@@ -223,7 +235,7 @@ class TtlHistory:
         return self.kept_since(now - _GRACE)
 
     def expires(self, position: Micros) -> Micros:
-        """Return when the first row written at `position` or later expires (µs), or FOREVER.
+        """Return the time (µs) at which the first row since `position` (µs) expires, or FOREVER.
 
         Rows of a dropped log count as having expired when the new log was created.
         """
@@ -239,7 +251,10 @@ class TtlHistory:
         )
 
     def spans(self) -> Iterator[tuple[Window, int]]:
-        """Yield spans of write times, each with its TTL in seconds; without changes, yield none."""
+        """Yield spans of write times, each with its TTL in seconds.
+
+        Without changes, nothing is yielded.
+        """
         edges = [BEGINNING, *(since for since, _ in self.changes[1:]), FOREVER]
         for (start, end), (_, seconds) in zip(pairwise(edges), self.changes, strict=False):
             if start < end:  # of two changes at the same time, the last one counts
@@ -247,7 +262,7 @@ class TtlHistory:
 
 
 def first_written(created: Micros) -> Micros:
-    """Return the earliest write time of rows in a log that was created at `created`, in µs.
+    """Return the earliest write time (µs) of rows in a log that was created at `created` (µs).
 
     Clients may choose a write time up to a minute before they write.
     """
@@ -257,9 +272,9 @@ def first_written(created: Micros) -> Micros:
 def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
     """Return the part of `lost` in which a log created at `created` can have rows.
 
-    All times in µs; `first_written` tells how early rows may be written. Empty if even the first
-    row cannot have expired yet. A creation time after `now` comes from another clock, and is
-    ignored.
+    All times are in µs. The log's rows may be written as early as `first_written`. The part is
+    empty if even the log's first row cannot have expired yet. A creation time after `now` comes
+    from another clock, and is ignored.
     """
     if created is None or created > now:
         return lost
@@ -269,10 +284,10 @@ def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
 
 
 def refuse_endless_snapshots(option: str, ttl: int, needed: int) -> None:
-    """Raise ConfigurationError, naming `option`, if each new snapshot would be followed by another.
+    """Raise ConfigurationError, naming `option`, if the log's TTL is too short for new snapshots.
 
-    This happens if rows of a log with a TTL of `ttl` seconds are endangered `needed` µs after they
-    were written. A reader is always at least that far behind.
+    A reader is always at least `needed` µs behind. If rows of that age are already `endangered`,
+    because the TTL of `ttl` seconds is short, each new snapshot is followed by another.
     """
     shortest = max(needed + _EARLY, min(needed + _SOON, needed * 10 // 9)) // _SECOND + 1
     if 0 < ttl < shortest:
@@ -288,7 +303,7 @@ def report_loss(
 ) -> None:
     """Report that rows of `table` written in `lost` are gone, according to `ttls`.
 
-    Logs a warning if `mode` is ``continue``; otherwise raises DataLossError, whose message ends
+    If `mode` is ``continue``, logs a warning. Otherwise raises DataLossError, whose message ends
     with `remedy`. Does nothing if `lost` is empty.
     """
     if mode == DataLossMode.CONTINUE or lost.is_empty:
@@ -310,7 +325,7 @@ def report_loss(
 
 
 def warn_of_loss(lost: Window, table: TableName) -> None:
-    """Warn that rows written in `lost` are gone; do nothing if it is empty."""
+    """Log a warning that rows written in `lost` are gone, unless `lost` is empty."""
     if lost.is_empty:
         return
     start, end = format_timestamp(lost.start), format_timestamp(lost.end)
@@ -319,7 +334,7 @@ def warn_of_loss(lost: Window, table: TableName) -> None:
 
 @define
 class LossReporter:
-    """Checks a read for losses; reports each write time at most once, with `report_loss`.
+    """Checks a read for losses, and reports each write time at most once, with `report_loss`.
 
     `on_loss` is called after a warning. Windows must be read in chronological order, except for
     windows of generations that were announced late.
@@ -331,7 +346,7 @@ class LossReporter:
     _named: Micros = BEGINNING
     """Rows written before this time were reported, read in time, or not requested."""
     _begun: Micros = field(default=BEGINNING, init=False)
-    """Rows written before this time were reported before, or not requested."""
+    """Rows written before this time were reported before the read began, or not requested."""
     _told: list[Window] = field(factory=list, init=False)
 
     def begin(self, position: Micros, ttls: TtlHistory, now: Micros, *, at_oldest: bool) -> None:
@@ -347,8 +362,8 @@ class LossReporter:
     def report_unread(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
         """Report the loss of the unread rows written in `lost`.
 
-        A loss that continues is reported again only when it has grown by a minute; `check_read`
-        reports the rest.
+        A loss that continues is reported again only when it has grown by a minute. `check_read`
+        reports the rest of the loss.
         """
         if lost.start >= self._named or lost.end >= self._named + _GRACE:
             self._report(lost, table, ttls)
@@ -362,9 +377,10 @@ class LossReporter:
         *,
         is_chosen: bool = False,
     ) -> None:
-        """Report rows of `window` that may have expired by `now` (µs), when its read was complete.
+        """Report rows of `window` that may have expired by `now` (µs), when the read was complete.
 
-        If the start `is_chosen`, not reached by reading, it may be before the log's creation.
+        If `is_chosen` is True, the window's start was chosen rather than reached by reading, so it
+        may be before the log's creation.
         """
         lost = ttls.expired(window.start, now)
         if is_chosen:
@@ -372,7 +388,10 @@ class LossReporter:
         self._report(lost.intersect(window), table, ttls)
 
     def check_late(self, window: Window, ttls: TtlHistory, now: Micros, table: TableName) -> None:
-        """Like `check_read`, for a generation read after later windows of other generations."""
+        """Report rows of a late-announced generation that may have expired by `now` (µs).
+
+        Unlike in `check_read`, later windows of other generations may have been read before.
+        """
         lost = ttls.expired(window.start, now).intersect(window)
         start = max(lost.start, self._begun)
         for told in (*sorted(self._told, key=lambda told: told.start), Window(lost.end, lost.end)):

@@ -1,6 +1,6 @@
 """Reads tasks several at a time, and yields their rows in task order.
 
-`CurrentLog` reads a table's log with its current columns, and follows changes of its schema.
+`CurrentLog` reads a log with the table's current columns, and follows schema changes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_tasks(
     *,
     remaining_ttl: bool = False,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of `tasks` as `read_ahead` does."""
+    """Read `tasks` from `source`, and yield their batches as `read_ahead` does."""
     return read_ahead(partial(source.read, remaining_ttl=remaining_ttl), tasks, in_flight)
 
 
@@ -91,11 +91,10 @@ def whole_records(
 
 
 def _end_of_records(batch: pa.RecordBatch) -> int:
-    """Return the number of rows before the last record.
+    """Return the number of rows in the batch that belong to complete records.
 
-    If the end of that record is marked, this is the number of all rows.
-
-    Before ScyllaDB 4.3, logs do not mark the end of a record, and all rows are counted.
+    The rows of the last record count only if the end of that record is marked. Before ScyllaDB 4.3,
+    logs do not mark the end of a record, and all rows count.
     """
     rows: int = batch.num_rows
     if END_OF_BATCH not in batch.schema.names or batch.column(END_OF_BATCH)[rows - 1].as_py():
@@ -108,20 +107,19 @@ def _end_of_records(batch: pa.RecordBatch) -> int:
 class CurrentLog:
     """Reads tasks with the schema of the last `refresh`.
 
-    A column that is added later is read from the next refresh on. Refresh after reading the clock:
-    the schema then contains every column of the rows that had settled by that time. If a query is
-    rejected because a column was dropped, or a user-defined type has new fields, the schema is read
-    again and reading resumes after the last whole record. If the schema has not changed, the error
-    is raised.
+    A column that is added later is read from the next refresh on. Refresh after reading the clock,
+    so that the schema contains every column of the rows that had settled by that time. If a read
+    fails because a column was dropped, or because a user-defined type has new fields, the schema is
+    read again, and reading resumes after the last whole record. If the schema has not changed, the
+    error is raised.
 
     A row that has not settled may have been written after the refresh, with a newer column. A
     caller that reads such rows must therefore refresh while it holds their batch. If the schema
     changed, the caller drops the batch, and `read` yields the same rows again with the new columns.
 
-    The checkpoint `start` identifies the table; if it has no table id, the first table found is
-    used.
-    Every method that reads the schema raises CheckpointError if it finds another table, or one that
-    was dropped and recreated.
+    The checkpoint `start` identifies the table. If the checkpoint has no table id, the first table
+    found is used. Every method that reads the schema raises CheckpointError if it finds another
+    table, or a table that was dropped and recreated.
     """
 
     def __init__(self, table: LogTable, in_flight: int, start: Checkpoint) -> None:
@@ -133,7 +131,7 @@ class CurrentLog:
 
     @property
     def schema(self) -> LogSchema:
-        """The schema as last read; reads it first if necessary."""
+        """The schema as last read. It is read on first use."""
         return self._open()[0]
 
     def with_table(self, checkpoint: Checkpoint) -> Checkpoint:
@@ -141,7 +139,7 @@ class CurrentLog:
         return evolve(checkpoint, table=self._start.table, table_id=self._start.table_id)
 
     def refresh(self) -> bool:
-        """Read the schema again if the server reports a change; return whether it differs."""
+        """Read the schema again if the server reports a change, and return whether it differs."""
         version = self._table.schema_version()
         if version == self._version:
             return False
@@ -149,7 +147,7 @@ class CurrentLog:
         return self.reload()
 
     def reload(self) -> bool:
-        """Read the schema again; return whether it differs."""
+        """Read the schema again, and return whether it differs."""
         before, self._opened = self._opened, None
         schema, _ = self._open()
         if before is None or before[0] == schema:
@@ -200,7 +198,7 @@ class CurrentLog:
 
 
 def _as_of_table(checkpoint: Checkpoint, schema: LogSchema) -> Checkpoint:
-    """Return the checkpoint with the table's name and, unless the checkpoint has an id, its id."""
+    """Return the checkpoint with the table's name and, if it has no id yet, the table's id."""
     table_id = checkpoint.table_id or schema.base.id
     return evolve(checkpoint, table=schema.base.name, table_id=table_id)
 

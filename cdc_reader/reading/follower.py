@@ -1,18 +1,19 @@
 """Follows one table's log, window by window, across new generations and schema changes.
 
 The state is a position P: every row written before P has been delivered. A pass reads the
-clock, then schema and generations, and then the log up to the clock's time minus the confidence
-window. Rows and generations have thus had the confidence window to become visible. No barrier
-between generations is needed: a row's timestamp decides which generation's streams it is in. A
-window reads each generation within the time in which it is in force, older ones first.
+clock, then the schema and the generations, and then the log up to the clock's time minus the
+confidence window. Rows and generations have therefore had the confidence window to become visible.
+No barrier between generations is needed, because a row's timestamp determines which generation's
+streams contain the row. Within a window, each generation is read for the time in which it is in
+force, older generations first.
 
 A generation that appears when P is past its start is read from its start up to P. None of its
-rows has been delivered, and the streams of the previous generation hold no rows of its time. A
-late announcement therefore neither loses nor repeats rows.
+rows has been delivered, and apart from strays, the previous generation's streams hold no rows of
+that time. Therefore no row is lost or repeated if a generation is announced late.
 
-If late rows are not ignored, each window is also searched for strays (see
-`cdc_reader.reading.strays`): in streams of neighboring generations, at write times up to the late
-horizon before or after the time in which those generations are in force.
+Unless late rows are ignored, each window is also searched for strays (see
+`cdc_reader.reading.strays`). The streams of a neighboring generation are searched up to one late
+horizon before and after the time in which that generation is in force.
 """
 
 from __future__ import annotations
@@ -47,19 +48,19 @@ from cdc_reader.streams.window import Window, WindowSize
 log = get_logger(__name__)
 
 _REFRESH_INTERVAL = 1_000_000
-"""µs between refreshes of schema and generations when rows are polled more often.
+"""µs between refreshes of the schema and the generations when rows are polled more often.
 
-In between, only chunks of streams that are due are polled, the position does not move, and a new
-column is noticed when its first row is read.
+Between two refreshes, only chunks of streams that are due are polled, and the position does not
+move. A new column is noticed when its first row is read.
 """
 _TAIL = 2_000_000
 """The age, in µs, of rows that most polls read; a chunk's older rows are read once a second."""
 
 
 class Follower:
-    """Follows the log of one table from `start`. Not thread safe, except for `stop`.
+    """Follows the log of one table from `start`.
 
-    A start at BEGINNING reads everything the log still holds.
+    A start at BEGINNING reads everything the log still holds. Not thread safe, except for `stop`.
     """
 
     def __init__(
@@ -104,15 +105,16 @@ class Follower:
         self._stopped = stop or Stop()
 
     def follow(self, end: Micros = FOREVER) -> Iterator[Delivery]:
-        """Deliver every row written before `end` (µs), or until `stop`. Blocks between passes.
+        """Deliver every row written before `end` (µs), unless `stop` is called first.
 
-        Raises errors of `cdc_reader.errors`; transient ones only after the retry deadline.
+        Blocks between passes. Raises errors of `cdc_reader.errors`; transient errors are raised
+        only after the retry deadline.
         """
         with suppress(StoppedError):
             yield from each_stopped_by(self._stopped, self._follow(end))
 
     def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Return the checkpoint with the table's id and the TTLs it needs, as known now."""
+        """Return the checkpoint with the table's id and the part of the TTL history it needs."""
         position, late_scan_at = checkpoint.position, checkpoint.late_scan_at
         since = position if late_scan_at is None else min(position, late_scan_at)
         return evolve(self._log.with_table(checkpoint), ttls=self.ttls.after(since))
@@ -135,7 +137,7 @@ class Follower:
             self._pause(began)
 
     def _refresh(self, now: Micros) -> Micros:
-        """Refresh schema, TTLs and generations; return the settled horizon at `now`."""
+        """Refresh the schema, TTLs and generations, and return the horizon at `now`."""
         self._log.refresh()
         base = self._log.schema.base
         self.ttls = self.ttls.updated(base, now, self._position)
@@ -160,8 +162,8 @@ class Follower:
     def _catch_up(self) -> Iterator[Delivery]:
         """Read generations that appeared after the position had passed their start.
 
-        Completes all of them in one delivery: a checkpoint holds only the newest generation, so
-        it must not be saved while an older one is still unread.
+        A single `WindowComplete` follows all of them. A checkpoint names only the newest
+        generation, so it must not be saved while an older generation is still unread.
         """
         missed = self._horizon.missed(self._position + self._planner.reach)
         if not missed:
@@ -203,10 +205,11 @@ class Follower:
             yield self._move_to(window.end, began)
 
     def _check_read(self, window: Window, *, late: bool = False) -> None:
-        """Report rows of a window that may have been gone before they were read.
+        """Report rows of a window that may have been lost before they were read.
 
         If the log was dropped and created again, the whole window may have been read from the new
-        log, so the window counts as unread. Call this before the position moves past the window.
+        log, so the window counts as unread. Call this method before the position moves past the
+        window.
         """
         self._log.refresh()
         now, base = self._clock.now(), self._log.schema.base
@@ -237,9 +240,9 @@ class Follower:
     def _next_window(self, end: Micros) -> Window:
         """Choose the next window, up to `end`.
 
-        The time before the first generation is one window, as it holds no rows. If strays are
-        read, no window crosses into another generation: strays are delivered after the window's
-        other rows, and each stream's rows must still be in order.
+        The time before the first generation is one window, because it holds no rows. If strays are
+        read, no window crosses into another generation, because strays are delivered after the
+        window's other rows, and each stream's rows must come in order.
         """
         first, *later = self._planner.timeline.starts
         if self._position < first:
@@ -278,7 +281,7 @@ class Follower:
     ) -> Iterator[Delivery]:
         """Deliver the window's undelivered rows, except rows whose key is in `seen`.
 
-        `choose` returns which of the window's tasks to read, by default all.
+        `choose` selects which of the window's tasks to read; by default, all are read.
         """
         for rows, is_behind in self._rows(window, late=late, seen=seen, choose=choose):
             yield RowsRead(self._log.schema, window, rows, late=late or is_behind)
@@ -305,7 +308,10 @@ class Follower:
     def _read_strays(
         self, window: Window, fresh: frozenset[int] | None = None
     ) -> Iterator[Delivery]:
-        """Deliver the window's strays, of all generations or only of the unread ones in `fresh`."""
+        """Deliver the window's strays, of all generations or only of those in `fresh`.
+
+        `fresh` holds the starts of generations that have not been read before.
+        """
 
         def read() -> list[pa.RecordBatch]:
             found = self._strays.read(window, fresh, remaining_ttl=self._late is not None)
@@ -326,7 +332,7 @@ class Follower:
     def _unknown_at_start(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Leave out rows written before a chosen start that had arrived when it was chosen.
 
-        If the start is that of a snapshot, the snapshot contains these rows.
+        If the log is followed after a snapshot, the snapshot contains these rows.
         """
         at = self._start.late_scan_at
         if self._late is None or at is None or self._floor == BEGINNING:
@@ -334,7 +340,7 @@ class Follower:
         return arrived_since(batch, at, self._floor, self.ttls, self._clock.now())
 
     def _all_of(self, read: Callable[[], Sequence[pa.RecordBatch]]) -> Sequence[pa.RecordBatch]:
-        """Return all batches of `read`, with the newest schema's columns."""
+        """Return all batches that `read` returns, with the columns of the newest schema."""
         while True:
             schema, found = self._log.schema, read()
             if not found or not (self._log.refresh() or schema is not self._log.schema):
@@ -345,9 +351,11 @@ class Follower:
         return self._is_eager and self._deduplicator.has_new(leave_out(batch, self._marks))
 
     def _new(self, batch: pa.RecordBatch, *, behind: bool) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield rows that the start's marks do not name and, if eager, no earlier poll delivered.
+        """Yield the rows of a batch that have not been delivered before.
 
-        Each batch comes with a flag: True if later rows of its stream were delivered before.
+        Leaves out rows that the start's marks cover and, with eager delivery, rows that an earlier
+        poll delivered. Each batch comes with a flag, which is True if rows with higher keys were
+        delivered from the same streams before.
         """
         rows = leave_out(batch, self._marks)
         if self._late is not None:
@@ -358,7 +366,7 @@ class Follower:
             yield rows, False
 
     def _move_to(self, position: Micros, began: Micros) -> WindowComplete:
-        """Complete the window up to `position`, whose read started at `began`, and move there."""
+        """Move to `position`, and return the completed window, whose read started at `began`."""
         window, self._position = Window(self._position, position), position
         if self._late is not None:
             self._late.window_read(position, began)
@@ -404,7 +412,10 @@ class Follower:
             self._late = LateRows(start, position, late_scan_at, self._confidence, marks)
 
     def _sweep(self, late: LateRows) -> Iterator[Delivery]:
-        """Search for late rows if the interval has passed; they are few, so collect them first."""
+        """Search for late rows, and deliver or count them, if the interval has passed.
+
+        Late rows are few, so they are collected before the first of them is delivered.
+        """
         now, interval = self._clock.now(), duration_micros(self._config.late_interval)
         if now < late.late_scan_at + interval or self._stopped.is_set():
             return
@@ -418,7 +429,7 @@ class Follower:
         yield self._complete(sweep.window, late=True)
 
     def _late_rows(self, sweep: Sweep) -> Iterator[pa.RecordBatch]:
-        """Yield the late rows; strays come last, but are read first."""
+        """Yield the late rows. Strays come last, although they are read first."""
 
         def late(batch: pa.RecordBatch) -> pa.RecordBatch:
             return sweep.late(batch, self.ttls, self._clock.now())

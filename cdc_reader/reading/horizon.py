@@ -1,6 +1,6 @@
-"""Computes how far a log can be read: to where rows have settled and generations are announced.
+"""Computes the horizon, up to which rows have settled and all generations are announced.
 
-A read that does not wait for rows to settle goes up to `written_before`.
+A read that does not wait for rows to settle extends to `written_before` instead.
 """
 
 from __future__ import annotations
@@ -47,17 +47,18 @@ def written_before(now: Micros) -> Micros:
 
 
 def warn_of_future(start: Micros, now: Micros, table: TableName) -> None:
-    """Warn if `start` (µs) is later than any write time: then its year, or a clock, is wrong."""
+    """Warn if `start` (µs) is later than any write time, because its year or a clock is wrong."""
     if written_before(now) < start < FOREVER:
         log.warning("start_in_the_future", table=str(table), start=format_timestamp(start))
 
 
 def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
-    """Return the checkpoint for following from `start`, as of `now`, with the table's id and TTL.
+    """Return the checkpoint, as of `now` (µs), from which to follow the log from `start` (µs).
 
-    If it is saved before anything is read, a later run can detect that the table was recreated, or
-    that rows expired in the meantime. Therefore BEGINNING becomes the oldest position worth reading
-    from, if there is a generation already.
+    The checkpoint contains the table's id and TTL. If it is saved before anything is read, a later
+    run can detect that the table was recreated, or that rows expired in the meantime. To make this
+    possible, a start at BEGINNING is replaced by the oldest position worth reading from, if there
+    is a generation already.
     """
     base = table.schema().base
     ttls = TtlHistory().updated(base, now, start)
@@ -68,17 +69,17 @@ def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
 
 
 def _oldest(starts: Collection[Micros], ttls: TtlHistory, now: Micros) -> Micros:
-    """Return the earliest position worth reading from: rows before it have expired."""
+    """Return the earliest position worth reading from; no rows exist before it."""
     return max(min(starts), ttls.oldest_kept(now))
 
 
 def lost_since(start: Checkpoint, now: Micros, mode: DataLossMode) -> Window:
-    """Return the span, from the position of `start` on, of rows that are gone by `now` (µs).
+    """Return the span of write times, from `start` on, whose rows are gone by `now` (µs).
 
     A reader that reports a loss must be certain of it. A reader that takes a new snapshot after a
-    loss (`mode`) must not overlook a loss, so rows that may have expired count too. If the position
-    was chosen, not reached by reading, it may be before the log's creation, and the time until then
-    is excluded.
+    loss (`mode`) must not overlook a loss, so rows that may have expired, or soon will, count as
+    well. If the position of `start` was chosen rather than reached by reading, it may be before the
+    log's creation. The time before the creation is then excluded.
     """
     is_cured = mode is DataLossMode.RESNAPSHOT
     lost = (start.ttls.endangered if is_cured else start.ttls.lost)(start.position, now)
@@ -88,7 +89,7 @@ def lost_since(start: Checkpoint, now: Micros, mode: DataLossMode) -> Window:
 
 
 class SettledHorizon:
-    """Checks the generations before each pass, and tracks which are accounted for.
+    """Checks the generations before each pass, and tracks which of them are accounted for.
 
     A generation is accounted for once its rows before the position have been delivered.
     """
@@ -124,16 +125,15 @@ class SettledHorizon:
 
     @property
     def newest(self) -> Micros | None:
-        """The start of the newest generation that is accounted for."""
+        """The start of the newest generation that is accounted for, or None if there is none."""
         return max(self._accounted or (), default=None)
 
     def refresh(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> Micros:
-        """Read the generations and return the horizon, in µs; BEGINNING while there are none.
+        """Read the generations and return the horizon, in µs, or BEGINNING while there are none.
 
         Read the clock (`now`) before calling. Every generation that begins before the horizon
         has then had the confidence window to become visible. Raises DataLossError if `data_loss` is
-        not ``continue`` and, according to `ttls`, rows of the log of `table` from `position` on
-        are gone.
+        not ``continue`` and rows since `position` are gone, according to `ttls`.
         """
         starts = self._planner.refresh().starts
         if not starts:
@@ -156,9 +156,8 @@ class SettledHorizon:
     ) -> None:
         """Report which rows of `window` may have expired before they were read.
 
-        `late` is True for a generation that was announced after later windows were read.
-
-        If a loss is followed by a new snapshot of the table, rows that expire soon count as well.
+        `late` is True for a generation that was announced after later windows were read. If a new
+        snapshot of the table follows each loss, rows that expire soon count as well.
         """
         if window.start == BEGINNING:
             return
@@ -188,10 +187,11 @@ class SettledHorizon:
         return [span for span in spans if span.start not in accounted and span.start < position]
 
     def _account(self, starts: tuple[Micros, ...]) -> bool:
-        """On the first call, set the generations accounted for; return whether reading has begun.
+        """Return whether reading has begun, in this run or in an earlier one.
 
-        Generations known to the checkpoint are accounted for; if it knows none, all existing
-        generations are. If reading has not begun, rows that have expired are not the reader's loss.
+        Rows that expired before reading began are not a loss. The first call also records which
+        generations are accounted for: those up to the checkpoint's generation or, if the checkpoint
+        has none, all that exist.
         """
         if self._accounted is not None:
             return True
@@ -205,10 +205,10 @@ def _span(start: Micros, until: Micros) -> dict[str, str]:
 
 
 class PublicationGate:
-    """Finds generations whose streams are stored but whose start is not announced; times in µs.
+    """Finds generations whose streams are stored but whose start is not announced yet.
 
     Readers wait for an unannounced generation until `patience` after its start. The cluster is
-    queried at most once per `pause`.
+    queried at most once per `pause`. All times are in µs.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class PublicationGate:
             self._warn_of_missing(Window(window.start, min(window.end, written_before(now))))
 
     def _warn_of_missing(self, window: Window) -> None:
-        """Log the parts of `window` in which unannounced generations operate."""
+        """Log the parts of `window` in which unannounced generations are in force."""
         timeline = Timeline((*self._generations().timestamps(), *self._pending))
         for operates in timeline.touched(window):
             if operates.start in self._pending:

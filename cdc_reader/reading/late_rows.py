@@ -1,21 +1,21 @@
 """Late rows: rows that arrive behind the position because their write timestamp is old.
 
-No confidence window is long enough for them. However, a log row lives for the log's TTL from its
-arrival, so its remaining TTL shows when it arrived: ``now - (ttl - remaining)`` by the reader's
-clock. The error is at most `_BLUR` either way, and the response time makes the result later.
-`_BLUR` is added, so that no arrival is computed too early. A row that arrived after its window was
-read is late, and a sweep finds it.
+No confidence window is long enough for all of these rows. However, a row of the log expires one TTL
+after its arrival, so its remaining TTL shows when it arrived: at ``now - (ttl - remaining)`` by the
+reader's clock. The result is wrong by at most `_BLUR` in either direction, and the response time
+makes it later. `_BLUR` is added, so that no arrival is computed too early. A row that arrived after
+its window was read is late, and a sweep finds it.
 
-A row's TTL is the one in force when it arrived. After a change of the TTL, either value is
-possible. The correct value yields an arrival within the time in which it was in force. If both
-values yield such an arrival, the later arrival is used: the row may then be delivered twice, but is
-not lost.
+A row has the TTL that was in force when it arrived. After a change of the TTL, either value is
+possible. The correct value yields an arrival within the time in which that value was in force. If
+both values yield such an arrival, the later arrival is used. The row may then be delivered twice,
+but it is not lost.
 
-If a row's arrival and the read are too close to compare, keys decide. Keys are kept only for
-delivered rows that arrived more than a confidence window after their write time, and within `DOUBT`
-before the read. They are few, because most rows arrive promptly. Neither the keys nor the times of
-reads survive a restart: rows that arrived late since shortly before the last sweep may then be
-delivered again.
+If a row arrived too close to the time of a read, its key shows whether the read delivered it. Keys
+are kept only for delivered rows that arrived more than a confidence window after their write time,
+and within `DOUBT` before the read. Few keys are kept, because most rows arrive promptly. Neither
+the keys nor the times of reads survive a restart. After a restart, late rows that arrived since
+shortly before the last sweep may therefore be delivered again.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _NO_MARKS: Mapping[StreamId, Mark] = {}
 class LateRows:
     """Tracks when each part of the log before the position was read, to recognize late rows.
 
-    All times in µs; reads and arrivals by the reader's clock. Reading begins at `position`. Between
-    `start` and `position`, every row that had arrived by `late_scan_at`, the start of the last
-    sweep before a restart, was delivered. So was every row within a mark's `acked_through` that had
-    arrived by then. A row that arrived later may have been missed, because its stream had been read
-    past it. `confidence` is the confidence window.
+    All times are in µs; times of reads and arrivals are by the reader's clock. Reading begins at
+    `position`. The last sweep before a restart began at `late_scan_at`. Of the rows between `start`
+    and `position`, and of the rows that a mark's `acked_through` covers, every row that had arrived
+    by that time was delivered. A row that arrived later may have been missed, because its stream
+    had already been read past the row. `confidence` is the confidence window.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class LateRows:
 
     @classmethod
     def resumed(cls, reads: Reads, confidence: int) -> Self:
-        """Restore the object whose `state` was `reads`."""
+        """Return an object that continues from the stored `state` of an earlier one."""
         rows = cls(reads.start, reads.ends[0], reads.reads[0], confidence)
         rows._ends, rows._reads = list(reads.ends), list(reads.reads)
         rows._doubtful = set(reads.known)
@@ -96,17 +96,18 @@ class LateRows:
         return Reads(self.start, tuple(self._ends), tuple(self._reads), frozenset(self._doubtful))
 
     def window_read(self, end: Micros, began: Micros) -> None:
-        """Record that the log from the previous end to `end` was read, starting at `began`."""
+        """Record a read, which began at `began`, of the log from the previous end to `end`."""
         self._ends.append(end)
         self._reads.append(began)
 
     def delivered(
         self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, *, behind: bool = False
     ) -> pa.RecordBatch:
-        """Record the doubtful rows of a batch just read, and return it without `REMAINING_TTL`.
+        """Record the doubtful rows of the batch, and return the batch without `REMAINING_TTL`.
 
-        If the batch is from `behind` the position, its rows may have arrived at any time since
-        their window was read.
+        A row is doubtful if its computed arrival may be after the read that delivers it. If
+        `behind` is True, the batch was written before the position, so its rows may have arrived at
+        any time since their window was read.
         """
         since = BEGINNING if behind else self._reads[-1] - DOUBT
         delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
@@ -114,7 +115,7 @@ class LateRows:
         return batch.drop_columns([REMAINING_TTL])
 
     def sweep(self, position: Micros, late_horizon: int, began: Micros) -> Sweep:
-        """Start a sweep, at the time `began`, of the `late_horizon` µs before `position`."""
+        """Start a sweep of the `late_horizon` µs before `position`, at the time `began`."""
         window = Window(max(self.start, position - late_horizon), position)
         sweep = Sweep(
             window,
@@ -135,9 +136,10 @@ class LateRows:
 class Reads:
     """The state of `LateRows`, as a value that can be stored.
 
-    The log was read in parts that end at `ends`, in reads that began at `reads`; the first of these
-    is the most recent sweep. Rows written before `start` are ignored. `known` names delivered rows
-    whose computed arrival may fall after the read of their part.
+    The log was read in parts. `ends` contains the end of each part, and `reads` the time at which
+    the read of each part began. The first read is the most recent sweep. Rows written before
+    `start` are ignored. `known` names delivered rows whose computed arrival may be after the read
+    of their part.
     """
 
     start: Micros
@@ -148,7 +150,10 @@ class Reads:
 
 @frozen
 class Sweep:
-    """One pass over `window` in search of late rows, started at `began`. Adds to `doubtful`."""
+    """A search of `window` for late rows, which began at `began`.
+
+    The search adds the names of doubtful rows to `doubtful`.
+    """
 
     window: Window
     began: Micros
@@ -174,7 +179,10 @@ class Sweep:
         return is_delayed and name not in self._known and arrival > self._read_at(*name)
 
     def _read_at(self, stream: StreamId, key: RowKey) -> Micros:
-        """Return the time (µs) of the read that covers the row: earlier arrivals were delivered."""
+        """Return the time (µs) of the read that delivered the row, if the row had arrived by then.
+
+        The result is FOREVER if the row was certainly delivered.
+        """
         mark = self._marks.get(stream, _NO_MARK)
         if key in mark:
             return FOREVER if key in mark.rows else self._marked
@@ -188,7 +196,7 @@ def arrived(
     """Return the rows that had arrived when a read was `planned` (µs), without `REMAINING_TTL`.
 
     Rows that may have arrived later are kept only if they are `known`, because the planner saw
-    them. A window therefore has the same rows however often it is read.
+    them. A window therefore has the same rows each time it is read.
     """
     later = pc.indices_nonzero(pc.greater(_arrivals(batch, ttls, now), planned)).to_pylist()
     rows = batch.drop_columns([REMAINING_TTL])
@@ -203,7 +211,7 @@ def arrived(
 def arrived_since(
     batch: pa.RecordBatch, since: Micros, before: Micros, ttls: TtlHistory, now: Micros
 ) -> pa.RecordBatch:
-    """Leave out the rows written before `before` that had arrived by `since`; both in µs."""
+    """Return the batch without rows written before `before` that had arrived by `since` (µs)."""
     is_after = pc.greater(_arrivals(batch, ttls, now), since).to_pylist()
     names = keys(batch)
     kept = [at for at, (_, key) in enumerate(names) if key.micros >= before or is_after[at]]
@@ -213,10 +221,11 @@ def arrived_since(
 def _delayed(
     batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, since: Micros, delay: int
 ) -> Iterator[tuple[int, RowName, int]]:
-    """Yield index, name and arrival of rows that arrived after `since`, over `delay` µs late.
+    """Yield the index, name and arrival of each row that arrived late.
 
-    A row that arrived within the confidence window was present when its window was read. However,
-    the arrivals computed in two reads of one row may differ by up to `DOUBT`.
+    These are the rows that arrived at `since` (µs) or later, and more than `delay` µs after they
+    were written. A row that arrived within the confidence window was present when its window was
+    read. However, the arrivals computed in two reads of one row may differ by up to `DOUBT`.
     """
     arrivals = _arrivals(batch, ttls, now)
     recent = pc.indices_nonzero(pc.greater_equal(arrivals, since))
@@ -248,7 +257,7 @@ def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.Array:
 
 
 def _under(ttl: int, remaining_ttl: pa.Array, now: Micros) -> tuple[pa.Array, pa.Array]:
-    """Return each row's arrival, assuming a TTL of `ttl` (s), and whether it can have that TTL."""
+    """Return each row's arrival under a TTL of `ttl` seconds, and whether it can have that TTL."""
     if not ttl:
         return pa.repeat(pa.scalar(now, pa.int64()), len(remaining_ttl)), pc.is_null(remaining_ttl)
     lived = pc.fill_null(pc.subtract(pa.scalar(ttl, pa.int64()), remaining_ttl), -ttl)
@@ -257,8 +266,8 @@ def _under(ttl: int, remaining_ttl: pa.Array, now: Micros) -> tuple[pa.Array, pa
 
 
 def _before(arrived: pa.Array, end: Micros) -> pa.Array:
-    """Return whether rows may have arrived under a TTL that ended at `end`.
+    """Return, for each row, whether it may have arrived under a TTL that was changed at `end`.
 
-    Nodes may apply a TTL for a little longer, because they learn late that it has changed.
+    Nodes may apply the old TTL a little longer, because a change takes time to reach them.
     """
     return pc.less(arrived, pa.scalar(end + 2 * DOUBT, pa.int64()))

@@ -1,9 +1,9 @@
 """Turns a window into tasks: streams of each generation, cut into chunks.
 
-A query for one stream costs nearly as much as one for sixty-four, so chunks are as large as
-allowed. A chunk that spans more than one page is split: its pages are read one after another, so it
-would finish after the window's other queries. Adjacent idle chunks are merged again. The order of
-the streams never changes, only the points at which they are cut.
+A query for one stream costs nearly as much as a query for sixty-four, so chunks are as large as
+allowed. The pages of a chunk are read one after another, so a chunk that spans more than one page
+finishes after the window's other queries, and is split. Adjacent idle chunks are merged again. The
+order of the streams never changes, only the points at which they are cut.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 _FULL, _QUIET = 2.0, 0.25
-"""In pages: a chunk of at least `_FULL` is split; two of at most `_QUIET` together are merged."""
+"""Limits in pages: chunks of `_FULL` or more are split, and two chunks with at most `_QUIET`
+together are merged."""
 
 
 class Planner:
-    """Plans windows; caches the streams of generations, which never change once visible.
+    """Plans windows, and caches the streams of generations, which never change once visible.
 
-    Plan a window [P, Q) only after a `refresh` made at Q or later: only then does the timeline
-    contain every generation that begins before Q. A generation's streams are searched for strays up
-    to `reach` µs before and after the time in which it is in force.
+    Plan a window [P, Q) only after a `refresh` made at Q or later, because only then does the
+    timeline contain every generation that begins before Q. A generation's streams are searched for
+    strays up to `reach` µs before and after the time in which it is in force.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Planner:
     def plan(self, window: Window) -> list[Task]:
         """Return the tasks of `window`: older generations first, each generation in ring order.
 
-        Drops cached generations that are more than `reach` away from the window.
+        Drops cached generations that are not in force within `reach` µs of the window.
         """
         parts = self._parts(window)
         self._planned = cuts = [self._streams[start] for start, _ in parts]
@@ -94,7 +95,10 @@ class Planner:
         ]
 
     def plan_ranges(self, window: Window) -> list[RangeTask]:
-        """Like `plan`, but return ring ranges: at first the whole ring, later smaller ranges."""
+        """Return the tasks of `window` like `plan`, but as ranges of the ring.
+
+        At first, one range covers the whole ring. The ranges of later windows are smaller.
+        """
         parts = self._parts(window)
         for start, _ in parts:
             if start not in self._ranges:
@@ -110,8 +114,9 @@ class Planner:
     def strays(self, window: Window, starts: Container[int] | None = None) -> list[Task]:
         """Return tasks for the streams of generations that are not in force, which `plan` skips.
 
-        Each task is within `reach` of its generation's own time. Covers all generations, or those
-        with these `starts`. A stream's tasks are in chronological order.
+        Each task is within `reach` of the time in which its generation is in force. The tasks
+        cover all generations, or only the generations with these `starts`. A stream's tasks are in
+        chronological order.
         """
         return [
             Task(part, chunk)
@@ -124,8 +129,8 @@ class Planner:
     def streams_of(self, task: RangeTask) -> frozenset[bytes]:
         """Return the known streams of the generation that a task of the last plan reads.
 
-        Other streams in its range belong to a generation that is not announced yet; they are read
-        after its announcement.
+        Other streams in the task's range belong to a generation that is not announced yet. They are
+        read after the announcement.
         """
         start = max(s for s in self._streams if s <= task.window.start)
         if start not in self._members:
@@ -173,7 +178,7 @@ class Planner:
         return streams if self._shard.is_whole else (s for s in streams if s.token in self._shard)
 
     def _spans(self, start: Micros) -> Chunking[int]:
-        """Return the tokens at which spans of the ring may end, at first in a single chunk."""
+        """Return the tokens at which ranges of the ring may end, at first in a single chunk."""
         shard = self._shard
         tokens = {stream.token for chunk in self._streams[start] for stream in chunk}
         ends = (*sorted(token for token in tokens if token < shard.end), shard.end)

@@ -1,4 +1,4 @@
-"""Interfaces through which the engine sees the cluster; `cluster` and the tests implement them."""
+"""Interfaces through which the engine accesses the cluster, implemented by `cluster` and tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.task import RangeTask, Task
 
 REMAINING_TTL = f"ttl({OPERATION})"
-"""Last column of a read with `remaining_ttl`: the seconds a row still has to live, as int32."""
+"""The last column of a read with `remaining_ttl`: each row's remaining TTL in seconds, as int32."""
 
 TOKEN = "token(key)"  # noqa: S105 - the name of a column
 """A column of a read with `tokens`: the token of the row's partition, as int64."""
@@ -38,9 +38,9 @@ class LogSource(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Read the task's rows, one batch per page, each stream in order. No batch is empty.
 
-        The call itself requests the first page, before the first `next`, so several reads
+        The call itself requests the first page, before the first `next`, so that several reads
         started together overlap. With `remaining_ttl`, each batch has one more column,
-        `REMAINING_TTL`: the seconds the row still has to live, or null if it does not expire.
+        `REMAINING_TTL`: the row's remaining TTL in seconds, or null if the row does not expire.
         """
         ...
 
@@ -53,7 +53,7 @@ class GenerationSource(Protocol):
         ...
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
-        """Return the stream groups of the generation that starts at `start`; may be empty."""
+        """Return the stream groups of the generation that starts at `start`, if it has any."""
         ...
 
     def unpublished(self) -> Sequence[Micros]:
@@ -82,11 +82,14 @@ class LogTable(Protocol):
     def generations(self) -> GenerationSource: ...
 
     def schema_version(self) -> object:
-        """Return a value that changes with every schema change; costs one small query."""
+        """Return a value that changes with every schema change, at the cost of one small query."""
         ...
 
     def schema(self) -> LogSchema:
-        """Read the current schema. Raises SchemaError, such as CdcNotEnabledError."""
+        """Return the current schema.
+
+        Raises a SchemaError, such as CdcNotEnabledError, if the table cannot be followed.
+        """
         ...
 
     def source(self, schema: LogSchema) -> LogSource:
@@ -107,9 +110,9 @@ class SnapshotTable(LogTable, Protocol):
     ) -> RowSource:
         """Return a source of the base table's rows, with its columns in `schema`.
 
-        With `cells`, there are two more columns for each column of single cells: `ttl_of`, the
-        seconds left, as int32, and `written_of`, the write timestamp in µs, as int64. Both may be
-        null. With `tokens` there is a column `TOKEN`. If `tolerant`, cells that cannot be decoded
-        are noted instead of raised.
+        With `cells`, each column of single cells gets two more columns: `ttl_of`, the remaining TTL
+        in seconds, as int32, and `written_of`, the write timestamp in µs, as int64. Both may be
+        null. With `tokens`, there is a column `TOKEN`. If `tolerant` is True, a cell that cannot be
+        decoded is recorded, and no error is raised.
         """
         ...

@@ -1,8 +1,8 @@
-"""How far a table's log has been acknowledged: the value a checkpoint stores.
+"""Checkpoints, which record how far a table's log has been acknowledged.
 
-Every row written before the position has been delivered and acknowledged. Within the window
-being read, marks name the rows of each stream that are acknowledged already, so that resuming
-repeats none of them.
+Every row written before the position has been delivered and acknowledged. Within the window that is
+being read, marks name the rows of each stream that are already acknowledged, so that none of them
+is repeated after a restart.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cdc_reader.streams.stream import StreamId
 class RowKey:
     """A row's place in its stream: the 16 bytes of `cdc$time`, and `cdc$batch_seq_no`.
 
-    Keys sort in the order of a stream's rows in the server.
+    Keys sort in the order in which the server returns a stream's rows.
     """
 
     time: bytes = field(repr=lambda raw: raw.hex())
@@ -57,8 +57,8 @@ class Mark:
     """The acknowledged rows of one stream, from the position on.
 
     A mark covers all rows up to and including `acked_through`, and the individual `rows`. Only a
-    reader that waits for rows to settle may set `acked_through`: after an eager read, rows with
-    lower keys may still arrive.
+    reader that waits for rows to settle may set `acked_through`, because rows with lower keys may
+    still arrive after an eager read.
     """
 
     acked_through: RowKey | None = None
@@ -77,9 +77,9 @@ class Mark:
 class SnapshotProgress:
     """How far a snapshot of the table has been acknowledged; times in µs since 1970.
 
-    `began` is when the snapshot began; the checkpoint's position had settled by then. `generation`
-    is the start of the generation that determines which rows belong to a shard; None if there was
-    none. The ranges in `done` need not be read again; `rows` is the number of rows in them.
+    `began` is when the snapshot began. The checkpoint's position had settled by then. `generation`
+    is the start of the generation that determines which rows belong to a shard, or None if there
+    was no generation. The ranges in `done` need not be read again, and contain `rows` rows.
     """
 
     began: Micros
@@ -88,7 +88,7 @@ class SnapshotProgress:
     rows: int = 0
 
     def after(self, tokens: TokenRange, rows: int) -> SnapshotProgress:
-        """Return the progress once a range of `rows` rows is done."""
+        """Return the progress after the range `tokens`, which contains `rows` rows, is done."""
         return evolve(self, done=self.done.adding(tokens), rows=self.rows + rows)
 
 
@@ -99,13 +99,13 @@ class Checkpoint:
     Every row written before `position` is acknowledged, and so are the later rows that `marks`
     name. `generation` is the start of the newest generation known when the checkpoint was made. If
     a generation is announced only later, but began before the position, it is read from its
-    beginning. `late_scan_at` is when the last search for late rows began, by the reader's clock;
+    beginning. `late_scan_at` is when the last search for late rows began, by the reader's clock, or
     None if late rows are ignored.
 
     `table_id` is the id of the base table, or None if unknown; it changes when the table is dropped
     and recreated. `ttls` holds the log's TTLs and id, from which a reader computes when late rows
     arrived, and whether rows from the position on are gone. While `snapshot` is not None, nothing
-    has been read from the log: the snapshot must be completed first.
+    has been read from the log, because the snapshot must be completed first.
     """
 
     position: Micros

@@ -36,7 +36,7 @@ StopWhen = Callable[[tenacity.RetryCallState], bool]
 GRACE = 0.4
 """Seconds that a save, or a handler's own request, still has after a stop.
 
-Two such periods in a row still end within a second."""
+Two of these periods in a row still end within a second."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 """In seconds. Each pause is random, up to a limit that doubles, so that clients spread out."""
 
@@ -123,11 +123,10 @@ def retries_told(on_retry: Callable[[], object]) -> Iterator[None]:
 
 
 def each_stopped_by(stop: Stop, items: Iterator[T]) -> Iterator[T]:
-    """Yield the items, computing each in a context that `stop` interrupts.
+    """Yield the items, and compute each item in a context that `stop` interrupts.
 
-    Once `stop` is set, raises StoppedError instead of yielding the next item.
-
-    The context is left before each `yield`, because a generator shares its caller's context.
+    Once `stop` is set, raises StoppedError instead of yielding the next item. The context is left
+    before each `yield`, because a generator shares its caller's context.
     """
     while True:
         _check(stop)
@@ -148,9 +147,9 @@ class Ending(Protocol[T_co]):
 
 
 def each_until(stop: Stop, parts: Iterable[Ending[T]]) -> Iterator[T]:
-    """Yield the items of all parts; raise StoppedError before the next item once `stop` is set.
+    """Yield the items of all parts, and raise StoppedError once `stop` is set.
 
-    The stop ends the current part, so no item needs a check.
+    The stop ends the current part, so `stop` need not be checked before each item.
     """
     return chain.from_iterable(_until(stop, parts))
 
@@ -163,7 +162,7 @@ def _until(stop: Stop, parts: Iterable[Ending[T]]) -> Iterator[Ending[T]]:
 
 
 def sleep(clock: Clock, micros: int) -> None:
-    """Sleep by `clock`; raise StoppedError if the context's stop is set, or as soon as it is."""
+    """Sleep for `micros` µs by `clock`; raise StoppedError as soon as the context's stop is set."""
     stop = interruption().stop
     clock.sleep(micros, stop)
     _check(stop)
@@ -175,7 +174,7 @@ def _check(stop: Stop) -> None:
 
 
 def wait_for(subscribe: Subscribe, timeout: float | None = None) -> bool:
-    """Wait at most `timeout` seconds for a response; return whether it arrived.
+    """Wait at most `timeout` seconds for a response, and return whether it arrived.
 
     Raises StoppedError if the context's stop is set and the grace period passes first.
     """
@@ -282,10 +281,10 @@ def failed_once(action: Callable[[], T], error: Exception) -> Callable[[], T]:
 
 
 def _before(deadline: timedelta) -> StopWhen:
-    """Return a condition: true if the next attempt would start after the deadline.
+    """Return a condition that is true if the next attempt would start after the deadline.
 
-    The elapsed time is the real time, or the sum of pauses if that is larger: a `sleep` that
-    advances a test's clock takes no real time.
+    The elapsed time is the real time, or the sum of the pauses if that is larger, because a `sleep`
+    that advances a test's clock takes no real time.
     """
     limit = deadline.total_seconds()
 

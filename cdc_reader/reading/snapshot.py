@@ -1,4 +1,4 @@
-"""Reads a table's rows by token ranges, several at a time.
+"""Reads a table's rows by token range, several ranges at a time.
 
 The state is what a checkpoint holds: the position from which the log is followed afterwards, and
 the ranges that are done. See "Snapshot, then follow" in the design.
@@ -43,11 +43,11 @@ def _table(schema: LogSchema) -> str:
 
 @frozen
 class SnapshotRows:
-    """A batch of rows of a range, in the server's order; `schema.base` describes its columns.
+    """A batch of rows from one token range, in the server's order.
 
-    Columns with TTLs and write times may follow. The rows are as they were when they were
-    read, and count as written at `position` (µs). `reading` identifies one reading of the range,
-    because a range may be read more than once.
+    `schema.base` describes the columns; columns with TTLs and write times may follow. The rows are
+    as they were when they were read, and count as written at `position` (µs). `reading` identifies
+    one reading of the range, because a range may be read more than once.
     """
 
     schema: LogSchema = field(repr=_table)
@@ -64,10 +64,10 @@ class SnapshotRows:
 
 @frozen
 class RangeComplete:
-    """All rows of the range `tokens` have been delivered; `rows` is their number.
+    """The end of the range `tokens`: all its rows have been delivered.
 
-    `checkpoint` marks this range, and all ranges completed before it, as done. It may be saved once
-    their rows are acknowledged.
+    `rows` is the number of rows in the range. `checkpoint` marks this range, and all ranges
+    completed before it, as done. It may be saved once their rows are acknowledged.
     """
 
     schema: LogSchema = field(repr=_table)
@@ -91,8 +91,8 @@ class SnapshotShare:
     """How much of a snapshot has been read.
 
     `rows` is the number of rows read, and `share` is the fraction of the tokens, from 0 to 1.
-    `seconds_left` is the estimated time to complete the snapshot, at the rate of this run; None
-    while unknown.
+    `seconds_left` is the estimated time to complete the snapshot, at the rate of this run, or None
+    while the rate is unknown.
     """
 
     rows: int
@@ -103,9 +103,9 @@ class SnapshotShare:
 def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Checkpoint:
     """Return the checkpoint of a snapshot that begins now; save it before reading anything.
 
-    The log is followed from its position, which has settled: no earlier write is in progress. All
-    shards of a table share one such checkpoint. Raises ConfigurationError if a new snapshot is to
-    follow each loss, and the log's TTL is too short for that.
+    The log is followed from the checkpoint's position, which has settled, so no earlier write is
+    still in progress. All shards of a table share this checkpoint. Raises ConfigurationError if a
+    new snapshot is to follow each loss, and the log's TTL is too short for that.
     """
     now = clock.now()
     confidence = duration_micros(config.confidence_window)
@@ -149,7 +149,7 @@ class _Open:
 
 
 class SnapshotReader:
-    """Reads the ranges of a shard that are not done in the snapshot of the checkpoint `start`.
+    """Reads the ranges of a shard that the snapshot of the checkpoint `start` has yet to read.
 
     Not thread safe, except for `stop`. With `cells`, batches contain TTLs and write times; see
     `SnapshotTable.rows`.
@@ -198,18 +198,19 @@ class SnapshotReader:
 
         Rows of different ranges are interleaved; rows of one range come in order. If the server
         rejects a query after a schema change, the open ranges are read again from their beginning,
-        so their rows come again. Raises errors of `cdc_reader.errors`; StoppedError after `stop`.
+        so their rows are delivered again. Raises errors of `cdc_reader.errors`, among them
+        StoppedError after `stop`.
         """
         return each_stopped_by(self._stopped, self._deliveries())
 
     @property
     def complete(self) -> Checkpoint:
-        """The checkpoint from which to follow once all rows are acknowledged."""
+        """The checkpoint from which to follow the log once all rows are acknowledged."""
         return self.with_table_facts(evolve(self._start, snapshot=None))
 
     @property
     def share(self) -> SnapshotShare:
-        """How much has been delivered."""
+        """How much of the snapshot has been delivered."""
         done = self._progress.done.size
         share = done / self._total if self._total else 0.0
         this_run = done - self._done_before
@@ -257,7 +258,7 @@ class SnapshotReader:
             )
 
     def _open_more(self, opened: deque[_Open], cutter: RangeCutter, ownership: Ownership) -> None:
-        """Open ranges up to the limit."""
+        """Open further ranges, until `in_flight` ranges are open or none is left."""
         while len(opened) < self._config.in_flight and (tokens := cutter.next()) is not None:
             self._check_kept()
             try:

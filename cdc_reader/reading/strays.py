@@ -1,13 +1,13 @@
 """Strays: rows in a stream of a generation that was not in force at their write time.
 
-A coordinator that has not learned of a new generation keeps writing to the previous one's
-streams; with a ring delay of 0, every coordinator learns of it late. Some versions also log one
-write in streams of two generations. The two rows, called *twins*, have the same key, and only
-one is delivered: preferably the one in a stream of the generation in force. `cdc$time` has 64
-random bits per record, so only twins share a key.
+A coordinator keeps writing to the streams of the previous generation until a new generation has
+been announced to it. With a ring delay of 0, every announcement is late. Some versions of ScyllaDB
+also log one write in streams of two generations. The two rows, called *twins*, have the same key,
+and only one is delivered: preferably the one in a stream of the generation in force. `cdc$time` has
+64 random bits per record, so only twins share a key.
 
 Strays are few, so the reader holds them in memory until it has searched for their twins. A twin may
-be in a stream of another shard. Every shard therefore searches all streams, so all shards pick
+be in a stream of another shard. Every shard therefore searches all streams, so that all shards pick
 the same row.
 """
 
@@ -45,12 +45,13 @@ class TaskReader(Protocol):
 
 
 class Strays:
-    """Finds strays, with the planner's last timeline and within its `reach`.
+    """Finds the strays of the generations in the planner's last timeline, within its `reach`.
 
-    `queries` counts the queries of the last `read`, not counting further pages.
+    `queries` is the number of queries of the last `read`, not counting further pages.
 
-    `fresh` holds the starts of generations that have not been read before. Of two twins, the row of
-    the older generation wins: it was delivered while its generation seemed to be in force.
+    The argument `fresh` holds the starts of generations that have not been read before. If a fresh
+    generation contains one of two twins, the other twin counts, because it was delivered while its
+    generation seemed to be in force.
     """
 
     def __init__(self, log: TaskReader, planner: Planner) -> None:
@@ -68,7 +69,7 @@ class Strays:
             yield batch
 
     def split(self, window: Window, new: Keep) -> tuple[list[pa.RecordBatch], frozenset[RowKey]]:
-        """Return the window's strays that are `new`, including twins, and the keys of other strays.
+        """Return the window's new strays, including twins, and the keys of its other strays.
 
         `new` selects rows of a batch by their remaining TTLs, as of now. Split the strays before
         reading the streams in force. If a new row there has one of the returned keys, it arrived
@@ -128,6 +129,6 @@ class Strays:
 def _counts(stream: StreamId, first: _Rank | None) -> bool:
     """Return True if the stray of `stream` is the row to deliver.
 
-    `first` is None if the stray has expired since it was found; then no other row competes with it.
+    `first` is None if the stray has expired since it was found. No other row then competes with it.
     """
     return first is None or (first[0] > 0 and first[1] == stream)

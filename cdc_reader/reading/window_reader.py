@@ -28,13 +28,14 @@ _TIME_FIELDS = ((15, 18), (9, 13), (0, 8))
 """Positions of the time digits in the text of a time UUID, most significant first."""
 
 Choose = Callable[[Sequence[Task] | Sequence[RangeTask]], Sequence[Task] | Sequence[RangeTask]]
-"""Returns the tasks of a window that are to be read, in order."""
+"""Returns those tasks of a window that are to be read, in order."""
 
 
 class WindowReader:
-    """Reads windows of a `CurrentLog`; `queries` and `rows` are the counts of the last window.
+    """Reads windows of a `CurrentLog`.
 
-    The chunks of each window are sized by the rows of the previous one.
+    `queries` and `rows` are the counts of the last window. The rows of each window determine the
+    sizes of the next window's chunks.
     """
 
     def __init__(self, log: CurrentLog, planner: Planner, clock: Clock, config: ReadConfig) -> None:
@@ -50,7 +51,7 @@ class WindowReader:
     ) -> Iterator[tuple[Task | RangeTask, pa.RecordBatch]]:
         """Yield the window's rows and their task: older generations first, each stream in order.
 
-        `choose` returns which of the window's tasks to read, by default all.
+        `choose` selects which of the window's tasks to read; by default, all are read.
         """
         strategy, waiting = self._choice.next(), Waiting(self._clock)
         planned = self._plan(window, strategy)
@@ -84,7 +85,7 @@ class WindowReader:
     def _of_announced_streams(
         self, task: Task | RangeTask, batch: pa.RecordBatch
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the batch without rows of streams that are in the range but not yet announced."""
+        """Yield the batch without rows of streams that are in the range but not announced yet."""
         if isinstance(task, RangeTask):
             batch = rows_of(batch, self._planner.streams_of(task).__contains__)
         if batch.num_rows:
@@ -115,11 +116,11 @@ class LogReader:
         self._gate = PublicationGate(lambda: generations, patience)
 
     def first_timestamp(self) -> Micros | None:
-        """Return the start of the oldest generation, in µs; None if none is announced yet."""
+        """Return the start of the oldest generation, in µs, or None if none is announced yet."""
         return min(self._planner.refresh().starts, default=None)
 
     def plan(self, window: Window) -> list[Task]:
-        """Return the tasks of `window`, by the generations visible now.
+        """Return the tasks of `window`, for the generations that are visible now.
 
         First waits up to `publication_wait` for generations that are stored but not announced.
         """
@@ -130,7 +131,7 @@ class LogReader:
     def read(
         self, tasks: Iterable[Task | RangeTask], source: LogSource | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `tasks`, task after task, reading several concurrently.
+        """Yield the rows of `tasks`, task after task; several tasks are read concurrently.
 
         Another `source` of the same log may have other columns.
         """
@@ -143,9 +144,10 @@ class LogReader:
         source: LogSource | None = None,
         on_read: Callable[[Window], None] = lambda _window: None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of `window` that exist now, settled or not; for `source` see `read`.
+        """Yield all rows of `window` that exist now, settled or not.
 
-        Calls `on_read` with the window of each task once its last page has been taken.
+        Calls `on_read` with the window of each task once the task's last page has been taken. For
+        `source`, see `read`.
         """
         tasks, done = self.plan(window), 0
         for number, batch in self._read(tasks, source):
@@ -163,10 +165,10 @@ class LogReader:
 
 
 class ByWriteTime:
-    """Collects batches of one schema, each stream in order, and yields their rows by write time.
+    """Collects batches of one schema, and yields their rows in order of write time.
 
-    The sort is stable: rows of the same microsecond keep the order in which they were added, so a
-    record stays whole and a stream's rows keep their order.
+    The sort is stable: rows of the same microsecond keep the order in which they were added. If the
+    rows of each stream are added in order, they keep their order, and records stay whole.
     """
 
     def __init__(self) -> None:
@@ -191,6 +193,6 @@ class ByWriteTime:
 
 
 def _time(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the 15 hexadecimal digits of each UUID's time; as text they sort as the times do."""
+    """Return each UUID's time as 15 hexadecimal digits, whose text sorts as the times do."""
     fields = (pc.utf8_slice_codeunits(column, start, stop) for start, stop in _TIME_FIELDS)
     return pc.binary_join_element_wise(*fields, "")

@@ -1,8 +1,8 @@
 """Compares the rows of two tables in constant memory, however many rows there are.
 
 Both servers send the rows of a token range in the same order: by token, then by clustering key.
-Rows before the first key that both tables have are therefore in only one of the tables. Equal rows
-are skipped many at a time, as Arrow arrays; only rows that differ become Python objects.
+Each row before the first key that both tables have is therefore in only one of the tables. Equal
+rows are skipped many at a time, as Arrow arrays. Only rows that differ become Python objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cdc_reader.decoding.arrow_type import ARROW
 from cdc_reader.reading.ports import TOKEN
 
 _LOOK_AHEAD = 16
-"""The number of rows in which to search first for a common key; further searches cover more."""
+"""The number of rows that the first search for a common key covers; further searches cover more."""
 _FLOATS = {"float": pa.int32(), "double": pa.int64()}
 _BITS = evolve(ARROW, native=lambda cql_type: _FLOATS.get(cql_type.name) or ARROW(cql_type))
 """Arrow types for comparison: floats, even nested ones, are compared by their bits, so NaN equals
@@ -68,9 +68,9 @@ class Counts:
 class RowComparison:
     """Compares the rows of one token range.
 
-    `key` lists the columns of the primary key; `values` lists the other columns to compare. The
-    rows have these columns, of equal types in both tables, and `TOKEN`. `counts` is complete when
-    `differences` has ended.
+    `key` lists the columns of the primary key, and `values` lists the other columns to compare. The
+    rows of both tables have these columns, with equal types, and the column `TOKEN`. `counts` is
+    complete when `differences` has yielded all rows that differ.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class RowComparison:
                 yield from self._changed()
 
     def _before_common(self, token: int) -> tuple[int, int]:
-        """Return how many rows of a token each table has before the first common row."""
+        """Return how many rows with this token each table has before the first common row."""
         ahead = _LOOK_AHEAD
         while True:
             mine, theirs = (rows.first(token, ahead) for rows in (self._source, self._target))
@@ -156,7 +156,7 @@ class RowComparison:
         self._target.drop(target)
 
     def _keys(self, rows: pa.RecordBatch) -> Iterator[Mapping[str, Any]]:
-        """Yield the keys of rows by column, without null columns, which static rows have."""
+        """Yield the key of each row by column, without the null key columns of static rows."""
         columns = [convert(rows.column(name)) for name, convert in self._key.items()]
         for cells in zip(*columns, strict=True):
             named = zip(self._key, cells, strict=True)
@@ -196,7 +196,7 @@ class _Rows:
         return int(np.searchsorted(self.tokens, token))
 
     def first(self, token: int, count: int) -> pa.RecordBatch:
-        """Return the first rows with this token, at most `count`."""
+        """Return the first rows with this token, at most `count` of them."""
         self.has(count)
         of_token = int(np.searchsorted(self.tokens, token, side="right")) if self.count else 0
         return self.rows.slice(0, min(count, of_token))
@@ -221,6 +221,6 @@ def _equal_rows(one: pa.RecordBatch, other: pa.RecordBatch) -> int:
 
 
 def _as_types(rows: pa.RecordBatch, types: Sequence[pa.DataType]) -> pa.RecordBatch:
-    """Return the same bytes, reinterpreted as other types, without column names."""
+    """Return the rows with their bytes reinterpreted as `types`, and without column names."""
     columns = [column.view(to) for column, to in zip(rows.columns, types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])

@@ -40,7 +40,7 @@ class Writer(Protocol):
     """Executes statements; `CqlWriter` executes them on a cluster."""
 
     def write(self, statements: Sequence[Statement]) -> None:
-        """Execute all statements, which belong to one partition; when it returns, they are applied.
+        """Execute all statements, which belong to one partition, and return when they are applied.
 
         Raises errors of `cdc_reader.errors`. Executing the statements again changes nothing.
         """
@@ -48,18 +48,20 @@ class Writer(Protocol):
 
 
 WriteAll = Callable[[Iterable[Sequence[Sequence[Statement]]]], None]
-"""Executes rounds of statements, with a sequence for each partition: see `CqlWriter.write_all`."""
+"""Executes rounds of statements. A round contains a sequence of statements for each partition; see
+`CqlWriter.write_all`."""
 
 
 class Expiry(Enum):
     """The start of a TTL in the copy: when the change was written, or when it is applied."""
 
     WRITTEN = "written"
-    """From the write timestamp: a cell expires when the original cell does, or within a second if
-    that time has passed. Suitable for write timestamps that are points in time.
+    """The TTL starts at the write timestamp: a cell expires when the original cell does, or within
+    a second if that time has passed. Suitable for write timestamps that are points in time.
     """
     APPLIED = "applied"
-    """From the time the change is applied. Suitable for timestamps that are not points in time."""
+    """The TTL starts when the change is applied. Suitable for write timestamps that are not points
+    in time."""
 
 
 class Replicator:
@@ -68,8 +70,8 @@ class Replicator:
     Every cell gets its original timestamp, so the order of changes does not matter, and applying a
     change again has no effect. If rows of a snapshot come first, the copy starts with the table's
     existing rows: see the how-to "Replicate a table". `targets` maps source tables to target
-    tables; the default is the table of the same name. Turn CDC off for a target: with CDC, it
-    rejects timestamps from before its current generation of streams.
+    tables; the default is the table of the same name. Turn CDC off for a target, because a table
+    with CDC rejects timestamps from before its current generation of streams.
 
     Pass `apply` to a consumer as its handler; several threads may call it.
     """
@@ -100,19 +102,19 @@ class Replicator:
             self._writer.write(found)
 
     def apply_all(self, changes: Iterable[Change]) -> None:
-        """Apply changes, many at a time; when it returns, all are applied.
+        """Apply changes, many at a time, and return when all of them are applied.
 
         Changes of one partition are applied in order, and several of them are often combined
-        into one write. Pass changes that can be read without waiting for new ones, because 512 are
-        collected before they are written. If this raises an error, some of the changes may have
-        been applied.
+        into one write. Pass changes that can be read without waiting for new ones, because 512
+        changes are collected before they are written. If the method raises an error, some of the
+        changes may have been applied.
         """
         some = iter(changes)
         together = iter(lambda: list(islice(some, _TOGETHER)), [])
         self._write_all(map(self._by_partition, together))
 
     def _by_partition(self, changes: Iterable[Change]) -> list[list[Statement]]:
-        """Return the statements of the changes, a list for each partition."""
+        """Return the statements that apply the changes, in one list for each partition."""
         found: defaultdict[Hashable, list[Statement]] = defaultdict(list)
         for change in changes:
             partition = change.table, *change.partition_key.values()
@@ -120,10 +122,10 @@ class Replicator:
         return [*filter(None, found.values())]
 
     def statements(self, change: Change) -> list[Statement]:
-        """Return the statements to execute, in any order; none if the change has only images.
+        """Return the statements that apply a change; they may be executed in any order.
 
-        Raises UnsupportedTableError if the log does not show what was written, or shows it in a
-        form that this version does not know.
+        The list is empty if the change has only images. Raises UnsupportedTableError if the log
+        does not show what was written, or shows it in a form that this version does not know.
         """
         try:
             return list(self._statements(change))
@@ -149,7 +151,7 @@ class Replicator:
             yield from writes.range_delete(change)
 
     def _writes_to(self, schema: TableSchema) -> TableWrites:
-        """Return the statements for a schema; they are created when the schema changes."""
+        """Return the `TableWrites` for a schema, which is created anew when the schema changes."""
         known = self._writes.get(schema.name)
         if known is None or known.schema is not schema:
             known = TableWrites(schema, self._targets.get(schema.name, schema.name))

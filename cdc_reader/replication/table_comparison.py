@@ -1,4 +1,4 @@
-"""Compares two tables by token ranges, several at a time."""
+"""Compares two tables by token range, several ranges at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAGES = 20
 
 @frozen
 class Table:
-    """A table, and the connection through which to read it; thread-safe."""
+    """A table, and the thread-safe connection through which to read it."""
 
     queries: Queries
     schema: TableSchema = field(repr=False)
@@ -47,10 +47,10 @@ class ComparedRange:
 class TableComparison:
     """Compares the rows of two tables with the same key.
 
-    All columns of the source are compared, or only the key and `columns`; additional columns of
-    the target are ignored. At most `limit` differences of a range are kept. TTLs and write times
-    are not compared. Raises UnsupportedTableError if the target lacks columns or has a different
-    key or clustering order, and ConfigurationError for columns that the source does not have.
+    All columns of the source are compared, or only the key and `columns` if given. Additional
+    columns of the target are ignored. At most `limit` differences of a range are kept. TTLs and
+    write times are not compared. Raises UnsupportedTableError if the target lacks columns or has a
+    different key or clustering order, and ConfigurationError for columns that the source lacks.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TableComparison:
         ]
 
     def ranges(self) -> Iterator[ComparedRange]:
-        """Compare range by range, and yield each range when it has been compared.
+        """Compare the tables range by range, and yield each range when it has been compared.
 
         Rows written during the comparison may count as different. Raises errors of
         `cdc_reader.errors`.

@@ -76,7 +76,7 @@ def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
 
 
 def misfits(source: TableSchema, target: TableSchema) -> Iterator[str]:
-    """Describe columns that the target lacks or defines differently, and its extra key columns."""
+    """Describe columns that the target lacks or defines differently, and additional key columns."""
     there = {column.name: column for column in target.columns}
     for column in source.columns:
         found = there.pop(column.name, None)
@@ -142,7 +142,7 @@ def _key(schema: TableSchema) -> str:
 
 
 def _order(schema: TableSchema) -> str:
-    """Return the clause for the clustering order, if it is not the default."""
+    """Return the clause for the clustering order, or empty text if it is the default."""
     if not any(column.descending for column in schema.clustering):
         return ""
     return f" WITH CLUSTERING ORDER BY ({clustering_order(schema)})"

@@ -1,21 +1,28 @@
 """The statements that apply a change to a table with the same columns, cell by cell.
 
-An exact copy needs: the write's timestamp and TTLs; a row marker only where there was an INSERT;
-null where a column was set to null, and no value where the column was left unchanged; list elements
-with their ids. In the log, an overwritten collection is a tombstone, followed 1 µs later by the
-new elements. An assignment creates the same sequence, so the copy uses an assignment too.
+An exact copy needs
+
+* the write's timestamp and TTLs,
+* a row marker only where there was an INSERT,
+* null where a column was set to null, but no value where the column was left unchanged, and
+* list elements with their ids.
+
+In the log, an overwritten collection appears as a tombstone, followed 1 µs later by the new
+elements. An assignment creates the same sequence, so the copy uses an assignment too.
 
 A row of a snapshot is written as it was read. A SELECT returns the write times of single cells, and
-the copy uses them. It returns none for the row marker and for collections; these are written 1 µs
-before the position of the snapshot, so every later change wins, even the tombstone of an assignment
-at that position. A SELECT does not return the ids of a list's elements either. Lists are therefore
-written with new ids and the oldest possible timestamp; the first change to single elements replaces
-them with the elements that its images show, with their ids and the next oldest timestamp.
+the copy uses them. A SELECT returns no write times for the row marker and for collections. They are
+written 1 µs before the position of the snapshot, so that every later change wins, even the
+tombstone of an assignment at that position. A SELECT does not return the ids of a list's elements
+either. Lists are therefore written with new ids and the oldest possible timestamp. The first change
+to single elements replaces a list's elements with the elements that its images show, with their ids
+and the next oldest timestamp.
 
-The ends of a range delete are clustering prefixes, in clustering order, in which columns may ascend
-or descend. CQL has no single condition for every such range, but the rows between two prefixes form
-a few slices, each with some columns fixed and the next one between two values. All slices are
-deleted at one timestamp, which has the same effect as deleting the range.
+The ends of a range delete are clustering prefixes. They are in clustering order, in which each
+column ascends or descends. CQL has no single condition for every range between two prefixes, but
+the rows of a range form a few slices. In each slice, some columns are fixed, and the next column is
+between two values. All slices are deleted at one timestamp, which has the same effect as deleting
+the range.
 """
 
 from __future__ import annotations
@@ -58,7 +65,7 @@ class Edge:
 class Slice:
     """The rows whose first clustering columns are `fixed`, and whose next one is between two edges.
 
-    The edges are in clustering order; without edges the next column may have any value.
+    The edges are in clustering order. Without edges, the next column may have any value.
     """
 
     fixed: Values
@@ -96,9 +103,10 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _edge(tail: Values, bound: Bound) -> Edge | None:
-    """Return the edge at the tail's first value.
+    """Return the edge at the tail's first value, or None if the tail is empty.
 
-    With a longer tail the edge is exclusive, because other slices contain the rows with that value.
+    If the tail has more values, the edge is exclusive, because other slices contain the rows with
+    the first value.
     """
     return Edge(tail[0], bound.inclusive and len(tail) == 1) if tail else None
 
@@ -135,7 +143,7 @@ _Text = tuple[str, tuple[CqlType, ...]]
 """The CQL of a statement, and the types of its values."""
 
 _LISTS_READ, _LISTS_SHOWN = 1, 3
-"""Write timestamps of lists: of a snapshot's lists, and of lists from images.
+"""Write timestamps of lists that are read by a snapshot, and of lists that images show.
 
 An assignment writes a tombstone 1 µs earlier, so the second list replaces the first, whichever is
 applied first.
@@ -144,7 +152,7 @@ applied first.
 
 @frozen
 class _Key:
-    """Columns that identify a row, or a partition: their condition, and their types."""
+    """The columns that identify a row or a partition, with their condition and their types."""
 
     columns: tuple[Column, ...]
     where: str
@@ -195,7 +203,7 @@ class TableWrites:
                 yield from self._list(change, name, _shown(change, name), _LISTS_SHOWN)
 
     def of_snapshot(self, change: Change, part: Part) -> Iterator[Statement]:
-        """Yield the writes of a part of a snapshot's row."""
+        """Yield the writes of one part of a snapshot row."""
         timestamp = change.timestamp - 1 if part.timestamp is None else part.timestamp
         row = self._row(change, timestamp, part.ttl)
         deltas = {name: it for name, it in part.deltas.items() if not self._is_list(name)}
@@ -220,7 +228,7 @@ class TableWrites:
     def _list(
         self, change: Change, name: str, elements: Any, timestamp: Micros
     ) -> Iterator[Statement]:
-        """Yield the writes that replace a list's older elements; none if `elements` is None."""
+        """Yield the writes that replace a list's older elements, or none if `elements` is None."""
         if elements is not None:
             row, delta = self._row(change, timestamp, None), CollectionDelta(True, elements)
             written = self._written(
@@ -296,7 +304,10 @@ class TableWrites:
         )
 
     def _whole(self, deltas: Mapping[str, Delta]) -> Iterator[tuple[str, Any]]:
-        """Yield the values of columns set or overwritten; a list's elements follow separately."""
+        """Yield the values of columns that were set or overwritten.
+
+        The elements of an overwritten list are written separately, by `_elements`.
+        """
         for name, delta in deltas.items():
             match delta:
                 case Set(value):
@@ -352,7 +363,7 @@ class TableWrites:
 
 
 def _shown(change: Change, name: str) -> Any:
-    """Return a list's elements by id from an image; None if no image shows the list."""
+    """Return a list's elements by id from an image, or None if no image shows the list."""
     images = (image for image in (change.before, change.after) if image is not None)
     return next((image[name] for image in images if image.get(name)), None)
 
@@ -362,7 +373,7 @@ def _values(columns: Iterable[Column], whole: Mapping[str, Any]) -> tuple[Any, .
 
 
 def _cells(added: Any, removed: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield elements with their keys; removed elements are null."""
+    """Yield each element with its key; removed elements are None."""
     yield from added.items()
     yield from ((key, None) for key in removed)
 

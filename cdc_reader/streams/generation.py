@@ -47,7 +47,7 @@ class Generation:
     )
 
     def streams(self) -> Iterator[StreamId]:
-        """All streams in ring order."""
+        """Yield all streams in ring order."""
         for group in self.groups:
             yield from group.streams
 
@@ -61,27 +61,30 @@ class Timeline:
     """The generations known so far, by their starts in µs, ascending.
 
     A write with timestamp W goes to the generation with the largest start ≤ W, however late it
-    arrives. A generation's streams therefore hold only rows of [start, next start), and a window
-    reads from each generation the intersection of the two spans.
+    arrives. A generation's streams therefore hold only rows written in [start, next start). From
+    each generation, a window reads only the intersection of the window and this span.
     """
 
     starts: tuple[Micros, ...] = field(converter=_ascending)
 
     def operating(self) -> Iterator[Window]:
-        """Yield the window in which each generation operates, oldest first; the last has no end."""
+        """Yield the window in which each generation is in force, oldest first.
+
+        The last window ends at FOREVER.
+        """
         for start, end in pairwise((*self.starts, FOREVER)):
             yield Window(start, end)
 
     def touched(self, window: Window) -> list[Window]:
-        """Return the operating windows that `window` overlaps, oldest first."""
+        """Return the windows of `operating` that overlap `window`, oldest first."""
         return [span for span in self.operating() if not span.intersect(window).is_empty]
 
 
 def group_of(generation: Generation, token: int) -> StreamGroup:
     """Return the group whose token range contains `token`.
 
-    It is the first group that ends at or after `token`, or else the first of all, because the ring
-    wraps around. Raises ValueError if the generation has no streams.
+    This is the first group that ends at or after `token`. If there is none, it is the first of all
+    groups, because the ring wraps around. Raises ValueError if the generation has no streams.
     """
     if not generation.groups:
         raise ValueError("a generation without streams takes no writes")
@@ -90,7 +93,7 @@ def group_of(generation: Generation, token: int) -> StreamGroup:
 
 
 def stream_of(generation: Generation, token: int, ignore_msb: int = IGNORE_MSB) -> StreamId:
-    """Return the stream for writes to partitions of this token."""
+    """Return the stream for writes to partitions with this token."""
     streams = group_of(generation, token).streams
     return streams[shard_of(token, len(streams), ignore_msb)]
 

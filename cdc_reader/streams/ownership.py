@@ -1,8 +1,9 @@
-"""Determines the base rows of a shard: the rows whose streams, in one generation, belong to it.
+"""Determines which base rows belong to a shard, by their streams in one generation.
 
-The token of a base partition determines its group, and its stream within the group. A group's
-streams are close together in the ring, so nearly every group belongs to a single shard. At a
-shard's end, a group's streams may belong to two shards; then the tokens distinguish the rows.
+The token of a base partition determines the partition's stream group, and its stream within the
+group. A group's streams are close together in the ring, so nearly every group belongs to a single
+shard. At a shard's end, a group's streams may belong to two shards. The token of a row then
+determines the row's shard.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LOW = np.uint64((1 << 32) - 1)
 
 
 class Ownership:
-    """The tokens of a shard's base rows, by the `groups` of one generation.
+    """The tokens of a shard's base rows, according to the `groups` of one generation.
 
     `spans` covers all of these tokens and, where a group is shared, tokens of other shards. Without
     groups, the tokens are the shard's part of the ring.
@@ -47,7 +48,10 @@ class Ownership:
         return all(all(own) or not any(own) for own in groups)
 
     def owns(self, tokens: Tokens) -> Mask:
-        """Return a mask of the tokens, all in `spans`, that belong to the shard."""
+        """Return a mask that is True for the tokens that belong to the shard.
+
+        All `tokens` must be in `spans`.
+        """
         if self.is_exact:
             return np.ones(len(tokens), bool)
         number = np.searchsorted(np.array(self.ends, np.int64), tokens) % len(self.ends)
@@ -84,7 +88,7 @@ def _ranges(ends: Sequence[int]) -> Iterator[tuple[TokenRange, ...]]:
 
 
 def _places(tokens: Tokens, counts: Any) -> Any:
-    """Compute `shard_of` for arrays; the product of 128 bits is computed in halves."""
+    """Compute `shard_of` for arrays. The 128-bit product is computed in halves."""
     shifted = (tokens.view(np.uint64) ^ np.uint64(1 << 63)) << np.uint64(IGNORE_MSB)
     low = (shifted & _LOW) * counts >> _HALF
     return ((shifted >> _HALF) * counts + low >> _HALF).astype(np.int64)

@@ -21,13 +21,14 @@ _WHOLE_INTERVAL = 1_000_000
 
 
 class PollSchedule:
-    """Decides which tasks are due; times and intervals in µs.
+    """Decides which tasks are due. Times and intervals are in µs.
 
     A chunk is polled again after a quarter of the time since its last new row, but not before
     `interval` has passed. Idle chunks are polled after eight intervals or a second, whichever is
     shorter. If a chunk is due and its whole window has not been read for a second, the whole window
-    is read instead of the newest rows. Chunks take turns, so that no poll waits for all of them.
-    A chunk is identified by its first stream, or by where its range starts.
+    is read instead of the newest rows. The whole windows of different chunks are read in turn, so
+    that no poll waits for all of them. A chunk is identified by its first stream, or by the start
+    of its range.
     """
 
     def __init__(self, interval: int) -> None:
@@ -38,9 +39,10 @@ class PollSchedule:
         self._found: dict[_Chunk, Micros] = {}
 
     def due(self, tasks: Sequence[SomeTask], now: Micros, newest: Micros) -> Sequence[SomeTask]:
-        """Return the due tasks, which are polled now; forget chunks that are not among `tasks`.
+        """Return the due tasks, which are polled now.
 
-        Tasks whose whole window is not due are limited to rows written at `newest` or later.
+        Tasks whose whole window is not due are limited to rows written at `newest` or later. Chunks
+        that are not among `tasks` are forgotten.
         """
         before, self._due = self._due, {}
         whole_before, self._whole_due = self._whole_due, {}
@@ -62,7 +64,7 @@ class PollSchedule:
         return chosen
 
     def found_rows(self, task: Task | RangeTask, now: Micros) -> None:
-        """Record that a task has new rows: poll its chunk again after one interval."""
+        """Record that a task has new rows, and let its chunk be polled again after one interval."""
         self._found[_chunk(task)] = now
         self._due[_chunk(task)] = now + self._interval
 

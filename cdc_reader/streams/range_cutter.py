@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 
 _FIRST_SHARE = 4_096
-"""The first range is the ring divided by this: small, because a table may have many rows."""
+"""The size of the ring divided by the first range's, which is small because there may be many rows.
+"""
 _GROWTH, _SHRINKING = 4.0, 1 / 16
 """Limits of the next range's size, as multiples of the last one's."""
 
@@ -26,7 +27,7 @@ class RangeCutter:
         self._size = max(1, (1 << 64) // _FIRST_SHARE)
 
     def next(self) -> TokenRange | None:
-        """Return the next range; None at the end."""
+        """Return the next range, or None at the end."""
         if not self._left:
             return None
         span = self._left.pop()

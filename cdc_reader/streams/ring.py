@@ -11,7 +11,10 @@ from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 
 @frozen(order=True)
 class TokenRange:
-    """The tokens in (start, end]; the ring starts at the lowest token, which no partition has."""
+    """The tokens in (start, end].
+
+    The ring starts at the lowest token, which no partition has.
+    """
 
     start: int
     end: int

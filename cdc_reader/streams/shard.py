@@ -20,7 +20,7 @@ class Shard:
 
     Every stream of every generation is in exactly one shard. The ring starts at the lowest token,
     which no stream has. When a new generation begins, a few base rows move to streams of another
-    shard; their changes may then be handled out of order, because two processes handle them.
+    shard. Their changes may then be handled out of order, because two processes handle them.
     """
 
     number: int = 1
@@ -44,7 +44,7 @@ class Shard:
 
     @classmethod
     def of(cls, shard: str | Shard | None) -> Shard:
-        """Return a Shard unchanged; parse text; return the whole ring for None."""
+        """Convert text to a shard, and None to the whole ring; return a Shard unchanged."""
         if shard is None or isinstance(shard, Shard):
             return shard or cls()
         return cls.parse(shard)

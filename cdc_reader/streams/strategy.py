@@ -1,9 +1,9 @@
 """Chooses how to read the next window: by streams or by ranges of the ring.
 
-Chunks of streams are nearly always faster. Ranges are faster when there are many streams and
-nearly all of them are empty, because a range query skips streams without rows. `auto` decides by
-measurement: if there are many streams and few have rows, it tries ranges now and then, and uses
-them as long as they are faster.
+Reading chunks of streams is nearly always faster. Reading ranges is faster if there are many
+streams and nearly all of them are empty, because a range query skips streams without rows. `auto`
+decides by measurement: if there are many streams and few have rows, it tries ranges from time to
+time, and uses ranges as long as they are faster.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class Strategy(StrEnum):
 
 
 class StrategyChoice:
-    """Chooses the strategy for each window, from the costs passed to `record` if it `is_open`.
+    """Chooses the strategy for each window.
 
-    If windows differ in what they read, pass comparable costs, such as the time per stream.
+    If the choice `is_open`, it depends on the costs passed to `record`. If the windows cover
+    different numbers of streams, pass comparable costs, such as the time per stream.
     """
 
     def __init__(self, wanted: Strategy) -> None:

@@ -9,8 +9,9 @@ class StreamId(bytes):
     """A stream of the log: the 16 bytes of ``cdc$stream_id``.
 
     Layout, big-endian: a signed 64-bit token, 38 random bits, 22 bits of vnode index and 4 bits of
-    version. In ids from before ScyllaDB 4.3 the low 64 bits are random, so only the token is
-    meaningful. A subclass of `bytes`, to save memory: a large cluster has millions of streams.
+    version. In ids from before ScyllaDB 4.3, the low 64 bits are random, so only the token is
+    meaningful. The class is a subclass of `bytes` to save memory, because a large cluster has
+    millions of streams.
     """
 
     __slots__ = ()

@@ -1,7 +1,7 @@
 """Tasks, each of which is read by one query.
 
-Invariant: for each stream, every µs of the window in which its generation operates is in exactly
-one task. Nothing is left out, and nothing is read twice.
+For each stream, every µs of the window in which its generation is in force belongs to exactly one
+task. Therefore nothing is left out, and nothing is read twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Task:
 
 @frozen
 class RangeTask:
-    """A span of the ring over one window: the streams whose token is in (start, end].
+    """A span of the ring over one window: the streams whose tokens are in (start, end].
 
     Reads streams of any generation. If the order of changes matters, the window must therefore
     not cross from one generation into the next. The ring starts at the lowest token, which no

@@ -11,7 +11,10 @@ from cdc_reader._time import Micros, format_timestamp
 
 @frozen
 class Window:
-    """The half-open span [start, end) of write times, in µs since 1970; empty if start ≥ end."""
+    """The half-open span [start, end) of write times, in µs since 1970.
+
+    It is empty if start ≥ end.
+    """
 
     start: Micros
     end: Micros
@@ -53,9 +56,9 @@ class Window:
 
 @frozen
 class WindowSize:
-    """The length of the next window: doubles while windows are empty, and resets on data.
+    """The length of the next window, which doubles while windows are empty and is reset by data.
 
-    Days without writes thus cost only a few queries. Windows with data keep the configured length,
+    Days without writes therefore cost few queries. Windows with data keep the configured length,
     because a checkpoint is saved after each window. `base` and `limit` are in µs. A reader that
     holds a window's rows in memory halves windows with too many rows; `doublings` is then negative.
     """

@@ -3,8 +3,9 @@
 Names are imported lazily, because the plugin loads this package in every pytest run, and each
 server needs a different extra.
 
-For maintainers: may import all packages; only tests, the demo and `scylla-cdc serve` may import it.
-Begin with `target`, which selects the server for a test run, or with `embedded`.
+For maintainers: this package may import all others, but only tests, the demo and `scylla-cdc serve`
+may import this package. Begin with `target`, which selects the server for a test run, or with
+`embedded`.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class ContainerNode:
 
 
 class ScyllaContainer:
-    """ScyllaDB in containers, one per node, which run for the duration of the `with` block.
+    """ScyllaDB in one container per node; the containers run until the `with` block ends.
 
         with ScyllaContainer("2026.1", nodes=3, tablets=True) as scylla:
             reader = CdcReader(scylla.contact_point, "shop.orders")
@@ -156,7 +156,7 @@ class ScyllaContainer:
         self.stop()
 
     def connect(self, **settings: Any) -> Session:
-        """Open a driver session with the first node; the caller shuts down its `cluster`."""
+        """Open a driver session with the first node; the caller must shut down its `cluster`."""
         return open_session(self.host, self.port, self.credentials, **settings)
 
     def join(self) -> ContainerNode:
@@ -167,7 +167,7 @@ class ScyllaContainer:
             return self._add("--seeds", self.nodes[0].address)
 
     def leave(self, node: ContainerNode) -> None:
-        """Decommission a node, which moves its data to the others; then remove its container."""
+        """Decommission a node, so that its data moves to other nodes; then remove its container."""
         self._rest(node, "storage_service/decommission", "POST")
         self.nodes = tuple(each for each in self.nodes if each is not node)
         with self._docker_errors_translated():

@@ -14,10 +14,10 @@ PATIENCE = 30.0  # seconds; long, because a test server may share a small machin
 def open_session(
     host: str, port: int, credentials: tuple[str, str] | None = None, **settings: Any
 ) -> Session:
-    """Log in to the server at `host`:`port`; the caller shuts down the session's `cluster`.
+    """Log in to the server at `host`:`port`; the caller must shut down the session's `cluster`.
 
-    All requests go to that host: if the server is in a container or behind a tunnel, clients cannot
-    reach the addresses that it reports. `settings` are arguments of the driver's Cluster.
+    All requests go to that host, because clients cannot reach the addresses that are reported by a
+    server in a container or behind a tunnel. `settings` are arguments of the driver's Cluster.
     """
     profile = ExecutionProfile(
         load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=PATIENCE

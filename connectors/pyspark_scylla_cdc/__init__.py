@@ -1,9 +1,9 @@
 """Spark data source ``scylla_cdc``: a ScyllaDB CDC log as a DataFrame, batch and streaming.
 
 Spark imports every top-level module named ``pyspark_*`` to look for a `DefaultSource`, even in
-sessions that never use this data source, and one failing import hides the data sources of all
-modules. The import is therefore light and always succeeds: without Spark, or with a Spark too old
-for Python data sources, the module defines no source.
+sessions that never use this data source. If one import fails, Spark finds no data source in any of
+the modules. The import is therefore light and always succeeds: without Spark, or with a Spark too
+old for Python data sources, the module defines no source.
 
 For maintainers: the package may import `cdc_reader`. Begin with `source`, which Spark calls.
 """

@@ -74,7 +74,10 @@ class BatchReader(DataSourceReader):
         return f"BatchReader({self._options.table})"
 
     def _timeline(self, window: Window) -> Timeline:
-        """Return all generations, once those that may have rows of `window` are announced."""
+        """Return all generations.
+
+        First waits until each generation that may have rows of `window` is announced.
+        """
         read = self._options.read
         gate = PublicationGate(
             partial(generations_of, self._options), duration_micros(read.publication_wait)
@@ -83,10 +86,10 @@ class BatchReader(DataSourceReader):
         return timeline_of(self._options)
 
     def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:
-        """Report rows that may have expired, and a start in the future; return the `Promise`.
+        """Report rows that may have expired and a start in the future, and return the `Promise`.
 
-        Without a start, the batch reads the rows that the log holds, so rows that expire meanwhile
-        are not an error. If the log is dropped and created again meanwhile, that is an error.
+        Without a start, the batch reads the rows that the log holds, so it is not an error if rows
+        expire meanwhile. It is an error if the log is dropped and created again meanwhile.
         """
         options = self._options
         warn_of_future(wanted.start, now, options.table)
@@ -98,10 +101,10 @@ class BatchReader(DataSourceReader):
         return evolve(promise, is_open=is_open)
 
     def _alive(self, wanted: Window, now: Micros) -> Window:
-        """Return the part of the window that holds nearly all rows, for dividing the work.
+        """Return the part of the window that holds nearly all rows, by which the work is divided.
 
-        Except for rows with client-set timestamps, no row outlives the log's TTL and none is in the
-        future.
+        Except for rows with client-set timestamps, no row outlives the log's TTL, and no row has a
+        write time in the future.
         """
         ttl = self._schema.base.cdc.ttl
         start = max(wanted.start, now - ttl * 1_000_000) if ttl else wanted.start

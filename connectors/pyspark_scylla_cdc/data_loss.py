@@ -16,8 +16,8 @@ def report_loss(
 ) -> Promise:
     """Raise DataLossError or warn, depending on `onDataLoss`, if rows of the window are lost.
 
-    The window begins where the query, or an earlier one, stopped reading. Returns the rows that the
-    tasks must find.
+    The window begins where the query, or an earlier one, stopped reading. Returns a promise: the
+    rows that the tasks must find.
     """
     lost = ttls.lost(window.start, now).intersect(window)
     if lost.is_empty:
@@ -51,8 +51,8 @@ def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: 
 def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros) -> None:
     """Warn if rows written since `startingTimestamp` may have expired.
 
-    Unlike an offset, a timestamp does not mean that a reader stopped there, so the query reads the
-    rows that the log still holds. A log younger than its TTL has lost no rows.
+    Unlike an offset, a timestamp does not imply that an earlier query stopped there, so the query
+    reads the rows that the log still holds. A log younger than its TTL has lost no rows.
     """
     if options.starting in (BEGINNING, FOREVER) or options.starting_offset is not None:
         return

@@ -53,7 +53,7 @@ def _java() -> Path:
 
 
 def _output(java: Path, *arguments: str) -> str:
-    """Return the output of `java`; raise JavaError if it fails, or is silent for 30 seconds."""
+    """Return the output of `java`; raise JavaError if it fails or takes more than 30 seconds."""
     try:
         answer = subprocess.run(  # noqa: S603 - the user's own Java, as Spark will start it
             [java, *arguments], capture_output=True, text=True, check=True, timeout=30

@@ -1,4 +1,4 @@
-"""Plans the read of a window, or of a table, on the driver, with the current generations."""
+"""Plans, on the driver, the read of a window of the log or of the base table."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def plan(
     promise: Promise | None = None,
     missed: Mapping[Micros, Window] = NONE_MISSED,
 ) -> list[LogPartition]:
-    """Return the partitions that read `window`; `timeline` must reach to the end of the window.
+    """Return the partitions that read `window`.
 
-    With `planned`, only rows that had arrived by `planned.moment` are read. With a `promise`, tasks
-    report rows that expire before they are read. `filled` is the window in which rows are expected.
-    If it is given, or if there are fewer streams than partitions, the rows of a stream may be
-    divided among several partitions by time. `missed` maps the start of each late-announced
-    generation to its unread window, which is before `window` and is read as well.
+    `timeline` must contain the generations up to the end of the window. With `planned`, only rows
+    that had arrived by `planned.moment` are read. With a `promise`, tasks report rows that expire
+    before they are read. `filled` is the window in which rows are expected. If it is given, or if
+    there are fewer streams than partitions, the rows of a stream may be divided among several
+    partitions by time. `missed` maps the start of each late-announced generation to its unread
+    window, which is before `window` and is read as well.
     """
     streams = streams_loader(options, base)
     least = options.min_partitions
@@ -52,7 +53,7 @@ def plan(
 def plan_snapshot(
     options: SourceOptions, timeline: Timeline, position: Micros, tokens: TokenRange
 ) -> list[SnapshotPartition]:
-    """Return the partitions that read the table's rows of `tokens`, as of `position` µs."""
+    """Return the partitions that read the table's rows in `tokens`, as of `position` (µs)."""
     if not tokens.size:
         return []
     ends = ends_of(options, max(timeline.starts, default=None))

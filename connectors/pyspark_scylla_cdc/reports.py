@@ -2,8 +2,8 @@
 
 Spark gives a Python data source no way to return metrics from its tasks. Instead, a task that has
 read a partition sends one datagram to the process of the `ScyllaCdcListener` whose address is in
-option ``reportTo``. The datagram is sent once, and nothing waits for it: if a firewall stops it,
-metrics are missing, and the listener says how many partitions reported.
+option ``reportTo``. The datagram is sent once, and nothing waits for its arrival. If a firewall
+drops it, metrics are missing; the listener says how many partitions reported.
 
 A datagram is a keyed hash of JSON text, followed by the text. The key is part of the address, so
 only readers of the query's options can make a valid datagram.
@@ -97,7 +97,10 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse an address; if it is invalid, raise ConfigurationError, which does not show it."""
+        """Parse an address.
+
+        Raises ConfigurationError if it is invalid. The message does not show the address.
+        """
         if not (found := _ADDRESS.fullmatch(text)) or not 0 < int(found[3]) < 1 << 16:
             remedy = "give the address of a ScyllaCdcListener: listener.address"
             raise ConfigurationError(OPTION, "(not shown)", remedy)
@@ -120,7 +123,7 @@ def send(report: Report, address: Address) -> None:
 class Inbox:
     """Receives reports at `address`; the operating system buffers them until they are taken.
 
-    It listens at `bind`, or at `host` if `bind` is empty. A `port` of 0 means any free port.
+    The inbox listens at `bind`, or at `host` if `bind` is empty. A `port` of 0 means any free port.
     """
 
     def __init__(self, host: str, port: int = 0, bind: str = "") -> None:
@@ -172,7 +175,7 @@ def _hash(text: bytes, key: bytes) -> bytes:
 
 @cache
 def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any] | None:
-    """Look the host up once in a process, because an unknown name may take seconds."""
+    """Look the host up once in a process, because a failed lookup may take seconds."""
     try:
         return _resolve(host, port)
     except OSError:

@@ -59,10 +59,11 @@ def part_of(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
 def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -> StructType:
     """Return the Spark schema of batches with this Arrow schema.
 
-    The metadata of a base table's column contains `cql.type`, `cql.kind`, and for clustering
-    columns `cql.order`, ``asc`` or ``desc``. The change type's `cql.insert` says what an ``insert``
-    means: an INSERT ``statement``, or a new ``row``, which an UPDATE can also create. With `marks`,
-    the change type's `cql.marks` is ``true``: the rows may include marks of snapshots.
+    The metadata of a base table's column contains `cql.type` and `cql.kind`. For clustering
+    columns, it also contains `cql.order`, which is ``asc`` or ``desc``. In the metadata of the
+    change type, `cql.insert` says what an ``insert`` means: an INSERT ``statement``, or a new
+    ``row``, which an UPDATE can also create. With `marks`, `cql.marks` is ``true``, which means
+    that the rows may include marks of snapshots.
     """
     known = {column.name: column for column in base.columns}
     struct = _struct(schema)

@@ -1,7 +1,7 @@
-"""A Spark process's access to the table, on the driver and on executors: schema, generations, log.
+"""Access to the table's schema, generations and log, for the driver and for executors.
 
-Connections, sources and streams of generations are kept across tasks: Spark reuses its Python
-processes, and connecting takes longer than a micro-batch.
+Connections, sources and the streams of generations are kept across tasks, because Spark reuses its
+Python processes, and connecting takes longer than a micro-batch.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def row_format(options: SourceOptions, schema: LogSchema) -> Format:
 
 
 def snapshot_format(options: SourceOptions, schema: LogSchema) -> SnapshotFormat:
-    """Like `row_format`, but return the format for a snapshot of the base table."""
+    """Return the requested format of a snapshot's rows; raise errors as `row_format` does."""
     with with_remedy():
         return snapshot_format_of(options.format, schema)
 
@@ -114,7 +114,10 @@ def refuse_new_columns(
 
 
 def check_columns(options: SourceOptions, names: Collection[str]) -> None:
-    """Like `refuse_new_columns`, but check the table's current schema."""
+    """Raise SchemaError if the table has new columns, as `refuse_new_columns` does.
+
+    Reads the table's current columns if the options do not allow new columns.
+    """
     if options.schema_mode is SchemaMode.FAIL:
         known = row_format(options, schema_of(options)).schema.names
         refuse_new_columns(options, known, names)
@@ -154,14 +157,17 @@ def _check_key(options: SourceOptions, base: TableSchema) -> None:
 
 
 def partition_key_of(options: SourceOptions, base: TableSchema) -> PartitionKey | None:
-    """Return the only partition to read; None if all partitions are read."""
+    """Return the only partition to read, or None if all partitions are read."""
     if options.partition_key is None:
         return None
     return PartitionKey.parse(options.partition_key, base)
 
 
 def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[Micros], Streams]:
-    """Make a cached function that loads a generation's streams, or only the partition key's."""
+    """Return a cached function that loads the streams of a generation.
+
+    With option `partitionKey`, it loads only the streams that can hold this partition.
+    """
     connection = options.connection()
 
     def load(generation: Micros) -> Streams:
@@ -183,7 +189,7 @@ def _streams_of(
 
 
 def ends_of(options: SourceOptions, generation: Micros | None) -> Sequence[int]:
-    """Return the tokens at which owners change, ascending; none if `generation` is None."""
+    """Return the tokens at which owners change, ascending, or none if `generation` is None."""
     if generation is None:
         return ()
     return _ends_of(options.connection(), options.read, options.table, generation)
@@ -204,9 +210,9 @@ def connection_of(connection: ConnectionConfig, read: ReadConfig) -> Connection:
 
 
 class SourceClock:
-    """The clock of a query's cluster, as measured in the current process; can be pickled.
+    """The clock of a query's cluster, as measured in the current process.
 
-    `own` replaces the machine's clock in tests.
+    It can be pickled. `own` replaces the machine's clock in tests.
     """
 
     def __init__(self, options: SourceOptions, own: Clock | None = None) -> None:
@@ -221,7 +227,7 @@ class SourceClock:
         return self._cluster.now()
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Return after `micros`, or as soon as `wake` is set."""
+        """Return after `micros` µs, or as soon as `wake` is set."""
         self._cluster.sleep(micros, wake)
 
     def correction(self) -> int:
@@ -259,7 +265,7 @@ def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> C
 
 @cache
 def choice_of(connection: ConnectionConfig, name: TableName, wanted: Strategy) -> StrategyChoice:
-    """Return this process's choice of a strategy, with its measurements of earlier partitions."""
+    """Return this process's strategy choice, with its measurements of earlier partitions."""
     del connection, name  # one choice per combination
     return StrategyChoice(wanted)
 
@@ -273,5 +279,5 @@ def source_of(
     *,
     tolerant: bool = False,
 ) -> LogSource:
-    """Return the source of a log with these columns; the source prepares its queries once."""
+    """Return the source of a log with these columns, which prepares its queries only once."""
     return _table(connection, read, schema.base.name).source(schema, limit, tolerant=tolerant)

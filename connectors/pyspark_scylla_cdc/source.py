@@ -53,9 +53,9 @@ class ScyllaCdcDataSource(DataSource):
             return RefusedStream(error)
 
     def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema, tuple[str, ...]]:
-        """Return what to read for a DataFrame loaded with this schema.
+        """Return the options, the log's schema and the column names to read for a DataFrame.
 
-        Raises an error unless the schema is part of the table's current schema.
+        Raises SchemaError unless the DataFrame's `schema` is part of the table's current schema.
         """
         from pyspark_scylla_cdc.sessions import refuse_new_columns
 

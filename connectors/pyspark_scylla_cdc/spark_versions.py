@@ -1,6 +1,6 @@
 """Adapts the source to older versions of Spark.
 
-Spark 4.2 and later pass a stream reader the start of a micro-batch and whether limits apply, and
+Spark 4.2 and later tell a stream reader where a micro-batch starts and whether limits apply, and
 let it prepare for the trigger ``availableNow``. `streaming.stream` is written for these versions.
 
 Spark 4.0 and 4.1 only request the end of the next micro-batch; `WithoutStart` adapts a stream
@@ -76,8 +76,8 @@ def for_this_spark(reader: DataSourceStreamReader) -> DataSourceStreamReader:
 class WithoutStart(DataSourceStreamReader):
     """A stream reader for Spark versions that do not say where a micro-batch starts.
 
-    * On a restart Spark first calls `partitions` with the last offset of the checkpoint as both
-      start and end. From then on, a micro-batch starts at the end of the last one planned.
+    * On a restart, Spark first calls `partitions` with the last offset of the checkpoint as both
+      start and end. From then on, each micro-batch starts where the last planned one ends.
     * Spark may request the latest offset only to report it. An offset is therefore kept until a
       micro-batch is planned up to it.
     * Spark does not say which trigger is used, so the limits of the options always apply.
@@ -117,7 +117,7 @@ class WithoutStart(DataSourceStreamReader):
     def _refuse_restart(self, start: dict[str, Any]) -> None:
         """Raise ConfigurationError if an offset was offered before the checkpoint was known.
 
-        This means that Spark has wrapped the source for the trigger ``availableNow``. The wrapper
+        This shows that Spark has wrapped the source for the trigger ``availableNow``. The wrapper
         requests the latest offset before Spark passes the checkpoint's offset, which may be later.
         """
         if start != self.initialOffset():

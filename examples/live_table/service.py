@@ -25,7 +25,7 @@ from cdc_reader import AsyncChanges, Bound, Change, ReadConfig
 
 PAGE = Path(__file__).with_name("page.html")
 WAITING = 10_000
-"""At most this many events wait for a page; a page that is too slow is disconnected."""
+"""At most this many events wait for a page. A page that is too slow is disconnected."""
 
 Queue = asyncio.Queue[ServerSentEvent]
 
@@ -39,7 +39,7 @@ class LiveTable:
         self._pages: set[Queue] = set()
 
     def apply(self, change: Change) -> None:
-        """Apply a change to the rows, and send it to the pages; static rows are left out."""
+        """Apply a change to the rows, and send it to the pages. Static rows are left out."""
         if change.operation.is_delete:
             is_row = change.key in self._rows
             gone = [change.key] if is_row else [key for key in self._rows if covers(change, key)]
@@ -76,14 +76,14 @@ class LiveTable:
 
 
 def text(value: object) -> str | None:
-    """Return a value as the page shows it. JavaScript would round large integers."""
+    """Return a value as text for the page, because JavaScript rounds large integers."""
     if value is None or isinstance(value, str):
         return value
     return str(dict(value) if isinstance(value, Mapping) else value)
 
 
 def covers(delete: Change, key: Mapping[str, Any]) -> bool:
-    """Return whether a delete of a row, a range or a partition removes the row with this key."""
+    """Return True if a delete of a row, a range or a partition removes the row with this key."""
     if any(key[name] != value for name, value in delete.key.items()):
         return False
     rows = delete.range
@@ -95,7 +95,7 @@ def covers(delete: Change, key: Mapping[str, Any]) -> bool:
 def inside(
     delete: Change, bound: Bound | None, key: Mapping[str, Any], *, is_start: bool = False
 ) -> bool:
-    """Return whether a key lies inside one end of a range.
+    """Return True if a key lies inside one end of a range.
 
     An end may include values for the first clustering columns only.
     """

@@ -1,4 +1,4 @@
-"""Runs the benchmarks; ``make bench`` calls this program.
+"""Runs the benchmarks. ``make bench`` calls this program.
 
 ``python -m tests.benchmarks [--times N] [--scylla HOST:PORT] [NAME ...]`` prints a table, writes
 ``build/bench.json`` and draws ``build/bench.svg``. If names are given, only these benchmarks run,

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def apart(function: Callable[..., T], *arguments: object) -> T:
-    """Run the function in a new process; return its result or raise its error."""
+    """Run the function in a new process, and return its result or raise its error."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=_run, args=(theirs, function, arguments), daemon=True

@@ -1,8 +1,8 @@
 """Measures the embedded ScyllaDB: writes with images, log rows, and replayed pages.
 
 Run it as ``python -m tests.benchmarks.embedded [repetitions]``. The server runs in a separate
-process. The client does as little as possible, so that the server is measured: it sends frames over
-one socket and does not parse the responses. Each result is the median of its repetitions.
+process. The client sends frames over one socket and does not parse the responses, so that only the
+server is measured. Each result is the median of its repetitions.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def execute(statement: bytes, *cells: bytes) -> bytes:
 
 
 def writes(client: Client) -> float:
-    """Return single-row UPDATEs per second, with preimages and postimages, 32 in flight."""
+    """Return the number of UPDATEs of one row per second, with images and 32 requests in flight."""
     client.query("TRUNCATE ks.t_scylla_cdc_log")
     statement = client.prepare("UPDATE ks.t SET a = ?, b = ? WHERE pk = ? AND ck = ?")
     bodies = (
@@ -114,7 +114,7 @@ def writes(client: Client) -> float:
 
 
 def log_rows(client: Client) -> float:
-    """Return log rows per second, read page by page."""
+    """Return the number of log rows read per second, page by page."""
     statement = client.prepare("SELECT * FROM ks.imaged_scylla_cdc_log")
     start = time.perf_counter()
     rows = sum(size for size, _ in pages(client, statement, PAGE_ROWS))
@@ -124,7 +124,7 @@ def log_rows(client: Client) -> float:
 
 
 def replayed(client: Client) -> float:
-    """Return megabytes of replayed pages per second."""
+    """Return the megabytes of replayed pages that are read per second."""
     statement = client.prepare("SELECT * FROM ks.replayed")
     start = time.perf_counter()
     size = sum(size for _, size in pages(client, statement, PAGE_ROWS))
@@ -205,7 +205,7 @@ MEASURES: dict[str, Callable[[Client], float]] = dict(
 
 
 def main() -> int:
-    """Print each median, its target and the machine's load; return 1 if a target is missed."""
+    """Print each median, its target and the machine's load. Return 1 if a target is missed."""
     repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     missed = False
     with server() as client:

@@ -25,9 +25,9 @@ from tests.cluster.standalone import Standalone, standalone
 
 PAGE_ROWS = 8_000
 PAGES = 300
-"""The number of pages: reading must take far longer than planning, which a single process does."""
+"""The number of pages. Reading must take far longer than planning, which one process does."""
 PARTITIONS = 8
-"""Number of tasks; each executor runs its tasks one after another."""
+"""Number of tasks. Each executor runs its tasks one after another."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -41,7 +41,7 @@ class Read:
 
     @property
     def rate(self) -> float:
-        """Rows per second."""
+        """The number of rows read per second."""
         return self.rows / self.seconds
 
 

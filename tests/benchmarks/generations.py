@@ -1,7 +1,7 @@
 """Measures the time and memory to read the streams of 100 nodes (256 vnodes, 64 shards each).
 
-Run it as ``python -m tests.benchmarks.generations``. The server runs in a separate process;
-creating its 1,638,400 streams takes longer than reading them.
+Run it as ``python -m tests.benchmarks.generations``. The server runs in a separate process.
+Creating its 1,638,400 streams takes longer than reading them.
 """
 
 from __future__ import annotations

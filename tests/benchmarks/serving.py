@@ -47,7 +47,7 @@ class Served:
         self._ask(_execute, cql, list(rows))
 
     def replay(self, table: str, times: int, page_rows: int = 5_000, *, selected: str = "*") -> int:
-        """Serve the table's first page `times` times to every read; return the page size in bytes.
+        """Serve the table's first page `times` times to every read. Return the page size in bytes.
 
         `selected` is the selection clause of the reads.
         """
@@ -55,7 +55,7 @@ class Served:
         return size
 
     def replay_on(self, table: str, times: int, page_rows: int = 5_000) -> None:
-        """Like `replay`, but each record is later than the previous one, as in a real log.
+        """Replay the first page with each record later than the previous one, as in a real log.
 
         Grouping rows into changes relies on this order, and some clients drop a row that is not
         later than the previous row.
@@ -67,7 +67,7 @@ class Served:
     ) -> None:
         """Serve `times` pages, with only these columns, to every read of a table.
 
-        The same two pages alternate; the first page's records are earlier than the second page's.
+        The same two pages alternate. The first page's records are earlier than the second page's.
         This takes less memory than `replay_on`.
         """
         selected = ", ".join(f'"{name}"' for name in columns)
@@ -157,7 +157,7 @@ def _replay_on(
 
 
 def _going_on(page: bytes, found: list[bytes], times: int) -> Iterator[bytes]:
-    """Yield the page `times` times; each record is 100 ns later than the previous one."""
+    """Yield the page `times` times. Each record is 100 ns later than the previous one."""
     records: list[list[int]] = []  # byte offsets of each record's times in the page
     place = -1
     for at, rows in itertools.groupby(found):

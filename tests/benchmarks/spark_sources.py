@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 class Ready(DataSource):
     """Returns the batch stored in the file `path`, `times` times.
 
-    `kind` is ``batches`` or ``tuples``; tuples are made once. `schema` is Spark's schema, as JSON.
+    `kind` is ``batches`` or ``tuples``. Tuples are made once. `schema` is Spark's schema, as JSON.
     A stream returns the batch once per micro-batch in each of its `partitions`.
     """
 
@@ -64,7 +64,7 @@ class ReadyReader(DataSourceReader):
 
 
 class ReadyStream(DataSourceStreamReader):
-    """Offers a micro-batch whenever Spark polls; the offset is a time."""
+    """Offers a micro-batch whenever Spark polls. The offset is a time."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path, self._partitions = options["path"], int(options["partitions"])

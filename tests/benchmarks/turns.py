@@ -12,7 +12,7 @@ from attrs import frozen
 
 @frozen
 class Turn:
-    """The time of one run, in seconds; `cpu` is the CPU time of all threads of this process."""
+    """The time of one run, in seconds. `cpu` is the CPU time of all threads of this process."""
 
     wall: float
     cpu: float

@@ -31,7 +31,10 @@ def connection(scylla: Scylla) -> ConnectionConfig:
 
 @pytest.fixture
 def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """A function that executes statements in order; ``{t}`` is table ``t`` of the keyspace."""
+    """A function that executes statements in order.
+
+    In each statement, ``{t}`` stands for table ``t`` of the keyspace.
+    """
 
     def execute(*statements: str) -> None:
         for statement in statements:

@@ -60,7 +60,7 @@ def test_changed_rows(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_the_log_with_the_time_of_each_write(reader: CdcReader, execute: Execute) -> None:
-    """Format ``log`` returns the rows of `batches`, with the time of `cdc$time` as a timestamp."""
+    """Format ``log`` adds the write time, as a timestamp, to the rows of `batches`."""
     execute(*WRITES)
     found = reader.change_batches(format="log").read_all()
     plain = pa.Table.from_batches(reader.batches(), reader.table.arrow_schema)

@@ -56,7 +56,7 @@ Deliveries = Iterable[Any]
 
 @pytest.fixture
 def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Iterator[CdcReader]:
-    """A reader with small pages for a table with static rows. The first rows are in no log."""
+    """A reader with small pages, of a table with static rows. The first rows are not logged."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, s int static, v int, d decimal, PRIMARY KEY (pk, ck))",
         *[f"INSERT INTO {{t}} (pk, ck, v, d) VALUES ({n % 5}, {n}, {n}, 0.1)" for n in range(ROWS)],
@@ -118,7 +118,7 @@ def test_the_rows_first_and_then_their_changes(reader: CdcReader, execute: Execu
 
 
 def test_each_checkpoint_resumes(reader: CdcReader, execute: Execute) -> None:
-    """The rows before any checkpoint and the rows read after it make the same copy."""
+    """For any checkpoint, the rows before it and the rows read from it make the same copy."""
     found = list[Any]()
     for delivery in followed(reader, snapshot="initial"):
         if not found:

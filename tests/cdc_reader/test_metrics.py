@@ -45,7 +45,7 @@ def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.Monkey
 
 
 def test_memory_metrics_keep_values() -> None:
-    """A metric that was never recorded is zero."""
+    """Recorded metrics keep their values, and a metric that was never recorded is zero."""
     metrics = MemoryMetrics()
     metrics.add(ROWS, TABLE, 2)
     metrics.add(ROWS, TABLE, 3)

@@ -77,7 +77,7 @@ class Written:
         attempts(operates)
 
     def starts(self, cql: str = _GENERATIONS) -> list[datetime]:
-        """Return the starts of the generations of the cluster, or of this table's tablets."""
+        """Return the starts of the generations that the query `cql` selects."""
         return [time for (time,) in self.session.execute(cql)]
 
     def check_log(self) -> None:

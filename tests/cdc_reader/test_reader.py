@@ -119,7 +119,7 @@ def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: An
 
 
 def test_a_start_after_the_end_is_refused(connection: ConnectionConfig) -> None:
-    """Each read method, when it is called, rejects a start after the end."""
+    """Each read method rejects a start after the end as soon as it is called."""
     micros = datetime_micros(datetime.now(UTC))
     refused = "^start is '20.*': it is after end, 20.*: give an earlier start or a later end$"
     for tables in (["ks.t"], ["ks.t", "ks.u"]):
@@ -146,7 +146,7 @@ def test_a_cluster_is_named_by_its_contact_points(
 
 
 def test_following_reads_settled_rows_only(connection: ConnectionConfig, table: str) -> None:
-    """With a manual clock, windows adjoin and end one confidence window ago."""
+    """With a manual clock, windows adjoin and end at least one confidence window ago."""
     clock = ManualClock(time.time_ns() // 1_000 + 60_000_000)
     with CdcReader(connection, f"{table}.t", clock=clock) as reader:
         start = reader.table.first_timestamp()
@@ -265,7 +265,7 @@ def test_an_outage_is_raised_at_the_retry_deadline() -> None:
 def test_an_error_about_a_missing_keyspace_names_the_hosts(
     scylla: Scylla, connection: ConnectionConfig
 ) -> None:
-    """The error for a missing keyspace names the hosts, because the host may be wrong instead."""
+    """The error for a missing keyspace names the hosts, because the hosts may be wrong."""
     with CdcReader(connection, "nowhere.t") as reader, pytest.raises(TableNotFoundError) as caught:
         _ = reader.table.schema
     assert str(caught.value) == (

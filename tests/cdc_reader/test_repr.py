@@ -60,12 +60,12 @@ async def nothing_soon(_change: object) -> None:
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_reprs_name_the_table_and_hosts(made: object, shown: str) -> None:
-    """Each repr is one line with the table and hosts, and needs no query and no file."""
+    """Each repr is one line with the table and hosts, and needs neither a query nor a file."""
     assert repr(made) == shown.format(hosts="one:9042, [::1]:9043")
 
 
 def test_reprs_show_metrics_and_checkpoints() -> None:
-    """The repr of metrics shows their values; the repr of checkpoints shows how many there are."""
+    """The repr of metrics shows their values, and the repr of checkpoints shows their number."""
     metrics = MemoryMetrics()
     metrics.add(ROWS, TABLE, 3)
     metrics.set(LAG, TABLE, 1.5)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Table(HTMLParser):
-    """Extracts the texts of a table, and fails on wrong nesting or unexpected elements."""
+    """A parser of HTML tables that fails on wrong nesting or unexpected elements."""
 
     KNOWN = ("table", "caption", "thead", "tbody", "tr", "th", "td")
 
@@ -61,7 +61,7 @@ def test_a_reader_shows_its_tables_without_a_query() -> None:
 def test_schemas_and_changes_are_tables(
     connection: ConnectionConfig, keyspace: str, execute: Execute
 ) -> None:
-    """Schemas show the columns, with types and kinds; changes show deltas and images.
+    """Schemas show the columns, with types and kinds. Changes show deltas and images.
 
     Text is escaped.
     """

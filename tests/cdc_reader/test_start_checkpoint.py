@@ -78,7 +78,7 @@ def test_another_tables(open_reader: Callable[[str], CdcReader]) -> None:
 def test_one_without_a_name(open_reader: Callable[[str], CdcReader]) -> None:
     """The error for a checkpoint without a table name gives both possible reasons.
 
-    The checkpoint belongs to another table, or the table was recreated.
+    Either the checkpoint belongs to another table, or the table was recreated.
     """
     given = evolve(reached(open_reader("ks.t1")), table=None)
     with pytest.raises(CheckpointError, match=r"another table's, or ks\.t2 was dropped"):

@@ -103,7 +103,7 @@ def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: E
 
 
 def test_changes_show_the_row(reader: CdcReader) -> None:
-    """A change has the whole row as `after`, deltas that write it, and the time of the position."""
+    """A change has the whole row as `after`, deltas that write the row, and the position's time."""
     snapshot = reader.snapshot()
     found = by_key(snapshot.changes())
     assert len(found) == 21 + 2
@@ -244,7 +244,7 @@ def test_a_table_without_clustering(
 
 
 def test_cells_keep_their_write_times(reader: CdcReader, execute: Execute) -> None:
-    """Cells with the same write time form one part of a change; the latest part is the insert."""
+    """Cells with the same write time form one part of a change. The latest part is the insert."""
     now = time.time_ns() // 1_000
     execute(
         f"INSERT INTO {{t}} (pk, ck, v, w) VALUES (80, 1, 1, 'a') USING TIMESTAMP {now}",

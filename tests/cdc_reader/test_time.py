@@ -90,7 +90,7 @@ def test_moments(moment: int | datetime | str, expected: int) -> None:
     ],
 )
 def test_malformed_moments_are_refused(moment: object, message: str) -> None:
-    """The one-line error for a malformed time suggests what was probably meant."""
+    """The one-line error for a malformed time says what to give instead."""
     with pytest.raises(ConfigurationError, match=rf"^start is [^\n]*{message}") as refused:
         moment_micros(moment, "start", NOW)
     assert "\n" not in str(refused.value)
@@ -98,7 +98,7 @@ def test_malformed_moments_are_refused(moment: object, message: str) -> None:
 
 @given(st.integers(1_000_000_000, 95_000_000_000))
 def test_numbers_in_other_units_are_refused(seconds: int) -> None:
-    """The error for a number in another unit shows the number in µs, which is accepted."""
+    """The error for a number in another unit shows the same time in the accepted unit."""
     millis, micros = seconds * 1_000, seconds * 1_000_000
     assert moment_micros(micros, "start", NOW) == moment_micros(str(millis), "start", NOW) == micros
     for number in (seconds, millis, micros * 1_000):
@@ -113,7 +113,7 @@ def test_numbers_in_other_units_are_refused(seconds: int) -> None:
 def test_a_datetime_without_zone_is_refused(moment: datetime) -> None:
     """A datetime without a time zone is rejected.
 
-    Python would take such a datetime as local time, and servers would take it as UTC.
+    Python treats such a datetime as local time, and servers treat it as UTC.
     """
     with pytest.raises(ConfigurationError, match="no time zone"):
         moment_micros(moment, "start", NOW)

@@ -29,14 +29,14 @@ JAVA_DRIVERS = {
 
 
 def go(module: str) -> Command:
-    """Build the client with the gocql driver that the file `module` names; return its command."""
+    """Build the client with the gocql driver that the file `module` names. Return its command."""
     program = BUILD / "go" / Path(module).stem
     _make("go", "build", "-C", SOURCES / "go", f"-modfile={module}", "-o", program)
     return [program]
 
 
 def java(driver: str) -> Command:
-    """Build the client with a Java driver (see `JAVA_DRIVERS`); return its command."""
+    """Build the client with a Java driver (see `JAVA_DRIVERS`), and return its command."""
     group, version = JAVA_DRIVERS[driver]
     with _copied("java", driver) as home:
         # Retry look-ups that failed in earlier builds, because the package may be available now.
@@ -54,14 +54,14 @@ def rust() -> Command:
 
 
 def node() -> Command:
-    """Build the client with cassandra-driver for Node; return its command."""
+    """Build the client with cassandra-driver for Node, and return its command."""
     with _copied("node") as home:
         _make("npm", "install", "--prefix", home, "--no-package-lock", "--no-audit", "--silent")
     return ["node", home / "client.js"]
 
 
 def python() -> Command:
-    """Build the client with scylla-driver; return its command."""
+    """Build the client with scylla-driver, and return its command."""
     return [environment("scylla-driver==3.29.12") / "python", SOURCES / "python" / "client.py"]
 
 
@@ -92,7 +92,7 @@ def _copied(language: str, variant: str = "") -> Iterator[Path]:
 
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    """Let one process at a time build in a directory; several may run the tests of a client."""
+    """Let only one process at a time build in a directory. Several processes may run tests."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with home.with_name(f"{home.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

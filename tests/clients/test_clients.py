@@ -84,7 +84,7 @@ WRITTEN = {
 
 @pytest.fixture
 def server(scylla: Scylla, version: str) -> Iterator[Scylla]:
-    """The server under test; the embedded one is new, has two nodes, and emulates `version`."""
+    """The server under test. An embedded server has two nodes, and emulates `version`."""
     if not isinstance(scylla.server, EmbeddedScylla):
         yield scylla
         return
@@ -133,7 +133,7 @@ def plain(value: Any) -> Any:
 
 
 def await_line(lines: Iterable[str], expected: str) -> None:
-    """Read lines until `expected`; fail if the process ends before it."""
+    """Read lines until `expected` is found, and fail if the process ends first."""
     assert any(line.strip() == expected for line in lines), f"never printed {expected!r}"
 
 
@@ -171,7 +171,7 @@ def test_a_client_works(client: str, server: Scylla, keyspace: str) -> None:
 
 
 def follow(process: subprocess.Popen[str], client: str, server: Scylla, keyspace: str) -> None:
-    """Send the client its schema; check its row, its shards, and that it adds a joining node."""
+    """Send the schema to the client. Check its row, its shards, and its notice of a new node."""
     session = server.session
     assert process.stdin is not None
     assert process.stdout is not None
@@ -210,7 +210,7 @@ def cqlsh(server: Scylla, keyspace: str, shell: str, tmp_path: Path) -> Callable
 def test_cqlsh_works(
     cqlsh: Callable[[str], str], shell: str, server: Scylla, keyspace: str
 ) -> None:
-    """Each cqlsh creates tables, writes all types and shows them; ScyllaDB's shows schemas too."""
+    """Each cqlsh creates tables, writes all types and shows them. ScyllaDB's also shows schemas."""
     scripts = {path.stem: path.read_text() for path in SHELL_SCRIPTS.iterdir()}
     cqlsh(schema(server.session, keyspace) + scripts["write"])
     check_written(server.session, keyspace)

@@ -1,4 +1,4 @@
-"""Two clusters for all tests; only the machines of the first have the package.
+"""Two clusters for all tests. Only the machines of the first cluster have the package.
 
 The tests of each cluster form a group (`xdist_group`), so that both clusters can be tested at the
 same time.
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Iter
 
 @pytest.fixture(scope="session")
 def log(cluster: Standalone) -> Iterator[NumberedLog]:
-    """The log that applications on the cluster read; tests add rows to it."""
+    """The log that applications on the cluster read. Tests add rows to it."""
     with numbered_log(cluster.driver.address, ROWS) as log:
         yield log
 

@@ -29,7 +29,7 @@ def executor_environment(folder: Path, wheel: Path) -> Environment:
 
 
 def _closure(names: Iterable[str], left_out: set[str]) -> Iterator[str]:
-    """Yield the names of the distributions and their dependencies, without those in `left_out`."""
+    """Yield the names of the distributions and their dependencies, except names in `left_out`."""
     wanted, seen = list(names), set[str]()
     while wanted:
         name = wanted.pop()

@@ -29,7 +29,7 @@ _NOTE = "a text as long as a short note in a row of a real table may be"
 
 @define
 class NumberedLog:
-    """The log of the table `ks.t`; each write inserts the next number."""
+    """The log of the table `ks.t`. Each write inserts the next number."""
 
     scylla: EmbeddedScylla
     _session: Session

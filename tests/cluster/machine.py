@@ -1,11 +1,13 @@
-"""Machines for tests: each has a disk, processes and, if root creates it, a network address.
+"""Machines for tests, each with a disk, processes and, if root creates it, a network.
 
 `best_isolation` finds the best isolation that this system allows:
 
-| isolation | needs | separate for each machine | |---|---|---| | `NETWORK` | root, `unshare`,
-`nsenter`, `ip` | address, with a cable that can be cut; disk; processes | | `DISK` | user
-namespaces, `unshare`, `nsenter` | loopback address; disk; processes | | `NONE` | nothing | loopback
-address; directory, which other machines see |
+- `NETWORK` needs root, `unshare`, `nsenter` and `ip`. Each machine has a separate address, with a
+  cable that can be cut, a separate disk, and separate processes.
+- `DISK` needs user namespaces, `unshare` and `nsenter`. Each machine has a separate loopback
+  address, a separate disk, and separate processes.
+- `NONE` needs nothing. Each machine has a separate loopback address, and a directory that other
+  machines can see.
 
 A machine's namespaces live as long as its first process, which reads a pipe from the test. When the
 test ends, even by kill -9, the pipe closes, and the kernel ends all processes of the machine and
@@ -45,7 +47,7 @@ _OWN_FILES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class Isolation(Enum):
-    """The isolation of machines. The value lists `unshare`'s options other than those for files."""
+    """The isolation of machines. A value contains options of `unshare` besides `_OWN_FILES`."""
 
     NETWORK = ("--net",)
     DISK = ("--user", "--map-root-user")
@@ -64,7 +66,7 @@ def best_isolation() -> Isolation:
 
 
 def hold(command: Sequence[str]) -> subprocess.Popen[str]:
-    """Start the first process of new namespaces; it ends when its standard input is closed."""
+    """Start the first process of new namespaces. It ends when its standard input is closed."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     assert process.stdout is not None
@@ -160,7 +162,7 @@ class Machine:
     def start(
         self, *command: str | Path, env: Mapping[str, str], **settings: Any
     ) -> subprocess.Popen[str]:
-        """Start a program in the machine's home directory; it and its children are one session."""
+        """Start a program in the machine's home directory, in a new session."""
         inside = ("env", "-C", str(self.home), *map(str, command))
         process = subprocess.Popen(
             [*self._enter, *inside],
@@ -191,7 +193,7 @@ class Machine:
         return found
 
     def kill(self, word: str = "") -> list[int]:
-        """Kill the processes with `word` in their command line (SIGKILL); return their ids."""
+        """Kill the processes with `word` in their command line (SIGKILL), and return their ids."""
         killed = self.pids(word)
         with ExitStack() as opened:
             ending = []

@@ -26,7 +26,7 @@ ip link set switch up
 
 @define(eq=False)
 class Network:
-    """The addresses 1 to 254 of a network; the first few are for the host that runs the test.
+    """The addresses 1 to 254 of a network. The first ones are for the host that runs the test.
 
     The bridge is in a separate namespace, so that it does not outlive the test. Addresses are in
     198.18.0.0/15, which is reserved for network tests (RFC 2544).

@@ -17,14 +17,14 @@ SETTLED = {"confidenceWindow": "0s"}  # no rows are written while a query runs
 
 @frozen
 class Reader:
-    """The running application; it writes its output to `store`."""
+    """The running application. It writes its output to `store`."""
 
     _driver: Popen[str]
     _store: Path
     _log: NumberedLog
 
     def read(self, way: str, folder: str = "", **options: str) -> Any:
-        """Return what the application finds if it reads this way; see `programs/reading.py`."""
+        """Return the result of reading the log this way (see `programs/reading.py`)."""
         assert self._driver.stdin is not None
         assert self._driver.stdout is not None
         given = {**self._log.options, **SETTLED, **options}

@@ -121,7 +121,7 @@ class Standalone:
         self.master = self._start(self.driver, "master.Master", _MASTER_URL)[1]
 
     def _start(self, machine: Machine, name: str, pattern: str, *arguments: str) -> re.Match[str]:
-        """Start a Spark daemon, and wait until its log matches `pattern`; return the match."""
+        """Start a Spark daemon, and wait until its log matches `pattern`. Return the match."""
         ports = ("--host", machine.address, "--port", "0", "--webui-port", "0")
         process = machine.start(
             machine.home / "spark/bin/spark-class",

@@ -47,7 +47,7 @@ print(reader.option("consistencyLevel", "ONE").load("ks.t").count(), "rows")
 class Driver:
     """The machine that starts applications, in the directory `work` of its disk.
 
-    The directory `own` is an environment with the package; `python3` on the PATH has no packages.
+    The directory `own` is an environment with the package. `python3` on the PATH has no packages.
     """
 
     cluster: Standalone
@@ -70,7 +70,7 @@ class Driver:
     def examine(
         self, *arguments: str, conf: Mapping[str, str] | None = None, **variables: str
     ) -> str:
-        """Return the output of `doctor`; check that it fits the exit status."""
+        """Return the output of `doctor`, and check that it fits the exit status."""
         given = [f"--conf={name}={value}" for name, value in (conf or {}).items()]
         command = ["-m", "pyspark_scylla_cdc", "doctor", *arguments, *given]
         ran = self.run(*command, **variables)
@@ -157,7 +157,7 @@ def test_table_that_is_not_reached(driver: Driver) -> None:
 
 
 def test_archive(driver: Driver, archive: dict[str, str]) -> None:
-    """The archive's Python must also be on the driver; no setting may override it on executors."""
+    """The archive's Python must also be on the driver. No setting may override it on executors."""
     cluster = driver.cluster
     master, conf = ("--master", cluster.master), {**cluster.conf, **archive}
     shipped = {"PYSPARK_PYTHON": "./environment/bin/python"}

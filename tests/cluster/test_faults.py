@@ -1,6 +1,6 @@
 """A streaming query on several machines survives the loss of each part of the cluster.
 
-One query follows a log throughout. Rows are written while a part of the cluster fails; afterwards,
+One query follows a log throughout. Rows are written while a part of the cluster fails. Afterwards,
 the sink contains each row exactly once.
 """
 
@@ -81,7 +81,7 @@ class Followed:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Run the block during a micro-batch with rows; then check the rows in the sink."""
+        """Run the block during a micro-batch with rows. Then check the rows in the sink."""
         with self.log.growing():
             self.run(3)
             self.query.stay(self.chance.uniform(0, LONGEST))
@@ -133,7 +133,7 @@ def test_executor_is_killed(followed: Followed) -> None:
 
 
 def test_worker_is_killed(followed: Followed) -> None:
-    """If a worker is killed, its executor ends too; the other machine continues meanwhile."""
+    """If a worker is killed, its executor ends too. The other machine continues meanwhile."""
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         assert machine.kill(WORKER)
@@ -153,7 +153,7 @@ def test_driver_is_killed(followed: Followed) -> None:
     reason="a machine's network is cut in a network namespace, which only root can make",
 )
 def test_worker_loses_its_network(followed: Followed) -> None:
-    """For half a minute, a worker can reach neither Spark nor ScyllaDB, and no row is lost."""
+    """No row is lost if a worker reaches neither Spark nor ScyllaDB for half a minute."""
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         followed.cluster.network.cut(machine)

@@ -59,7 +59,7 @@ class Reader:
         return self.cluster.driver.disk / "reader"
 
     def adapted(self, text: str, hosts: str) -> str:
-        """Replace the page's cluster, server and storage with those of the test."""
+        """Replace the page's cluster, server and storage with the test's."""
         text = text.replace("spark://spark.example.com:7077", self.cluster.master)
         text = text.replace("scylla.example.com:9042", hosts)
         return text.replace("/data/", f"{self.cluster.driver.store}/")
@@ -87,7 +87,7 @@ class Reader:
 
 @contextmanager
 def shop(cluster: Standalone, login: tuple[str, str] | None = None) -> Iterator[str]:
-    """Run a server with the page's table and `ROWS` rows in its log; yield its contact point."""
+    """Run a server with the page's table and `ROWS` rows in its log. Yield its contact point."""
     with EmbeddedScylla(cluster.driver.address, vnodes=4, credentials=login) as scylla:
         session = open_session(scylla.host, scylla.port, login)
         session.use_client_timestamp = False
@@ -155,7 +155,7 @@ def test_size_of_the_archive(reader: Reader) -> None:
 
 
 def test_notebook(reader: Reader, followed: tuple[str, str]) -> None:
-    """In a notebook, Python starts Spark; the password is in a file on each machine's disk."""
+    """In a notebook, Python starts Spark. The password is in a file on each machine's disk."""
     bare, (_, hosts) = reader.cluster, followed
     for machine in (bare.driver, *bare.workers):
         file = machine.disk / "password"

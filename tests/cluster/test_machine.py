@@ -1,4 +1,4 @@
-"""A machine has the isolation that it promises, and leaves nothing behind."""
+"""Machines are isolated as documented, and leave nothing behind."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_stream(reader: Reader, log: NumberedLog, way: str) -> None:
 
 
 def test_snapshot(reader: Reader, log: NumberedLog) -> None:
-    """In a snapshot, the existing rows come first, then the rows written later."""
+    """A query with a snapshot reads the existing rows, and after a restart the new rows."""
     assert reader.read("parquet", "snapshot", snapshot="initial") == log.whole
     log.fill(MORE)
     assert reader.read("parquet", "snapshot", snapshot="initial") == log.whole

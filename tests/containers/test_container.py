@@ -1,4 +1,4 @@
-"""`ScyllaContainer` with a real Docker engine; `cdc_reader.test_nodes` tests the nodes.
+"""`ScyllaContainer` with a real Docker engine. `cdc_reader.test_nodes` tests the nodes.
 
 The tests run with `--scylla=docker[:IMAGE]`, on ScyllaDB's image or the image of `make
 embedded-image`.
@@ -62,7 +62,7 @@ def test_keyspaces_are_on_tablets_if_asked(image: str) -> None:
 
 
 def test_a_login_is_asked_for(image: str) -> None:
-    """The first superuser's name and password are accepted; a wrong password is rejected."""
+    """The first superuser's name and password are accepted. A wrong password is rejected."""
     with ScyllaContainer(image, login=True) as scylla:
         assert scylla.connect().execute("SELECT key FROM system.local").one().key == "local"
         with pytest.raises(NoHostAvailable) as refused:
@@ -71,7 +71,7 @@ def test_a_login_is_asked_for(image: str) -> None:
 
 
 def test_a_server_that_ends_is_told_with_its_last_words(image: str) -> None:
-    """If the server ends, as after an unknown option, the error shows its last line of output."""
+    """If the server exits, for example after an unknown option, the error shows its last output."""
     with pytest.raises(ContainerError) as failed, ScyllaContainer(image, options=["--nonsense"]):
         pass
     assert "the container is exited" in str(failed.value)
@@ -80,7 +80,7 @@ def test_a_server_that_ends_is_told_with_its_last_words(image: str) -> None:
 
 
 def test_the_page_shows_a_fixture_that_works(image: str, pytester: pytest.Pytester) -> None:
-    """The page's fixture runs three nodes; a fourth joins, is killed, returns and leaves."""
+    """The page's fixture runs three nodes. A fourth node joins, is killed, returns and leaves."""
     page = Path(__file__).parents[2] / "docs" / "howto" / "test-your-pipeline.md"
     (block,) = re.findall(
         r"^```python\n([^`]*ScyllaContainer[^`]*)^```$", page.read_text(), re.MULTILINE

@@ -1,4 +1,4 @@
-"""Runs a page's query that writes to Kafka, in a separate Spark; prints the topic as JSON.
+"""Runs a page's Kafka query in a separate Spark, and prints the topic as JSON.
 
 Arguments: FOLDER JARS. The code comes from stdin. The query is stopped when it has written all
 existing changes.
@@ -15,7 +15,7 @@ from pyspark_scylla_cdc.local_session import local_session
 
 
 def main(folder: Path, jars: str, servers: str, topic: str) -> None:
-    """Print the messages of the topic, in the order of each partition."""
+    """Run the query, and print the messages of the topic by partition and offset."""
     spark = local_session("kafka", folder / "spark.log", **{"spark.jars": jars})
     defined: dict[str, Any] = {}
     exec(sys.stdin.read(), defined)

@@ -27,7 +27,7 @@ def run(spec: str, remote: str) -> str:
 
 
 def main(folder: Path, spec: str) -> None:
-    """Print the output of the run, and the rows of the table `orders` if the run created it."""
+    """Run the pipeline. Print its output, and the rows of the table `orders` if it exists."""
     spark = local_session(
         "pipelines",
         folder / "spark.log",

@@ -34,7 +34,7 @@ LEFT = [{"customer": 7, "number": 2, "status": "placed"}]
 
 
 def blocks(page: Path) -> str:
-    """Return the Python code of a page; each line keeps its line number."""
+    """Return the Python code of a page. Each line keeps its line number."""
     text = page.read_text()
     code = [""] * text.count("\n")
     for block in BLOCK.finditer(text):
@@ -67,7 +67,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
 
 @pytest.fixture
 def orders(scylla: Scylla, keyspace: str) -> str:
-    """The keyspace of a table like the pages' table, with changes in its log."""
+    """A keyspace with the pages' table, whose log contains changes."""
     for statement in ORDERS:
         scylla.session.execute(statement.format(ks=keyspace))
     return keyspace

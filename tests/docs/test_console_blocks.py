@@ -97,7 +97,7 @@ def _picked(text: str) -> str:
 
 
 def _known(text: str) -> list[list[str]]:
-    """Return the words of each line; times, durations and numbers of streams are replaced."""
+    """Return the words of each line. Times, durations and numbers of streams are replaced."""
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<time>", text)
     text = re.sub(r"\b\d+ (h|min|s)\b", "<duration>", text)
     text = re.sub(r"(vnodes +)\d+ +\d+", r"\1<streams>", text)

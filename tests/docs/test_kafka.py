@@ -39,7 +39,7 @@ Messages = list[dict[str, Any]]
 
 
 def jars(profile: str, **properties: str) -> list[Path]:
-    """Return the artifacts of a profile of the POM; skip the test if they cannot be downloaded."""
+    """Return the artifacts of a profile of the POM, or skip the test if they are unavailable."""
     try:
         return maven.jars(POM, profile, **properties)
     except maven.Unavailable as error:
@@ -79,7 +79,7 @@ class Broker:
         self.process = self._run("kafka.Kafka")
 
     def wait(self) -> None:
-        """Wait until the broker accepts connections; fail if it ends first."""
+        """Wait until the broker accepts connections, and fail if it ends first."""
         host, _, port = self.address.partition(":")
         while True:
             with suppress(ConnectionRefusedError):
@@ -107,7 +107,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def orders(scylla: Scylla, keyspace: str) -> str:
-    """The keyspace of a table like the page's, with changes of all kinds in its log."""
+    """A keyspace with the page's table, whose log contains changes of all kinds."""
     scylla.session.execute(TABLE.format(ks=keyspace))
     for number in (1, 2, 3):
         scylla.session.execute(INSERT.format(ks=keyspace), (number,))

@@ -39,7 +39,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def orders(scylla: Scylla, keyspace: str) -> str:
-    """The keyspace of a table like the page's, with changes of all kinds in its log."""
+    """A keyspace with the page's table, whose log contains changes of all kinds."""
     scylla.session.execute(TABLE.format(ks=keyspace))
     for number in (1, 2, 3):
         scylla.session.execute(INSERT.format(ks=keyspace), (number,))
@@ -49,7 +49,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 
 
 def project(folder: Path, spec: str, module: str, scylla: Scylla, keyspace: str) -> str:
-    """Create a pipeline project that reads the test's log; return the path of its spec."""
+    """Create a pipeline project that reads the test's log, and return the path of its spec."""
     folder.mkdir()
     module = module.replace("scylla.example.com:9042", scylla.contact_point)
     module = module.replace('"shop"', f'"{keyspace}"')
@@ -60,7 +60,7 @@ def project(folder: Path, spec: str, module: str, scylla: Scylla, keyspace: str)
 
 
 def run(number: int, scylla: Scylla, keyspace: str, folder: Path) -> tuple[str, list[Any]]:
-    """Run a pipeline of the page; return its output, and the rows of the table `orders`."""
+    """Run a pipeline of the page. Return its output, and the rows of the table `orders`."""
     (spec,) = blocks("yaml")
     modules = [block for block in blocks("py") if "pipelines" in block]
     spec = project(folder / "project", spec, modules[number], scylla, keyspace)

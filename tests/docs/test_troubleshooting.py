@@ -23,7 +23,7 @@ SOURCES = [
     if "testing" not in path.parts
 ]
 SELF_EXPLANATORY = {"ConfigurationError", "DecodeError"}
-"""Classes whose messages the page explains only in general; they are about options or bytes."""
+"""Classes whose messages the page explains only in general. They are about options or bytes."""
 VARIABLE = "…"
 SECTION = re.compile(r"^### `(\w+)`\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 FIRST_CELL = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
@@ -76,7 +76,7 @@ def calls() -> Iterator[tuple[str, ast.Call]]:
 
 @cache
 def raised() -> dict[str, set[str]]:
-    """Return the messages in the sources, by error class, except those without fixed text."""
+    """Return the messages in the sources, by error class, except messages without fixed text."""
     found = defaultdict(set)
     for name, call in calls():
         if name in errors.__all__ and call.args:

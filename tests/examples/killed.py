@@ -27,7 +27,7 @@ READ = ReadConfig(
 
 
 def killing(function: Callable[..., Any], moment: str, number: int) -> Callable[..., Any]:
-    """Wrap the function: before or after one of its calls, this process gets a SIGKILL."""
+    """Wrap the function so that one of its calls kills this process with SIGKILL."""
     calls = count(1)
 
     def call(*arguments: Any) -> Any:

@@ -55,7 +55,7 @@ class Example:
     read: Callable[[Path], Rows]
 
     def run(self, scylla: Scylla, table: str, moment: str = "before", number: int = 0) -> int:
-        """Run the example up to the present, or until the kill; return its status."""
+        """Run the example up to the present, or until the kill. Return its status."""
         script = [sys.executable, str(HERE / "killed.py"), self.module, str(self.target)]
         place = [scylla.contact_point, table, self.function, moment, str(number)]
         return subprocess.run([*script, *place], check=False, timeout=120).returncode
@@ -66,7 +66,7 @@ class Example:
 
 
 def by_key(rows: Rows) -> Rows:
-    """Return the rows, sorted; empty collections are null."""
+    """Return the rows, sorted. Empty collections are null."""
     plain = ({**row, "items": dict(row["items"]) if row["items"] else None} for row in rows)
     return sorted(plain, key=lambda row: (row["customer"], row["year"], row["number"]))
 
@@ -129,7 +129,7 @@ def orders(scylla: Scylla, keyspace: str) -> Orders:
 
 
 def survive(example: Example, scylla: Scylla, orders: Orders, kills: int) -> None:
-    """Kill runs of the example, then run it to the end; the copy then equals the table."""
+    """Kill runs of the example, then run it to the end. The copy then equals the table."""
     draw = random.Random(kills)
     for _ in range(kills):
         orders.change(ROUND)
@@ -165,7 +165,7 @@ def test_the_program_copies_the_existing_rows(
 
 
 def test_a_column_that_is_added(example: Example, scylla: Scylla, orders: Orders) -> None:
-    """After the next change, the copy has a column that was added to the table."""
+    """After the next change, the copy contains a column that was added to the table."""
     assert example.run(scylla, orders.name) == 0
     scylla.session.execute(f"ALTER TABLE {orders.name} ADD note text")
     scylla.session.execute(

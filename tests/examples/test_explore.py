@@ -49,7 +49,7 @@ def test_readers_schemas_and_changes_are_shown_as_tables(
 
 
 def test_each_tool_has_the_changes(results: dict[str, dict[str, Any]]) -> None:
-    """Each tool finds three inserts, an update and a delete in the log; two orders remain."""
+    """Each tool finds three inserts, an update and a delete in the log. Two orders remain."""
     pandas = results["pandas"]["text/plain"].splitlines()
     kinds = ["insert"] * 3 + ["update_preimage", "update_postimage", "delete"]
     assert sorted(line.split()[1] for line in pandas[1:]) == sorted(kinds)

@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "keep_current.py"
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_copy_equals_the_table() -> None:
-    """The copy has rows, and equals the table in each round."""
+    """The copy contains rows, and equals the table in each round."""
     ran = subprocess.run(
         [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=240
     )

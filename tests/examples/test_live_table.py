@@ -32,7 +32,7 @@ TABLE = (
 )
 INSERT = "INSERT INTO {t} (customer, number, status) VALUES ({c}, {n}, '{s}')"
 BIG = 2**60 + 1
-"""JavaScript would round this number."""
+"""A number that JavaScript rounds."""
 WRITES = (
     "UPDATE {t} SET status = 'shipped' WHERE customer = 1 AND number = 2",
     "DELETE FROM {t} WHERE customer = 2 AND number = 2",
@@ -46,7 +46,7 @@ STATUS = "() => document.querySelector('[role=status]').textContent"
 
 
 class Orders:
-    """A table, and what a page should show of it."""
+    """A table, and the texts that a page shows for its rows."""
 
     def __init__(self, scylla: Scylla, name: str) -> None:
         self.name, self._session = name, scylla.session
@@ -60,7 +60,7 @@ class Orders:
         self._session.execute(statement.format(t=self.name, **values))
 
     def shown(self) -> str:
-        """Return what `SHOWN` returns once a page shows the rows."""
+        """Return the result of `SHOWN` on a page that shows the rows."""
         rows = [[*map(str, row)] for row in self._session.execute(f"SELECT * FROM {self.name}")]
         return json.dumps(sorted(rows), separators=(",", ":"))
 
@@ -87,7 +87,7 @@ class Service:
         return f"http://127.0.0.1:{self.port}/"
 
     def wait(self) -> None:
-        """Wait until the service responds; fail if it ends first."""
+        """Wait until the service responds, and fail if it ends first."""
         while True:
             with suppress(URLError), urlopen(f"{self.url}health"):
                 return
@@ -121,7 +121,7 @@ def wait_for(page: Page, orders: Orders) -> None:
 
 @pytest.mark.slow
 def test_the_page_follows_the_table(service: Service, orders: Orders) -> None:
-    """The page shows rows and changes; after a crash, it also shows the changes made meanwhile."""
+    """The page shows rows and changes. After a crash, it also shows the changes made meanwhile."""
     errors: list[str] = []
     with browser() as chromium:
         page = chromium.new_page()
@@ -159,7 +159,7 @@ def example() -> ModuleType:
 def test_a_slow_page_is_disconnected(
     example: ModuleType, scylla: Scylla, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events to a slow page end; events to another page continue."""
+    """Events to a slow page end, while events to another page continue."""
     monkeypatch.setattr(example, "WAITING", 10)
     table = example.LiveTable()
 

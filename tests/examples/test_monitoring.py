@@ -98,7 +98,7 @@ def promtool() -> Path:
 
 
 def run(promtool: Path, *arguments: str | Path) -> str:
-    """Run promtool, which must succeed; return its output."""
+    """Run promtool, which must succeed. Return its output."""
     ran = subprocess.run([promtool, *arguments], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
@@ -164,7 +164,7 @@ def test_promtool_parses_the_queries_of_the_dashboard(promtool: Path, tmp_path: 
 
 @pytest.fixture
 def registry(scylla: Scylla, keyspace: str, tmp_path: Path) -> Iterator[CollectorRegistry]:
-    """The metrics of a consumer and a Spark query that read a table; the query still runs."""
+    """The metrics of a consumer and a Spark query that read a table. The query still runs."""
     table = f"{keyspace}.orders"
     scylla.session.execute(
         f"CREATE TABLE {table} (id int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
@@ -239,7 +239,7 @@ class Prometheus:
         return found["data"]
 
     def wait_for(self, find: Callable[[], Any]) -> Any:
-        """Call `find` until it returns something; fail if the server ends first."""
+        """Call `find` until it returns something, and fail if the server ends first."""
         while not (found := find()):
             with suppress(subprocess.TimeoutExpired):
                 raise AssertionError(f"ended with {self.process.wait(0.1)}")

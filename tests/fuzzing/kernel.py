@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing of the compiled kernel, as ``make fuzz-kernel`` runs it.
 
 ``python -m tests.fuzzing.kernel FOLDER [libFuzzer's options]``. The first byte of an input selects
-the columns; the rest is the body of a page. For each input, the kernel built with sanitizers must
+the columns. The rest is the body of a page. For each input, the kernel built with sanitizers must
 neither crash nor read out of bounds, and must give the same result as the Python kernel: the same
 valid Arrow data and the same Python objects made from it, or the same error.
 """
@@ -68,7 +68,7 @@ def recorded() -> list[tuple[Columns, bytes]]:
 
 
 def pages() -> list[tuple[Columns, bytes]]:
-    """Return the pages to mutate, with their columns; None if the columns are in the body."""
+    """Return the pages to mutate, with their columns, or None if the body contains the columns."""
     bare = []
     for _, body in recorded():
         columns = parse_metadata(body).columns or ()

@@ -43,9 +43,9 @@ _TERMINALS: Mapping[str, tuple[str, ...]] = {
 
 @frozen(slots=False)
 class Statements:
-    """Derives statements from the grammar; `source` makes all choices.
+    """Derives statements from the grammar. `source` makes all choices.
 
-    Names, tables and types are mostly those of one schema, so that many statements are accepted.
+    Most names, tables and types come from one schema, so that many statements are accepted.
     """
 
     source: random.Random

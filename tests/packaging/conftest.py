@@ -1,4 +1,4 @@
-"""Empty environments to install into, and the built distributions."""
+"""Empty environments for installations, and the built distributions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
-    """Run a command, which must end with this status; return its standard output."""
+    """Run a command, which must end with this status. Return its standard output."""
     result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert result.returncode == status, result.stdout + result.stderr
     return result.stdout
@@ -47,7 +47,7 @@ class Environment:
         run(*pip, *what, cwd=self.folder)
 
     def execute(self, code: str, status: int = 0) -> str:
-        """Run the code in a directory outside the project; return its output."""
+        """Run the code in a directory outside the project, and return its output."""
         return run(self.python, "-c", code, cwd=self.folder, status=status)
 
 

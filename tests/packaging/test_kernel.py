@@ -18,7 +18,7 @@ RUNNING = "from cdc_reader import decoding; print(decoding.NAME)"
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Try to build a wheel in `folder`; return the result."""
+    """Try to build a wheel in `folder`, and return the result."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

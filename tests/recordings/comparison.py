@@ -41,7 +41,7 @@ class Result:
         }
 
     def column(self, name: str) -> int:
-        """Return the index of a column; raise ValueError if there is none."""
+        """Return the index of a column, or raise ValueError if there is none."""
         return [column for column, _ in self.columns].index(name)
 
 

@@ -11,7 +11,7 @@ from tests.recordings.comparison import Result
 
 
 def decoded(result: Result, *user_types: UserType) -> Iterator[dict[str, Any]]:
-    """Yield the rows as dicts by column name; `user_types` are the UDTs that columns use."""
+    """Yield the rows as dicts by column name. `user_types` are the UDTs that columns use."""
     named = {user_type.name: user_type for user_type in user_types}
     kinds = [driver_type(parse(text, named.__getitem__)) for _, text in result.columns]
     for row in result.rows:

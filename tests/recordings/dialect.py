@@ -35,7 +35,7 @@ def answers(session: Session, properties: str, ops: list[Any]) -> list[Answer]:
 
 
 def answer(session: Session, op: Any, keyspace: str) -> Answer:
-    """Run a statement; return its error, or columns, rows and warnings, without random names."""
+    """Run a statement. Return its error, or columns, rows and warnings, without random names."""
     try:
         future = execute(session, op, keyspace)
         result = future.result()

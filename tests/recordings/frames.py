@@ -54,7 +54,7 @@ _SIMPLE = {
     "empty_result": (_EMPTY, 100),
     "functions": (_FUNCTIONS, 100),
 }
-"""(query, page size in rows) by the label of the result."""
+"""The query and its page size in rows, by the label of the result."""
 
 Cells = Sequence[bytes | None]
 
@@ -64,8 +64,8 @@ def record_frames(
 ) -> Any:
     """Return a recording of queries of system tables, and of a table and its log.
 
-    The queries of system tables and the rows to write are those in `recorded`. `session` creates
-    the keyspace with `properties`, and drops it at the end.
+    `recorded` contains the queries of system tables and the rows to write. `session` creates the
+    keyspace with `properties`, and drops it at the end.
     """
     keyspace = f"f{uuid.uuid4().hex[:6]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {properties}")
@@ -120,7 +120,7 @@ def _execute(client: Client, cql: str, cells: Cells) -> None:
 
 
 def _prepared(client: Client, cql: str) -> tuple[bytes, list[Any]]:
-    """Prepare a statement; return its id and the columns of its result."""
+    """Prepare a statement, and return its id and the columns of its result."""
     answer = client.send(PREPARE, long_text(cql))
     assert answer.opcode == RESULT, (cql, answer.body)
     result = read_result(answer.body, [])
@@ -135,7 +135,7 @@ def text_of(statement: bytes) -> bytes:
 def _options(
     cells: Cells | None, page_size: int | None = None, state: bytes | None = None, known: int = 0
 ) -> bytes:
-    """Encode the part after a statement: values, paging, and whether metadata is `known`."""
+    """Encode the options of a statement: values, paging, and whether metadata is `known`."""
     flags = (0x01 if cells is not None else 0) | (0x02 if known else 0)
     flags |= (0x04 if page_size else 0) | (0x08 if state else 0)
     parts = [struct.pack(">HB", ONE, flags)]
@@ -205,7 +205,7 @@ def _pages(
 
 
 def _paging_state(body: bytes) -> bytes | None:
-    """Return the paging state in a RESULT of rows; None on the last page."""
+    """Return the paging state in a RESULT of rows, or None on the last page."""
     _, flags, _ = struct.unpack_from(">iii", body)
     if not flags & 0x02:
         return None

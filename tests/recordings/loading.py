@@ -39,7 +39,7 @@ def read_recording(path: Path) -> Any:
 
 
 def load_rows(session: Any, table: TableName, recorded: Result) -> None:
-    """Insert the rows with a driver session; null cells are not written.
+    """Insert the rows with a driver session. Null cells are not written.
 
     The first column must be the table's whole partition key, as in every log.
     """

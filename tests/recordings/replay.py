@@ -69,7 +69,7 @@ class Outcome:
     writetimes: list[str]
 
     def differences(self, other: Outcome) -> Iterator[str]:
-        """Yield a line for each difference of `other` from this outcome, the expected one."""
+        """Yield a line for each difference between `other` and this outcome, which is expected."""
         for part in ("errors", "log_columns", "base", "schema", "tables", "writetimes"):
             expected, found = getattr(self, part), getattr(other, part)
             if expected != found:
@@ -96,7 +96,7 @@ def recorded_scenario(scenario: Recording) -> Outcome:
 def recorded_history(history: Recording) -> Outcome:
     """Return the outcome of a recorded history on the real server.
 
-    Write times are relative to the last statement's.
+    Write times are relative to the write time of the last statement.
     """
     last = max(op["timestamp"] for op in history["ops"])
     parts = {n: Result.from_recording(history[n]) for n in ("log", "base", "writetimes")}
@@ -106,14 +106,14 @@ def recorded_history(history: Recording) -> Outcome:
 def replay_scenario(
     session: Session, timestamps: Timestamps, scenario: Recording, now: int, made: str = MADE
 ) -> Outcome:
-    """Like `record_scenario`, but return the outcome."""
+    """Run a scenario as `record_scenario` does, and return the outcome."""
     return recorded_scenario(record_scenario(session, timestamps, scenario, now, made))
 
 
 def record_scenario(
     session: Session, timestamps: Timestamps, scenario: Recording, now: int, made: str = MADE
 ) -> Recording:
-    """Run a scenario in a new keyspace and return its recording; ``{T+n}`` becomes `now` + n µs.
+    """Run a scenario in a new keyspace and return its recording. ``{T+n}`` becomes `now` + n µs.
 
     `made` holds the keyspace's properties. The session's cluster must use `timestamps` as its
     timestamp generator.
@@ -142,7 +142,7 @@ def record_scenario(
 def replay_history(
     session: Session, timestamps: Timestamps, history: Recording, now: int, made: str = MADE
 ) -> Outcome:
-    """Like `record_history`, but return the outcome."""
+    """Run a history as `record_history` does, and return the outcome."""
     return recorded_history(record_history(session, timestamps, history, now, made))
 
 
@@ -237,7 +237,7 @@ def _keyspace(session: Session, made: str = MADE) -> Iterator[str]:
 def _refusal(
     session: Session, statement: str | Recording, keyspace: str, base_ts: int
 ) -> dict[str, str] | None:
-    """Run a statement; return the type and message of its error, or None."""
+    """Run a statement, and return the type and message of its error, or None."""
     try:
         _run(session, statement, keyspace, base_ts)
     except (DriverException, ErrorMessage, NoHostAvailable) as error:

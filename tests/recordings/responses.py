@@ -16,7 +16,7 @@ _WAIT = 2.0  # seconds to wait for the last events
 
 
 def record_responses(session: Session, address: tuple[str, int], recorded: Any) -> Any:
-    """Send the requests in `recorded`, and return a new recording; `session` drops the keyspace."""
+    """Send the requests in `recorded`, and return a new recording. `session` drops the keyspace."""
     keyspace = _free_name(session)
     try:
         with socket.create_connection(address, timeout=60) as connection:

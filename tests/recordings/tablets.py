@@ -43,7 +43,7 @@ _ONCE = {
 
 
 def record_tablets(session: Session, release: str) -> Any:
-    """Record a table that is split into eight tablets and merged again; this takes minutes."""
+    """Record a table that is split into eight tablets and merged again. This takes minutes."""
     keyspace = f"{_NAME}_{uuid.uuid4().hex[:8]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {_PROPERTIES}")
     life = _Life(session, keyspace)
@@ -120,7 +120,10 @@ class _Life:
         return {**parts[0], "rows": [row for part in parts for row in part["rows"]]}
 
     def _select(self, cql: str) -> Any:
-        """Return the result with the recorded keyspace name; empty if the query is rejected."""
+        """Return a query's result with the recorded keyspace name.
+
+        The result of a rejected query is empty.
+        """
         try:
             found = raw_select(self.session, cql.replace("{ks}", self.keyspace)).recording()
         except ErrorMessage:

@@ -21,7 +21,7 @@ class Machine:
     jvm_directory: Path
 
     def command(self, path: str, *lines: str) -> Path:
-        """Create a shell script at `path`; a relative path is resolved against `commands`."""
+        """Create a shell script at `path`. A relative path is resolved against `commands`."""
         command = self.commands / path
         command.parent.mkdir(parents=True, exist_ok=True)
         command.write_text("\n".join(["#!/bin/sh", *lines, ""]))
@@ -31,7 +31,7 @@ class Machine:
     def run(
         self, script: str, *arguments: str, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of the project's scripts; its PATH has only these commands."""
+        """Run one of the project's scripts. Its PATH contains only these commands."""
         return subprocess.run(
             [SCRIPTS / script, *arguments],
             env={

@@ -19,7 +19,7 @@ def links(markdown: str) -> str:
 
 
 def test_links_out_of_the_pages_lead_to_the_repository() -> None:
-    """Links out of the pages lead to the repository's address of the file or directory."""
+    """Links to files outside the pages lead to the files' addresses in the repository."""
     assert (
         links("[a](../../CHANGELOG.md)")
         == "[a](https://example.com/project/blob/main/CHANGELOG.md)"

@@ -46,7 +46,7 @@ CLUSTER = ConnectionConfig(
 
 
 class Printer:
-    """Prints changes, and collects those that cannot be handled."""
+    """Prints changes, and collects the changes that cannot be handled."""
 
     def __init__(self) -> None:
         self.letters: list[tuple[Change, Exception]] = []

@@ -1,7 +1,7 @@
 """Formats: Arrow rows made from the log, for the Spark source and for `change_batches`.
 
-May import `changes` and what that package may import. Begin with `Format`, the interface, and
-`changes`, the most used format; `columns` names the columns that the formats add.
+This package may import `changes` and whatever `changes` may import. Begin with the interface
+`Format`, and with the most used format, `changes`. `columns` names the columns that formats add.
 """
 
 from __future__ import annotations
@@ -51,18 +51,19 @@ class Format(Protocol):
     schema: pa.Schema
     """All columns of the format."""
     is_tolerant: bool
-    """Whether rows with cells that cannot be converted are accepted: see `decoding.faults`."""
+    """Whether rows with cells that cannot be converted are accepted; see `decoding.faults`."""
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
-        """Return the columns of the log to read for the columns `wanted`."""
+        """Return the log columns that must be read to produce the columns `wanted`."""
         ...
 
     def convert(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Convert rows of the log to rows with the columns of `schema`, a subset of the format's.
+        """Convert rows of the log to rows with the columns of `schema`.
 
-        The batches contain the columns of `log_columns`; the rows of each stream are in order.
+        `schema` contains some or all columns of the format. The batches contain the columns that
+        `log_columns` returns, and the rows of each stream in order.
         """
         ...
 
@@ -73,22 +74,30 @@ class SnapshotFormat(Format, Protocol):
     def snapshot(
         self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
-        """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns.
+        """Convert rows of the base table to inserts with the write time `position` (µs).
 
-        `rows` come from `TableRows`: batches, each with a flag that is True for static rows.
+        `rows` contains batches of `TableRows`, each with a flag that is True for static rows.
+        `schema` contains the columns of the result.
         """
         ...
 
 
 def format_of(options: FormatOptions, schema: LogSchema) -> Format:
-    """Return the format; raise UnsupportedTableError if the table's log does not support it."""
+    """Return the format that `options` names.
+
+    Raises UnsupportedTableError if the table's log does not support the format.
+    """
     if options.format is FormatName.LOG:
         return LogFormat(schema, options)
     return snapshot_format_of(options, schema)
 
 
 def snapshot_format_of(options: FormatOptions, schema: LogSchema) -> SnapshotFormat:
-    """Like `format_of`, but raise ConfigurationError for ``log``, which has no snapshots."""
+    """Return the format that `options` names, for logs and for snapshots.
+
+    Raises ConfigurationError for ``log``, which has no snapshots, and UnsupportedTableError if the
+    table's log does not support the format.
+    """
     match options.format:
         case FormatName.CHANGES:
             return ChangesFormat(schema, options)

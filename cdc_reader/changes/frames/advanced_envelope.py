@@ -1,6 +1,6 @@
 """Format ``envelope`` with the connector's advanced output: plain values and the requested images.
 
-Values are as Kafka Connect's JSON converter writes them; see `connect_values`.
+Values have the form in which Kafka Connect's JSON converter writes them; see `connect_values`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _KEY = "key"
 class AdvancedEnvelopeFormat(EnvelopeFormat):
     """One row for each change of a row, as in the connector's advanced output.
 
-    Raises UnsupportedTableError if the table's log lacks an image that is to be included.
+    Raises UnsupportedTableError if the table's log lacks images or deltas that the options need.
     """
 
     def __init__(self, schema: LogSchema, options: FormatOptions) -> None:
@@ -186,7 +186,7 @@ class AdvancedEnvelopeFormat(EnvelopeFormat):
                 return super()._of_snapshot(name, rows, position, is_static=is_static)
 
     def _are_bad(self, net: NetChanges) -> Mask:
-        """Return a mask of the changes that show a faulty cell, or lack their postimage."""
+        """Return a mask of the changes that show a faulty cell or lack their postimage."""
         bad = net.faults_after((), postimages=True)
         if self._gives("after"):
             bad = bad | at_rows(faulty(net.batch), net.after)

@@ -1,7 +1,7 @@
 """Leaves out rows that could not be converted, or emits them with their original values.
 
 An output row is bad if it shows a row of the log with a cell that could not be converted, or if the
-log has no postimage of its change. Other rows are not affected.
+log lacks the postimage of its change. Other rows are not affected.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ BAD_RECORD_TYPE = pa.struct(
 )
 _NO_POSTIMAGE = "the log has no postimage of this change"
 _MOST_LOGGED = 100
-"""At most this many bad records of a read are logged one by one; all are counted."""
+"""The maximum number of bad records of a read that are logged one by one; all are counted."""
 
 
 @frozen(eq=False, slots=False)
 class Origins:
     """The rows of the log, or of the table, from which output rows are made.
 
-    For each output row, `at` is the row of `batch` that represents it, and `are_bad` is True if it
-    is bad. `changes` holds, for each row of `batch`, the number of its change.
+    For each output row, `at` contains the number of the row of `batch` that represents the output
+    row, and `are_bad` is True if the output row is bad. For each row of `batch`, `changes` contains
+    the number of the row's change.
     """
 
     batch: pa.RecordBatch
@@ -70,7 +71,7 @@ class Origins:
         return faults_of(self.batch)
 
     def reason(self, number: int) -> str:
-        """Return the reason why an output row is bad; it contains no values."""
+        """Return the reason why an output row is bad. The text contains no values of the row."""
         faults = [fault for row in self._rows(number) for fault in self._faults.get(row, ())]
         return "; ".join(dict.fromkeys(fault.reason for fault in faults)) or _NO_POSTIMAGE
 
@@ -80,14 +81,14 @@ class Origins:
         return json.dumps(self._cells(int(self.at[number]), names), ensure_ascii=False)
 
     def written_at(self, number: int) -> str | None:
-        """Return the time of the write; None for a row of the table."""
+        """Return the time of the write, or None for a row of the base table."""
         if TIME not in self.batch.schema.names:
             return None
         times = self.batch.column(TIME).slice(int(self.at[number]), 1)
         return format_timestamp(commit_timestamps(times).cast(pa.int64())[0].as_py())
 
     def quarantined(self) -> pa.Array:
-        """Return the column of bad records: null for good rows."""
+        """Return the column of bad records, which is null for good rows."""
         cells: list[dict[str, Any] | None] = [None] * len(self.at)
         for number in self.bad.tolist():
             cells[number] = self._cell(number)
@@ -111,7 +112,10 @@ class Origins:
         return [row for row in self._faults if self.changes[row] == change] or [at]
 
     def _cells(self, row: int, names: Iterable[str]) -> dict[str, Any]:
-        """Return the cells of a row for JSON; a faulty cell becomes the text of its value."""
+        """Return the cells of a row as JSON values.
+
+        A faulty cell becomes the text of its original value.
+        """
         raw = {fault.column: fault.raw for fault in self._faults.get(row, ())}
         return {
             name: raw[name] if name in raw else cell_to_json(self.batch.column(name)[row])
@@ -126,18 +130,20 @@ Part: TypeAlias = tuple[Origins, Callable[[str], pa.Array]]
 def snapshot_parts(
     batches: Iterable[tuple[pa.RecordBatch, bool]], column: Callable[..., pa.Array]
 ) -> Iterator[Part]:
-    """Yield the parts of a snapshot; each of the `batches` has a flag, True for static rows.
+    """Yield the parts of a snapshot, one for each of the `batches`.
 
-    `column` makes a column from its name, the `rows` of a batch, and the flag, `is_static`.
+    Each batch has a flag that is True for static rows. `column` makes an output column from its
+    name, a batch (`rows`) and the batch's flag (`is_static`).
     """
     for rows, is_static in batches:
         yield Origins.each(rows), partial(column, rows=rows, is_static=is_static)
 
 
 class BadRecords:
-    """The bad records of one read: what to do with them, and how many there were.
+    """Applies a policy to the bad records of one read, and counts them.
 
-    Raises ConfigurationError if they are to be quarantined but `schema` lacks the column for them.
+    Raises ConfigurationError if the policy is to quarantine bad records but `schema` lacks the
+    column `_bad_record`.
     """
 
     def __init__(self, policy: BadRecord, base: TableSchema, schema: pa.Schema) -> None:
@@ -189,5 +195,5 @@ class BadRecords:
 
 
 def bad_record_field(policy: BadRecord) -> list[tuple[str, pa.DataType]]:
-    """Return the column of bad records, if the policy needs it."""
+    """Return the name and type of the column of bad records; empty if the policy needs none."""
     return [(BAD_RECORD, BAD_RECORD_TYPE)] if policy is BadRecord.QUARANTINE else []

@@ -1,6 +1,6 @@
 """Format ``changes``: changed rows of the base table, in the shape of Delta's change data feed.
 
-Each output row corresponds to one row of the log: a postimage becomes an insert or an update, a
+Each output row corresponds to one row of the log. A postimage becomes an insert or an update, a
 preimage becomes the row before the update, and a delete gets the preimage's values. Therefore
 ``cdc$batch_seq_no`` identifies and orders the output rows of a record.
 """
@@ -66,9 +66,10 @@ _MARKED = (names.COMMIT_TIMESTAMP, names.COMMIT_VERSION)
 
 @frozen(eq=False)
 class _Rows:
-    """The output rows: the log row of each (`at`), its type, and its net change.
+    """The output rows of a batch: for each one, its log row (`at`), its type and its net change.
 
-    The net change is NONE for deletes of many rows. `end` is the log row at which a range ends.
+    The net change is NONE for a delete of many rows. `end` is the log row at which the range of a
+    range delete ends, and NONE for other output rows.
     """
 
     at: Indices
@@ -96,7 +97,7 @@ class _Rows:
 
 
 class ChangesFormat:
-    """Rows as they are before and after each change.
+    """The format ``changes``: rows as they are before and after each change.
 
     Raises UnsupportedTableError if the table's log lacks the images that the options need.
     """
@@ -112,7 +113,7 @@ class ChangesFormat:
         self.schema = _schema(schema.base, options)
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
-        """Return the columns of the log to read for the columns `wanted`."""
+        """Return the log columns that must be read to produce the columns `wanted`."""
         deltas = names.MODIFIED in wanted or names.NULLED in wanted
         values = {column.name for column in self._values if deltas or column.name in wanted}
         return log_columns(self._log, values, deltas=deltas)
@@ -137,14 +138,19 @@ class ChangesFormat:
     def snapshot(
         self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
-        """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
+        """Convert rows of the base table to inserts with the write time `position` (µs).
+
+        `schema` contains the columns of the result.
+        """
         parts = snapshot_parts(rows, partial(self._of_snapshot, position=position))
         return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts)
 
     def mark(self, kind: str, schema: pa.Schema, position: Micros) -> pa.RecordBatch:
-        """Return a mark of a snapshot as of `position` (µs), with `schema`'s columns.
+        """Return the row that announces the beginning or the end of a snapshot.
 
-        `kind` is `SNAPSHOT_BEGIN`, which sorts before the snapshot's rows, or `SNAPSHOT_COMPLETE`.
+        `kind` is `SNAPSHOT_BEGIN` or `SNAPSHOT_COMPLETE`; the row sorts before or after the
+        snapshot's rows. `schema` contains the columns of the result, and `position` (µs) is the
+        write time of the row.
         """
         cells = {name: _snapshot_cell(name, position).as_py() for name in _MARKED}
         cells[names.CHANGE_TYPE] = kind
@@ -174,7 +180,7 @@ class ChangesFormat:
                 return pa.repeat(_snapshot_cell(name, position), count)
 
     def _are_bad(self, net: NetChanges, rows: _Rows) -> Mask:
-        """Return a mask of the output rows that show a faulty cell, or lack their postimage."""
+        """Return a mask of the output rows that show a faulty cell or lack their postimage."""
         faults = faulty(net.batch)
         if not faults.any() and not net.lacks_postimage.any():
             return np.zeros(len(rows.at), bool)
@@ -257,7 +263,7 @@ def _place(name: str, batch: pa.RecordBatch, rows: _Rows) -> pa.Array:
 
 
 def _key(column: Column, batch: pa.RecordBatch, rows: _Rows) -> pa.Array:
-    """Return a key column; deletes of many rows have no clustering key, only bounds."""
+    """Return a key column. In deletes of many rows, clustering columns are null."""
     has_none = (rows.change == NONE) & (column.kind is ColumnKind.CLUSTERING)
     return pick(batch.column(column.name), np.where(has_none, NONE, rows.at))
 

@@ -1,4 +1,4 @@
-"""The columns of a frame, and the columns of the base table and the log that they need."""
+"""The columns that formats add, and the columns of the table and of its log that a query needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMIT_VERSION = "_commit_version"
 SEQUENCE = "_sequence"
 
 SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE = "snapshot_begin", "snapshot_complete"
-"""Change types of the marks before and after the rows of a snapshot; marks have no key."""
+"""Change types of the rows that announce a snapshot's beginning and end, and that have no key."""
 
 MODIFIED = "_modified_columns"
 
@@ -62,7 +62,7 @@ _ALWAYS = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION)
 def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
     """Reduce the schema to the base table's key and the columns `wanted`.
 
-    Raises ConfigurationError for a name that the table does not have.
+    Raises ConfigurationError if the table has no column of a given name.
     """
     if wanted is None:
         return schema
@@ -86,7 +86,10 @@ def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
 
 
 def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tuple[Column, ...]:
-    """Return the log's columns that are needed to show the key and the columns `values`."""
+    """Return the log columns that are needed to show the key and the columns `values`.
+
+    With `deltas`, this includes the columns of deletions and of removed elements.
+    """
     wanted = {*_ALWAYS, *values}
     wanted.update(column.name for column in log.base.columns if column.is_key)
     if deltas:
@@ -99,7 +102,10 @@ def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tup
 def with_own_columns(
     base: TableSchema, columns: Iterable[pa.Field], own: Iterable[tuple[str, pa.DataType]]
 ) -> pa.Schema:
-    """Append this library's columns; raise UnsupportedTableError if the table uses their names."""
+    """Append the columns `own`, which a format adds, to other columns.
+
+    Raises UnsupportedTableError if the base table has a column of the same name.
+    """
     fields = [pa.field(name, kind) for name, kind in own]
     taken = {column.name for column in base.columns}
     for field in fields:

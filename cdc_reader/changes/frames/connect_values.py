@@ -10,7 +10,7 @@ map                  list of structs with the fields ``key``, ``value``
 tuple                struct<field_0, field_1, …>
 ===================  ==================================================
 
-All other values are as `ValueTypes` converts them.
+`ValueTypes` converts all other values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNITS = (
     ("us", 1_000),
     ("ns", 1),
 )
-"""Units of a duration below a day, in nanoseconds."""
+"""The units of a duration that are shorter than a day, with their lengths in nanoseconds."""
 
 
 def connect_type(cql_type: CqlType, types: ValueTypes) -> pa.DataType:
@@ -49,7 +49,7 @@ def connect_type(cql_type: CqlType, types: ValueTypes) -> pa.DataType:
 
 
 def connect_values(array: pa.Array, cql_type: CqlType, types: ValueTypes) -> pa.Array:
-    """Convert values of a column; return the array itself if its type is unchanged."""
+    """Convert the values of a column; return the array itself if its type is unchanged."""
     if (kind := connect_type(cql_type, types)) == array.type:
         return array
     if isinstance(cql_type, Native):
@@ -90,7 +90,7 @@ def _natives(array: pa.Array, name: str) -> pa.Array:
 
 
 def _duration(months: int, days: int, nanoseconds: int) -> str:
-    """Return a duration as the drivers print it; its parts have the same sign."""
+    """Return a duration as the drivers print it. All its parts must have the same sign."""
     sign = "-" if min(months, days, nanoseconds) < 0 else ""
     years, months = divmod(abs(months), 12)
     counts = [(years, "y"), (months, "mo"), (abs(days), "d")]

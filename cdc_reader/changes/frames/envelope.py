@@ -57,7 +57,7 @@ _OPS = ("c", "u", "d")
 class EnvelopeFormat:
     """One row for each change of a row: `op`, `before`, `after`, `source`, `ts_ms`.
 
-    Raises UnsupportedTableError if the table's log does not show what changes set.
+    Raises UnsupportedTableError if the table's log lacks images or deltas that the options need.
     """
 
     def __init__(self, schema: LogSchema, options: FormatOptions) -> None:
@@ -80,7 +80,10 @@ class EnvelopeFormat:
         )
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
-        """Return all log columns if `before` or `after` is wanted; else those of key and time."""
+        """Return the log columns that must be read to produce the columns `wanted`.
+
+        Without `before` and `after`, no columns outside the key and the metadata are read.
+        """
         rows = "before" in wanted or "after" in wanted
         values = [column.name for column in self._values] if rows else []
         return log_columns(self._log, values, deltas=rows)
@@ -101,7 +104,10 @@ class EnvelopeFormat:
     def snapshot(
         self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
-        """Convert rows of the base table, read at `position` (µs), with `schema`'s columns."""
+        """Convert rows of the base table, read as of `position` (µs).
+
+        `schema` contains the columns of the result.
+        """
         parts = snapshot_parts(rows, partial(self._of_snapshot, position=position))
         return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts)
 
@@ -155,7 +161,7 @@ class EnvelopeFormat:
                 return pa.array(np.full(len(net.at), SystemClock().now() // 1_000))
 
     def _before(self, net: NetChanges) -> pa.Array:
-        """Return the rows before the changes; each delete has such a row, with at least the key."""
+        """Return the rows before the changes. For a delete, this row contains at least the key."""
         has_image = (net.before != NONE) & self._gives_preimages
         cells = [
             pick(net.batch.column(column.name), net.at)
@@ -179,7 +185,7 @@ class EnvelopeFormat:
         return self._rows(cells, net.kind != DELETE)
 
     def _are_bad(self, net: NetChanges) -> Mask:
-        """Return a mask of the changes that show a faulty cell, or lack their postimage."""
+        """Return a mask of the changes that show a faulty cell or lack their postimage."""
         faults = faulty(net.batch)
         bad = net.faults_after(self._values, postimages=self._base.cdc.postimage)
         return bad | at_rows(faults, net.before) if self._gives_preimages else bad
@@ -215,7 +221,7 @@ class EnvelopeFormat:
 
     @property
     def _gives_preimages(self) -> bool:
-        """Whether `before` has rows. Partial preimages suffice: missing columns are null."""
+        """Whether `before` shows preimages, even partial ones, whose missing columns are null."""
         return images.gives_preimages(self._base.cdc, self._options.preimages, partial=True)
 
 
@@ -225,7 +231,10 @@ def _cells(values: pa.Array, shown: Mask) -> pa.Array:
 
 
 def _in_image(column: Column, net: NetChanges) -> Mask:
-    """Return a mask of the images that have the column: only static rows have static columns."""
+    """Return a mask of the images that contain the column.
+
+    Static columns are only in images of static rows, and regular columns only in other images.
+    """
     return net.is_static if column.kind is ColumnKind.STATIC else ~net.is_static
 
 

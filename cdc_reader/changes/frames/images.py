@@ -1,4 +1,4 @@
-"""The images that a table's log must have for the options of a query, and how to enable them."""
+"""Checks that a table's log has the images that a query needs, or says how to enable them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from cdc_reader.errors import UnsupportedTableError
 
 
 def gives_preimages(cdc: CdcOptions, wanted: Preimages, *, partial: bool) -> bool:
-    """Return whether to emit preimages; unless `partial` is True, the log must have full ones."""
+    """Return whether to emit preimages. Partial preimages are emitted only if `partial` is True."""
     if wanted is Preimages.NONE or cdc.preimage is ImageMode.OFF:
         return False
     return cdc.preimage is ImageMode.FULL or partial
 
 
 def require_full_preimages(base: TableSchema, reason: str) -> None:
-    """Raise UnsupportedTableError unless the log has full preimages; `reason` ends in "but"."""
+    """Raise UnsupportedTableError unless the log has full preimages.
+
+    `reason` is the beginning of the message, and ends in "but".
+    """
     wanted = evolve(base.cdc, preimage=ImageMode.FULL)
     _require(base, wanted, f"{reason} the log has no full preimages", "")
 
@@ -52,7 +55,10 @@ def require_readable_deltas(base: TableSchema, columns: Iterable[Column]) -> Non
 
 
 def alter_statement(base: TableSchema, cdc: CdcOptions) -> str:
-    """Return the statement that sets all of these options, because it replaces the whole map."""
+    """Return the statement that sets the table's CDC options.
+
+    The statement contains all options, because it replaces the whole map of options.
+    """
     options = {
         "enabled": "true",
         "preimage": cdc.preimage.value,

@@ -15,7 +15,7 @@ from cdc_reader.cql.schema import TIME, Column, LogSchema
 
 
 class LogFormat:
-    """The columns of the log table, in the server's order, then `_commit_timestamp`."""
+    """Rows with the log table's columns, in the server's order, followed by `_commit_timestamp`."""
 
     def __init__(self, schema: LogSchema, options: FormatOptions) -> None:
         self._base = schema.base

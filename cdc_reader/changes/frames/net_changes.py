@@ -1,4 +1,4 @@
-"""Net changes: what a record did to each base row, and its preimage and postimage."""
+"""Net changes: what a record did to each base row, with the row's preimage and postimage."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ def read_changes(
 class NetChanges:
     """One entry per base row and record, even if several statements changed the row.
 
-    `at` is the log row that represents the change, `before` the preimage and `after` the postimage,
-    or NONE if there is none. A row written and deleted in one record counts as deleted. `number` is
-    the number of the change in `rows`. Where `lacks_postimage` is True, `at` is a delta row.
+    For each entry, `at` is the log row that represents the change, and `before` and `after` are the
+    log rows of its preimage and postimage, or NONE if it has none. A row that is both written and
+    deleted in one record counts as deleted. `number` is the number of the change in `rows`. Where
+    `lacks_postimage` is True, `at` is a delta row.
     """
 
     batch: pa.RecordBatch
@@ -93,13 +94,13 @@ class NetChanges:
         return base_values(pick(self.batch.column(column.name), self.before), column)
 
     def values_after(self, column: Column, *, postimages: bool) -> pa.Array:
-        """Return the values after the changes or, without `postimages`, the values set."""
+        """Return the values after the changes; without `postimages`, the values that were set."""
         logged = self.batch.column(column.name)
         rows = self.after if postimages else self._last_delta(column)
         return base_values(pick(logged, rows), column)
 
     def faults_after(self, columns: Iterable[Column], *, postimages: bool) -> Mask:
-        """Return a mask of the changes with a new value or key part that could not be converted."""
+        """Return a mask of the changes with a faulty key or new value, or a missing postimage."""
         found = at_rows(faulty(self.batch), self.at)
         for column in () if postimages else columns:
             if (faults := faulty(self.batch, column.name)).any():
@@ -142,7 +143,7 @@ def net_changes(
     Raises SchemaError if a postimage is missing, unless `is_tolerant`.
 
     Rows covered by a delete of a partition or range in the same record have no postimage. They
-    are omitted, because that delete represents them.
+    are omitted, because the delete represents them.
     """
     delete, upsert = rows.last(rows.having(row_deletes(base))), rows.last(rows.upserts)
     deleted, upserted = delete != NONE, upsert != NONE
@@ -175,7 +176,7 @@ def net_changes(
 def _inserted(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSchema) -> Mask:
     """Return a mask of the changes that insert new rows.
 
-    An INSERT may hit an existing row, and an UPDATE may hit a missing one. Only preimages show
+    An INSERT may write to an existing row, and an UPDATE may create a row. Only preimages show
     whether the row existed. A static row exists as soon as its partition does.
     """
     may_insert = has_insert if base.cdc.preimage is ImageMode.OFF else np.ones(rows.count, bool)
@@ -199,7 +200,7 @@ def _lie_in_delete(records: Records, rows: ChangeRows, base: TableSchema) -> Mas
 
 
 def _is_touched(batch: pa.RecordBatch, column: Column) -> pa.Array:
-    """Return a mask of the log rows that show the column: a value, null, or removed elements."""
+    """Return a mask of the log rows with a value, a deletion or removed elements of the column."""
     touched = is_given(batch, column.name)
     touched |= booleans(batch.column(DELETED_PREFIX + column.name))
     if is_multi_cell(column.type):

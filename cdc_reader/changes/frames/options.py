@@ -13,7 +13,7 @@ from cdc_reader.errors import ConfigurationError
 
 
 class FormatName(StrEnum):
-    """The formats of rows."""
+    """The formats in which a query can return rows."""
 
     LOG = "log"
     CHANGES = "changes"
@@ -31,7 +31,8 @@ class RangeDelete(StrEnum):
 class Preimages(StrEnum):
     """Whether to emit preimages.
 
-    `auto`: when the log has complete preimages; `none`: never; `require`: fail if it lacks them.
+    `auto`: if the log has complete preimages; `none`: never; `require`: always, and fail if the log
+    lacks complete preimages.
     """
 
     AUTO = "auto"
@@ -53,9 +54,9 @@ class BadRecord(StrEnum):
 
 
 class IncludedImage(StrEnum):
-    """What an advanced envelope includes of the row before, or after, a change.
+    """What an advanced envelope shows of the row before or after a change.
 
-    With ``only-updated``, an update has only the columns that it changed; the others are null.
+    With ``only-updated``, an update shows only the columns that it changed; other columns are null.
     """
 
     NONE = "none"
@@ -64,7 +65,7 @@ class IncludedImage(StrEnum):
 
 
 class KeyPlacement(StrEnum):
-    """Where an advanced envelope contains the columns of the primary key."""
+    """The parts of an advanced envelope that can contain the columns of the primary key."""
 
     PAYLOAD_BEFORE = "payload-before"
     PAYLOAD_AFTER = "payload-after"
@@ -92,8 +93,10 @@ class AdvancedEnvelope:
     ``cdc.include.after``. `key_placement` names the places of the primary key, like
     ``cdc.include.primary-key.placement``: ``payload-before`` and ``payload-after`` are the rows
     before and after the change, and ``payload-key`` is the column `key`. By default, the key is in
-    all three places, so that each message identifies its row; the connector's own default uses the
-    Kafka message's key instead of `payload-key`. Raises ConfigurationError for other values.
+    all three places, so that each message identifies its row. The connector's own default uses the
+    key of the Kafka message instead of ``payload-key``.
+
+    Raises ConfigurationError for other values.
     """
 
     before: IncludedImage = field(default=IncludedImage.NONE, converter=_before)
@@ -143,7 +146,7 @@ class FormatOptions:
 
     @property
     def is_tolerant(self) -> bool:
-        """Whether reading continues after a row that cannot be converted."""
+        """Whether reading continues if a row cannot be converted."""
         return self.on_bad_record is not BadRecord.FAIL
 
     def __attrs_post_init__(self) -> None:

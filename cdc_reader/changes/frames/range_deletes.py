@@ -37,12 +37,15 @@ class RangeDeletes:
 
     @property
     def first(self) -> int:
-        """The log row of the first partition or range delete; NONE if there is none."""
+        """The log row of the first partition or range delete, or NONE."""
         return int(min([*self.partitions[:1], *self.starts[:1]], default=NONE))
 
 
 def range_deletes(records: Records, rows: ChangeRows, base: TableSchema) -> RangeDeletes:
-    """Return the partition and range deletes; raise DecodeError if a range lacks an end."""
+    """Return the partition and range deletes of the records.
+
+    Raises DecodeError if a range lacks its start or its end.
+    """
 
     def found(operations: Iterable[Operation]) -> Indices:
         return np.flatnonzero(rows.having(operations))
@@ -57,7 +60,7 @@ def range_deletes(records: Records, rows: ChangeRows, base: TableSchema) -> Rang
 
 
 def range_type(base: TableSchema, types: ValueTypes) -> pa.DataType:
-    """Return the type of the bounds; clustering columns that a bound does not have are null."""
+    """Return the type of a range's bounds. Clustering columns that a bound lacks are null."""
     bound = pa.struct(types.fields(base.clustering))
     return pa.struct(
         [
@@ -70,7 +73,10 @@ def range_type(base: TableSchema, types: ValueTypes) -> pa.DataType:
 
 
 def bounds(batch: pa.RecordBatch, starts: Indices, ends: Indices, kind: pa.DataType) -> pa.Array:
-    """Return the ranges from start to end rows, of type `kind`; null where there is no start."""
+    """Return the ranges between the log rows `starts` and `ends`, as an array of type `kind`.
+
+    A range is null if its start is NONE.
+    """
     key = list(kind.field("start").type)
     parts = [
         _bound(batch, starts, key),
@@ -84,7 +90,10 @@ def bounds(batch: pa.RecordBatch, starts: Indices, ends: Indices, kind: pa.DataT
 def permitted(
     batch: pa.RecordBatch, ranges: RangeDeletes, base: TableSchema, policy: RangeDelete
 ) -> RangeDeletes:
-    """Return the deletes to emit; raise ConfigurationError for any delete if the policy is FAIL."""
+    """Return the deletes that are emitted under the given policy.
+
+    Raises ConfigurationError if there is a delete and the policy is FAIL.
+    """
     if policy is RangeDelete.EMIT or ranges.first == NONE:
         return ranges
     if policy is RangeDelete.SKIP:

@@ -1,6 +1,6 @@
 """Converts rows of the base table to the form of changes: static columns become separate rows.
 
-Also converts cells of the log to the types of the base columns.
+This module also converts cells of the log to the types of the base columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cdc_reader.reading.snapshot import SnapshotRows
 
 
 def base_values(logged: pa.Array, column: Column) -> pa.Array:
-    """Convert cells of the log to what a ``SELECT`` on the base table returns.
+    """Convert cells of the log to the values that a ``SELECT`` on the base table returns.
 
     In the log, a list is a map from time UUIDs to elements, in the order of the list. In the base
     table, an empty non-frozen collection or UDT is null.
@@ -32,7 +32,7 @@ def base_values(logged: pa.Array, column: Column) -> pa.Array:
 
 
 def is_empty(logged: pa.Array, column: Column) -> pa.Array:
-    """Return a mask of the cells of a non-frozen collection or UDT that have no elements."""
+    """Return a mask of the cells that have no elements, for a non-frozen collection or UDT."""
     if isinstance(column.type, UserType):
         return _all_null(logged)
     return pc.equal(_lengths(logged), 0)
@@ -65,7 +65,7 @@ def _null_where(mask: pa.Array, values: pa.Array) -> pa.Array:
 
 
 class TableRows:
-    """Splits rows of the base table, given in order, into rows and static rows.
+    """Splits rows of the base table, given in order, into static rows and other rows.
 
     A ``SELECT`` returns static columns in every row of a partition, or in a row with a null
     clustering key if the partition has no other rows.
@@ -97,7 +97,10 @@ class TableRows:
 
 
 class SplitRows:
-    """Splits the rows of a snapshot, whose ranges are interleaved; converts them to `types`."""
+    """Splits the rows of a snapshot, as `TableRows` does, and converts them to `types`.
+
+    Deliveries of different ranges may be interleaved.
+    """
 
     def __init__(self, types: ValueTypes) -> None:
         self._types = types
@@ -108,14 +111,14 @@ class SplitRows:
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """Yield batches, each with a flag that is True for static rows; see `TableRows`.
 
-        `base` contains all columns of the delivery's table, or some of them.
+        `base` contains some or all columns of the delivery's table.
         """
         rows = self._ranges.setdefault(delivery.reading, TableRows(base))
         for batch in self._types.convert([delivery.batch], delivery.schema.base.columns):
             yield from rows.feed(batch)
 
     def end(self, reading: int) -> None:
-        """Forget a range that has been read."""
+        """Discard the state of a range that has been read to its end."""
         self._ranges.pop(reading, None)
 
 
@@ -127,7 +130,10 @@ def _some(rows: pa.RecordBatch, *, is_static: bool) -> Iterator[tuple[pa.RecordB
 def _first_of_partition(
     batch: pa.RecordBatch, before: pa.RecordBatch | None, base: TableSchema
 ) -> Mask:
-    """Return a mask of each partition's first row; `before` is the row before the batch, if any."""
+    """Return a mask of each partition's first row.
+
+    `before` is the row before the batch, or None.
+    """
     joined = batch if before is None else pa.concat_batches([before, batch])
     key = _names(base.partition_key)
     other = ~np.all([repeats(key_cells(joined, name)) for name in key], axis=0)
@@ -135,7 +141,7 @@ def _first_of_partition(
 
 
 def _without(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
-    """Return the batch with these columns set to null, and without their faults."""
+    """Return the batch with the given columns set to null, and without their faults."""
     for name in names:
         place = batch.schema.get_field_index(name)
         nulls = pa.nulls(batch.num_rows, batch.schema.field(place).type)

@@ -36,7 +36,7 @@ class ValueTypes:
     def parse(cls, text: str, option: str) -> ValueTypes:
         """Parse the type of decimals: ``string`` or ``decimal(p, s)``.
 
-        Raises ConfigurationError, which names `option`.
+        Raises ConfigurationError, which names `option`, for any other text.
         """
         return cls(_decimal_type(expect(option, text, str), option))
 
@@ -54,10 +54,10 @@ class ValueTypes:
     def convert(
         self, batches: Iterable[pa.RecordBatch], columns: Iterable[Column]
     ) -> Iterator[pa.RecordBatch]:
-        """Convert the kernel's batches of these columns to these types.
+        """Convert the kernel's batches, which contain `columns`, to these types.
 
-        Raises ConfigurationError if a value does not fit. In tolerant batches the cell becomes null
-        instead, and is noted as a fault.
+        Raises ConfigurationError if a value does not fit. In tolerant batches, the cell becomes
+        null instead, and a fault is recorded.
         """
         others = [
             (place, column)
@@ -80,7 +80,7 @@ class ValueTypes:
         return batch
 
     def _without_misfits(self, batch: pa.RecordBatch, place: int, column: Column) -> pa.RecordBatch:
-        """Return the batch with null, and a fault, for each value that does not fit."""
+        """Return the batch with each value that does not fit replaced by null and a fault."""
         cells = batch.column(place)
         kept, found = np.arange(len(cells)), dict[int, list[Fault]]()
         reason = f"column {column.name} holds a number with more digits than {self._name}"
@@ -98,9 +98,9 @@ class ValueTypes:
         return with_faults(batch.set_column(place, field, pick(cells, kept)), found)
 
     def _converted(self, array: pa.Array, cql_type: CqlType) -> pa.Array:
-        """Return the array itself if its type is unchanged, else a new one, built recursively.
+        """Return the converted array, or the array itself if its type is unchanged.
 
-        Raises DoesNotFitError.
+        Nested values are converted recursively. Raises DoesNotFitError if a value does not fit.
         """
         if (kind := self.of(cql_type)) == array.type:
             return array

@@ -43,7 +43,7 @@ _CHANGES = (
 
 
 def schema(keyspace: str) -> Iterator[str]:
-    """Return the statements that create the type and a table that logs preimages and postimages."""
+    """Yield the statements that create the type and the table, which logs all images."""
     yield _CREATE_TYPE.substitute(keyspace=keyspace)
     yield _CREATE_TABLE.substitute(keyspace=keyspace)
 

@@ -83,7 +83,7 @@ def command(contact_points: str | None, seed: int | None) -> None:
 
 @frozen
 class Counts:
-    """The numbers of log rows, as counted by a plain scan, and as read by Spark."""
+    """The numbers of statements sent, log rows counted by a plain scan, and rows read by Spark."""
 
     statements: int
     log: int
@@ -95,7 +95,7 @@ class Counts:
         return self.log == self.batch == self.stream > 0
 
     def table(self) -> Table:
-        """Return the summary."""
+        """Return the counts as a table for people."""
         table = Table("summary", box=SIMPLE_HEAD)
         table.add_column("count", justify="right")
         table.add_row("statements sent by the shop", f"{self.statements:,}")
@@ -160,7 +160,7 @@ def _rows(frame: DataFrame) -> Table:
 
 
 def _shown(value: Any) -> str:
-    """Format a cell, short enough for a narrow terminal; null is empty."""
+    """Format a cell so that it fits a narrow terminal. Null becomes an empty text."""
     if isinstance(value, dict):
         value = ", ".join(f"{count} {item}" for item, count in value.items())
     text = "" if value is None else str(value)

@@ -76,7 +76,7 @@ class _Log:
 
 
 class RowCounter:
-    """Counts the rows of several logs; `starts` maps each table to the checkpoint to begin at."""
+    """Counts the rows of several logs. `starts` maps each table to the checkpoint to begin at."""
 
     def __init__(
         self, connection: ConnectionConfig, starts: Mapping[TableName, Checkpoint], clock: Clock
@@ -121,7 +121,7 @@ class RowCounter:
             yield done.popleft()
 
     def late_scan_at(self, table: TableName) -> Micros | None:
-        """Return the time up to which late rows have been searched for."""
+        """Return the time, in µs, of the last search for late rows, or None."""
         return self._logs[table].at.late_scan_at
 
     def problems(self) -> list[str]:

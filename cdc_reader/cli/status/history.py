@@ -45,7 +45,7 @@ class Point:
 
 @frozen
 class Counted:
-    """The number of rows written from `start` to `end` (µs), and of late rows found meanwhile."""
+    """The numbers of rows written from `start` to `end` (µs), and of late rows found with them."""
 
     start: Micros
     end: Micros
@@ -68,7 +68,7 @@ class Counts:
 
     spans: list[Counted] = field(factory=list)
     late_scan_at: Micros | None = None
-    """Late rows that arrived before this time have been searched for."""
+    """The time, in µs, of the last search for late rows; None if there was none."""
 
     def add(self, spans: Iterable[Counted]) -> None:
         """Append spans; join old spans if there are too many."""
@@ -101,7 +101,7 @@ class Counts:
 
 @define
 class History:
-    """The readers of tables over time, by table and name, and the row counts of tables."""
+    """The states of readers over time, by table and name, and the row counts of tables."""
 
     readers: defaultdict[tuple[TableName, str], list[Point]] = field(
         factory=lambda: defaultdict(list)
@@ -190,7 +190,7 @@ def trend(points: Sequence[Point]) -> str:
 
 
 def connected(points: Sequence[Point]) -> Iterator[list[Point]]:
-    """Split the points wherever nobody was watching or the lag was unknown."""
+    """Split the points at gaps, where no sample was taken or the lag was unknown."""
     usual = median([b.at - a.at for a, b in pairwise(points)] or [0])
     part: list[Point] = []
     for point in points:

@@ -25,7 +25,10 @@ _DAY = 86_400
 
 @frozen
 class Unit:
-    """The unit of an axis: how to show a value, and where to end an axis that must reach it."""
+    """The unit of an axis: `text` formats a value, and `top` returns the end of the axis.
+
+    `top` takes the highest value that the axis must show.
+    """
 
     text: Callable[[float], str]
     top: Callable[[float], float]

@@ -52,7 +52,7 @@ class Reader:
 
     @property
     def loss(self) -> str | None:
-        """What was lost because the log was dropped and created again; None if nothing was."""
+        """What was lost because the log was dropped and created again; None if nothing was lost."""
         lost = self.ttls.log_lost
         if self._unread is None or self._unread >= lost:
             return None
@@ -63,7 +63,7 @@ class Reader:
 
     @property
     def snapshot(self) -> SnapshotState | None:
-        """The state of the snapshot with which reading begins; None if it is complete."""
+        """The state of a snapshot that is not complete; None if there is none."""
         kept = self.checkpoint.snapshot
         return None if kept is None else SnapshotState.of(self.name, kept, self.now)
 
@@ -73,7 +73,7 @@ class Reader:
         return None if self._unread is None else max(0, self.now - self._unread)
 
     def alarm(self, most: int) -> str | None:
-        """Return what is wrong if the reader may lag by more than `most` µs; None otherwise."""
+        """Return a message if the reader may lag by more than `most` µs; None otherwise."""
         if self.refusal is not None:
             return f"{self} cannot resume: {self.refusal}"
         if self.loss is not None:

@@ -61,7 +61,10 @@ class Report:
 
 
 class Reporting:
-    """A view that also writes a report, at most every ten seconds; `close` writes the last one."""
+    """A view that also writes a report, at most every ten seconds.
+
+    `close` writes the last sample.
+    """
 
     def __init__(self, view: View, report: Report) -> None:
         self._view = view

@@ -1,4 +1,4 @@
-"""The command, and its options."""
+"""The command `scylla-cdc status`, and its options."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def command(
 ) -> None:
     """Show what the logs of tables hold, and how far they have been read.
 
-    Only the generations and the schemas of the tables are queried; without --rows-since, no log is
-    read.
+    The command queries only the generations and the schemas of the tables. It reads the logs only
+    if --rows-since is given.
     """
     _check_place(place, application, shard, max_lag)
     _check_watch(watch=watch, interval=interval, duration=duration, max_lag=max_lag)
@@ -155,7 +155,7 @@ def command(
 
 @frozen
 class _Pace:
-    """How often to take a sample, and for how long (None: until stopped); in µs."""
+    """The time between two samples, and the duration of the watch (None: until stopped), in µs."""
 
     interval: int
     duration: int | None

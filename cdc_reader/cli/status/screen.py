@@ -34,7 +34,10 @@ def moment_text(at: Micros) -> str:
 
 
 class Screen:
-    """Redraws tables on a terminal; a context manager. The last tables stay when it ends."""
+    """A context manager that redraws tables on a terminal.
+
+    The last tables stay on the terminal when the context ends.
+    """
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False)
@@ -102,7 +105,7 @@ def _generation(status: Status) -> tuple[str, str, str]:
 
 
 def _rate(sample: Sample, status: Status) -> str:
-    """Return the rate, with its age if counting is behind."""
+    """Return the rate of written rows, with its age if counting lags behind."""
     counts = sample.history.counts.get(status.table)
     if counts is None or counts.rate is None or counts.end is None:
         return "-"

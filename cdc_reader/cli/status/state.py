@@ -58,7 +58,7 @@ class Status:
 
 
 class Positions:
-    """The positions kept in a checkpoint store; does not create the store.
+    """The positions kept in a checkpoint store. Does not create the store.
 
     With an `application` or a `shard`, contains only the positions of this application or shard.
     """
@@ -86,7 +86,7 @@ class Positions:
             self._store = place.open(connection, retry_deadline)
 
     def of(self, table: TableName) -> Mapping[CheckpointName, Checkpoint | None]:
-        """Return the checkpoints of a table; None for a shard that never ran."""
+        """Return the checkpoints of a table by name; None for a shard that never ran."""
         kept = self._store
         store = SparkCheckpoint(kept, table) if isinstance(kept, Path) else kept
         names = [name for name in store.names() if name.table == table]
@@ -120,9 +120,10 @@ def _shards(names: Iterable[CheckpointName]) -> set[CheckpointName]:
 
 @frozen
 class StatusSource:
-    """Reads the status of tables, over one connection; without positions, no readers are shown.
+    """Reads the status of tables, over one connection.
 
-    Sends about ten small queries for each status, and lists the streams of each generation once.
+    If `positions` is None, no readers are shown. Each status takes about ten small queries. The
+    streams of each generation are listed only once.
     """
 
     queries: Connection

@@ -24,7 +24,7 @@ def show_log(status: Status) -> None:
 
 
 def log_text(options: CdcOptions) -> str:
-    """Describe the contents of a log, in words that follow `its log`."""
+    """Describe the contents of a log, in a text that continues a sentence after `its log`."""
     lifetime = f"for {duration_text(options.ttl * SECOND)}" if options.ttl else "forever"
     shown = ["keys only" if options.delta_keys_only else "what was written"]
     if options.preimage is not ImageMode.OFF:

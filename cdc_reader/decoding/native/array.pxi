@@ -16,7 +16,7 @@ cdef struct ArrowArray:
 
 
 cdef void release(ArrowArray *array) noexcept nogil:
-    """Free what an array owns; children that were moved elsewhere have no `release` left."""
+    """Free what an array owns. A child whose `release` is NULL was moved elsewhere."""
     cdef ArrowArray *child
     for index in range(array.n_children):
         child = array.children[index]
@@ -33,7 +33,7 @@ cdef void release(ArrowArray *array) noexcept nogil:
 cdef int begin(
     ArrowArray *array, int64_t length, int64_t n_buffers, int64_t n_children
 ) except -1 nogil:
-    """Make a zeroed array releasable, before its buffers and children are made."""
+    """Make a zeroed array releasable, then allocate its lists of buffers and children."""
     array.length = length
     array.release = release
     array.buffers = <void **>calloc(n_buffers, sizeof(void *))

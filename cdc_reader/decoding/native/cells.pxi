@@ -1,5 +1,5 @@
-# Cells, their positions in the body, and a cursor that cuts them. Positions fit 32 bits, because
-# `parse_metadata` refuses longer bodies.
+# Cells, their positions in the body, and a cursor that cuts them. Positions fit into 32 bits,
+# because `parse_metadata` rejects longer bodies.
 
 
 cdef struct Cell:

@@ -1,5 +1,5 @@
-# Types of fixed width: numbers, booleans, dates, timestamps; and durations, which are three
-# numbers.
+# Types of fixed width: numbers, booleans, dates and timestamps. Durations are here too, because
+# they consist of three numbers.
 
 cdef extern from *:
     """
@@ -19,7 +19,7 @@ ctypedef fused Integer:
 
 
 cdef inline void load(const uint8_t *data, Integer *value) noexcept nogil:
-    """Load a big-endian integer; compilers make one load and one byte swap of it."""
+    """Load a big-endian integer; compilers turn this into one load and one byte swap."""
     if Integer is int8_t:
         value[0] = <int8_t>data[0]
     elif Integer is int16_t:
@@ -78,7 +78,7 @@ cdef int build_date(const Shape *shape, const Run *run, ArrowArray *out) except 
 
 
 cdef int build_timestamp(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """Build timestamps: 64-bit milliseconds as microseconds; the most distant do not fit."""
+    """Build timestamps: 64-bit milliseconds become microseconds; reject times that do not fit."""
     cdef int64_t *values
     cdef int64_t row
     build_fixed(shape, run, out)
@@ -120,7 +120,10 @@ cdef inline uint8_t truth(const Run *run, int64_t row, int64_t count) noexcept n
 
 
 cdef int build_duration(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """Build durations: months, days and nanoseconds of 32, 32 and 64 bits, null together."""
+    """Build durations: months (32 bits), days (32 bits) and nanoseconds (64 bits).
+
+    A null is marked in the duration, not in its parts.
+    """
     cdef int64_t row
     cdef int64_t months, days
     cdef int64_t *nanoseconds

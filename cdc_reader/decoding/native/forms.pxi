@@ -59,7 +59,7 @@ cdef int build_inet(const Shape *shape, const Run *run, ArrowArray *out) except 
 cdef int build_strings(
     const Run *run, ArrowArray *out, Write write, int64_t expected
 ) except -1 nogil:
-    """Build the text of each cell that has one; `expected` is an estimate of its length."""
+    """Build the text of each cell that is not null or empty; `expected` is its estimated length."""
     cdef Growing text = Growing(NULL, 0, 0)
     cdef int32_t *offsets
     cdef int64_t row
@@ -158,6 +158,6 @@ cdef inline void put_group(Growing *text, int value) noexcept nogil:
 
 
 cdef inline void put(Growing *text, uint8_t character) noexcept nogil:
-    """Append a byte, for which room was reserved."""
+    """Append a byte; the caller has reserved room for it."""
     text.data[text.size] = character
     text.size += 1

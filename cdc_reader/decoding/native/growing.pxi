@@ -8,7 +8,7 @@ cdef struct Growing:
 
 
 cdef int reserve(Growing *growing, int64_t more) except -1 nogil:
-    """Reserve room for `more` bytes after the present ones."""
+    """Reserve room for `more` bytes after the existing ones."""
     cdef int64_t capacity
     cdef uint8_t *data
     if growing.capacity - growing.size >= more:
@@ -23,7 +23,7 @@ cdef int reserve(Growing *growing, int64_t more) except -1 nogil:
 
 
 cdef inline Cell *new_cell(Growing *growing) except NULL nogil:
-    """Return one more cell, to be filled in."""
+    """Append a cell and return it; the caller fills it in."""
     reserve(growing, sizeof(Cell))
     growing.size += sizeof(Cell)
     return <Cell *>(growing.data + growing.size) - 1

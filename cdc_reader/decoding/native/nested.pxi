@@ -56,7 +56,7 @@ cdef int build_map(const Shape *shape, const Run *run, ArrowArray *out) except -
 cdef int flatten(
     const Shape *shape, const Run *run, ArrowArray *out, Cut cut, Growing *first, Growing *second
 ) except -1 nogil:
-    """Build offsets, and the parts of all cells from one run."""
+    """Build the offsets, and cut all cells of a run into parts."""
     cdef int32_t *offsets = <int32_t *>new_buffer(out, 1, (run.count + 1) * 4)
     cdef int64_t row
     cdef Cursor cursor
@@ -87,10 +87,10 @@ cdef int cut_map(const Shape *shape, Cursor *cursor, Growing *keys, Growing *val
 cdef int cut_vector(
     const Shape *shape, Cursor *cursor, Growing *elements, Growing *unused
 ) except -1 nogil:
-    """Cut a vector's elements: packed if of fixed width, else each after its length.
+    """Cut a vector's elements, which are packed or, if their width varies, follow their lengths.
 
-    Each element takes at least a byte, so the size of the cell bounds the work, whatever the
-    dimension.
+    Each element takes at least a byte, so the size of the cell limits the work even if the
+    dimension is huge.
     """
     cdef uint64_t size = shape.width
     for _ in range(shape.dimension):
@@ -134,7 +134,7 @@ cdef int build_struct(const Shape *shape, const Run *run, ArrowArray *out) excep
 
 
 cdef int cut_fields(const Run *run, int64_t row, int64_t count, Cell *to) except -1 nogil:
-    """Cut a value's fields, each into the run of that field."""
+    """Cut a value into fields, and put each field into the run of that field."""
     cdef Cursor cursor
     cdef int64_t field = 0
     if run.cells[row].length > 0:

@@ -28,10 +28,10 @@ cdef int write_varint(const uint8_t *data, int32_t length, Growing *text) except
 
 
 cdef int write_decimal(const uint8_t *data, int32_t length, Growing *text) except -1 nogil:
-    """Write a decimal in the form of the General Decimal Arithmetic.
+    """Write a decimal in the form of the General Decimal Arithmetic specification.
 
-    It has an exponent if plain text would need zeros at its end, or more than five after its
-    point.
+    The text has an exponent if it would otherwise need zeros at its end, or more than five zeros
+    after its decimal point.
     """
     cdef uint8_t[DIGITS] digits
     cdef int32_t scale = 0
@@ -82,7 +82,7 @@ cdef inline void put_fraction(
 cdef int write_long(
     const uint8_t *data, int32_t length, Growing *text, bint is_decimal
 ) except -1 with gil:
-    """Write the number with Python, whose arithmetic has no bounds."""
+    """Write the number with Python, whose integers have no size limit."""
     cdef bytes cell = data[:length]
     cdef bytes written = (decimal_text(cell) if is_decimal else varint_text(cell)).encode()
     reserve(text, len(written))
@@ -91,7 +91,7 @@ cdef int write_long(
 
 
 cdef inline bint put_sign(Growing *text, const uint8_t *data) noexcept nogil:
-    """Write a minus sign if the number is negative; return whether it is."""
+    """Write a minus sign if the number is negative; return True in this case."""
     if data[0] < 0x80:
         return False
     put(text, c"-")
@@ -101,9 +101,9 @@ cdef inline bint put_sign(Growing *text, const uint8_t *data) noexcept nogil:
 cdef int digits_of(
     bint negative, const uint8_t *data, int32_t length, uint8_t *digits
 ) noexcept nogil:
-    """Write the digits of a number's magnitude; return how many.
+    """Write the digits of a number's magnitude; return the number of digits.
 
-    Divides by a billion until the rest fits 64 bits.
+    Divides by a billion until the rest fits into 64 bits.
     """
     cdef uint32_t[LIMBS] limbs
     cdef int size = magnitude(negative, data, length, limbs)
@@ -126,7 +126,7 @@ cdef int magnitude(
 ) noexcept nogil:
     """Store a two's complement number's magnitude as 32-bit limbs, the lowest first.
 
-    Returns the number of limbs up to the last that is not 0.
+    Returns the number of limbs up to the last one that is not 0.
     """
     cdef int size = (length + 3) // 4
     cdef uint64_t carry = negative

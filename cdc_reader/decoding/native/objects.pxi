@@ -27,7 +27,7 @@ cdef object FROZEN_DICT = FrozenDict
 
 
 cdef Py_ssize_t slot_offset(type owner, str name) except -1:
-    """Return where objects have a slot of this class itself."""
+    """Return the offset of a slot that the class itself defines."""
     slot = vars(owner).get(name)
     if not is_slot(slot):
         raise TypeError(f"expected a slot {name!r} of {owner}, found {slot!r}")
@@ -45,7 +45,7 @@ cdef inline int fill_slot(object instance, Py_ssize_t offset, object value) exce
 
 
 cdef type made_as(type base, type kind):
-    """Return the class, whose objects may be made without calling it."""
+    """Return `kind`; raise TypeError unless its objects may be made without calling it."""
     if not issubclass(kind, base) or kind.__new__ is not base.__new__:
         raise TypeError(f"expected a class that makes its objects as {base} does, found {kind}")
     return kind
@@ -167,7 +167,7 @@ cdef class Mappings:
 
 @cython.final
 cdef class Source:
-    """A page, and the sequences that were read from it, by the place of their `entry`."""
+    """A page, and the sequences that were read from it, indexed by the place of their `entry`."""
 
     cdef object page
     cdef list sequences

@@ -2,7 +2,7 @@
 
 
 cdef class Plan:
-    """The plan to decode pages with these columns into a struct array; made once."""
+    """The plan for decoding pages with these columns into a struct array; pages share it."""
 
     cdef tuple columns
     cdef object schema
@@ -29,7 +29,7 @@ cdef class Plan:
                 array.release(&array)
 
     cdef int build(self, bytes body, int64_t offset, ArrowArray *array) except -1:
-        """Build the page as one struct array; an error names the column."""
+        """Build the page as one struct array; an error in a column names the column."""
         cdef const uint8_t *data = body
         cdef int64_t size = len(body)
         cdef int64_t column = -1
@@ -56,7 +56,7 @@ cdef int build_page(
     ArrowArray *out,
     int64_t *column,
 ) except -1 nogil:
-    """Build the page as one struct array; `column` is the one being built."""
+    """Build the page as one struct array; set `column` to the index of the one being built."""
     cdef int64_t width = shape.part_count
     cdef int64_t rows = row_count(body, size, offset, width)
     cdef Cell *cells = <Cell *>malloc(rows * width * sizeof(Cell) or 1)
@@ -106,8 +106,8 @@ cdef inline int64_t fetch(const uint8_t *body, int64_t at, int64_t end) noexcept
     """Prefetch the bytes that will be cut soon.
 
     A cell's start is known only once the previous cell has been read, so the processor cannot
-    prefetch by itself. A page just received by another core is not in this core's caches, so
-    half of the time would be spent waiting.
+    prefetch by itself. A page that another core has just received is not in this core's caches, so
+    without prefetching, half of the time is spent waiting.
     """
     while at < end:
         fetch_line(body + at)

@@ -1,5 +1,6 @@
-# Errors for malformed bytes, with the messages of the plain kernel. Each function acquires the
-# interpreter lock and raises; callers do not hold it, and return the function's result.
+# Errors for malformed bytes, with the messages of the Python kernel. Each function acquires the
+# interpreter lock and raises an error. Callers do not hold the lock, and return the function's
+# result.
 
 
 cdef int refuse_memory() except -1 with gil:

@@ -1,4 +1,4 @@
-# A CQL type in the form that the loops use, and its construction from the type.
+# The form of a CQL type that the loops use, and its construction from the type.
 
 cdef struct Shape
 

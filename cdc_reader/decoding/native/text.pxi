@@ -29,7 +29,10 @@ cdef int build_ascii(const Shape *shape, const Run *run, ArrowArray *out) except
 
 
 cdef int build_text(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """Build text. Each value is UTF-8 if all together are, and none starts inside a character."""
+    """Build text.
+
+    The values are valid if all bytes together are UTF-8, and no value starts inside a character.
+    """
     cdef const uint8_t *data
     cdef const int32_t *offsets
     cdef int64_t row
@@ -51,7 +54,7 @@ cdef inline int64_t data_size(const ArrowArray *array) noexcept nogil:
 
 
 cdef inline int64_t ascii_run(const uint8_t *data, int64_t at, int64_t size) noexcept nogil:
-    """Return where the ASCII from `at` on ends; checks eight bytes at a time."""
+    """Return where the ASCII bytes from `at` on end; checks eight bytes at a time."""
     cdef uint64_t eight = 0
     while at + 8 <= size:
         memcpy(&eight, data + at, 8)
@@ -64,7 +67,7 @@ cdef inline int64_t ascii_run(const uint8_t *data, int64_t at, int64_t size) noe
 
 
 cdef bint is_utf8(const uint8_t *data, int64_t size) noexcept nogil:
-    """Return whether the bytes are valid by table 3-7 of the Unicode standard."""
+    """Return True if the bytes are valid according to table 3-7 of the Unicode standard."""
     cdef int64_t at = ascii_run(data, 0, size)
     cdef int length
     while at < size:

@@ -33,7 +33,10 @@ cdef int fill_micros(
 
 
 cdef inline uint64_t ticks_of(const uint8_t *text, uint64_t *wrong) noexcept nogil:
-    """Return the 60-bit time; the text has its low digits first, and the version in between."""
+    """Return the 60-bit time of a time UUID's text.
+
+    The text has the low digits of the time first. The version precedes the high digits.
+    """
     cdef uint64_t upper = two_fours(text + 9, text + 14, wrong)
     return (upper & <uint64_t>0xFFF) << 48 | upper >> 16 << 32 | eight_digits(text, wrong)
 
@@ -47,7 +50,7 @@ cdef inline uint64_t eight_digits(const uint8_t *text, uint64_t *wrong) noexcept
 cdef inline uint64_t two_fours(
     const uint8_t *text, const uint8_t *more, uint64_t *wrong
 ) noexcept nogil:
-    """Return the number of eight digits: four at `text`, then four at `more`."""
+    """Return the value of eight digits: four at `text`, then four at `more`."""
     cdef int32_t upper = 0
     cdef int32_t lower = 0
     load(text, &upper)
@@ -63,10 +66,10 @@ cdef extern from *:
 
 
 cdef inline uint64_t hexadecimal(uint64_t digits, uint64_t *wrong) noexcept nogil:
-    """Return the number of eight hexadecimal digits, of which the first is the highest byte.
+    """Return the value of eight hexadecimal digits; the first digit is in the highest byte.
 
-    Sets bits in `wrong` if one is not a digit. Handles all eight at once: a byte is a digit if
-    its value is below 16 and encodes back to the same byte.
+    Sets bits in `wrong` if a byte is not a digit. Handles all eight bytes at once: a byte is a
+    digit if its value is below 16 and encodes back to the same byte.
     """
     cdef uint64_t values = (digits & each(0x0F)) + (digits >> 6 & each(1)) * <uint64_t>9
     cdef uint64_t spelt = values + each(c"0") + (values + each(6) >> 4 & each(1)) * <uint64_t>39

@@ -1,4 +1,5 @@
-# The values of Arrow columns, each made when it is read. The memory is Arrow's; an array keeps it.
+# The values of Arrow columns, each made when it is read. Arrow owns the memory, and a column's
+# `array` keeps it alive.
 
 from uuid import UUID, SafeUUID
 

@@ -3,8 +3,8 @@
 Its packages: `protocol` (bytes), `grammar` and `query` (CQL), `schema` and `storage` (data), `cdc`
 (the log), `topology` (nodes and streams), `system` (system tables), `codec` (values).
 
-Of `cdc_reader`, it may import `cql`, `streams`, `decoding` and the packages below them. Begin with
-`scylla`, which assembles the parts.
+From `cdc_reader`, the server may import `cql`, `streams`, `decoding` and the packages below them.
+Begin with `scylla`, which assembles the parts.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class Addresses:
     """Allocates consecutive addresses, starting with the address of `host`.
 
     A single node may have any address. Several nodes need consecutive IPv4 addresses of this
-    machine, such as loopback addresses. `next` raises ConfigurationError if none is left.
+    machine, such as loopback addresses. `next` raises ConfigurationError if no address is left.
     """
 
     host: str

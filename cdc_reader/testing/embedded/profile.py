@@ -14,9 +14,9 @@ NEWEST = "2026.3"
 
 
 def _since(*first: tuple[int, ...]) -> Any:
-    """Return a field that is True from the last of these releases on, and in backports.
+    """Return a field that is True from the last of these releases on, and after backports.
 
-    Each of the other releases is the first one with the behavior in an older branch.
+    Each of the other releases is the first one with the behavior in its older branch.
     """
 
     def has(made: Profile) -> bool:

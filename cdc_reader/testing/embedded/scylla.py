@@ -74,13 +74,13 @@ class EmbeddedScylla:
         client_authority: the CA file; clients must present a certificate signed by one of its
             CAs. None requires no client certificates.
         cluster_name: the name of the cluster.
-        seed: the seed of random tokens and ids, including those of streams and log rows; None for a
-            random seed.
+        seed: the seed of random tokens and ids, including the ids of streams and log rows; None for
+            a random seed.
         ring_delay_ms: the time in which nodes learn of each other, in ms. Every generation but the
-            first takes effect 5 s plus twice this time after its creation. If 0, a generation
-            takes effect at once, as in ScyllaDB. A row that was written before the generation was
-            created, but with a timestamp after its start, is then in a stream of the previous
-            generation.
+            first is created in advance, and takes effect after 5 s plus twice this time. If 0, a
+            generation takes effect at once, as in ScyllaDB. A row that was written before the
+            generation was created, but with a timestamp after its start, is then in a stream of
+            the previous generation.
         most_partitions: the setting `max_partition_key_restrictions_per_query`.
         api_port: the port of the REST API of all nodes; 0 for any free port, None for none.
         tablets: whether keyspaces use tablets by default.
@@ -228,7 +228,7 @@ class EmbeddedScylla:
         return generation
 
     def leave(self, node: Node) -> None:
-        """Remove a node from the ring: other nodes take over its ranges; the streams do not change.
+        """Remove a node from the ring. Other nodes take over its ranges; the streams do not change.
 
         Closes the node's connections, and notifies the clients that registered for events. Raises
         ValueError if the node is not on the ring, or is the last one.
@@ -298,7 +298,7 @@ class EmbeddedScylla:
         self._server.call(self._publication.resume)
 
     def complete_publication(self) -> tuple[Generation, ...]:
-        """Stop holding generations back; publish those held so far, and return them."""
+        """Stop holding generations back; publish the generations held so far and return them."""
         return self._server.call(self._publication.complete)
 
     def upgrade_streams(self) -> None:
@@ -352,7 +352,7 @@ class EmbeddedScylla:
         return self._server.call(lambda: self._pages(cql, page_size, parameters))
 
     def _prepare(self, cql: str) -> Prepared:
-        """Return a statement's bind variables and result columns; errors are as for `execute`."""
+        """Return a statement's bind variables and result columns; raise the errors of `execute`."""
         return self._server.call(lambda: self._first.engine.prepare(cql, QueryOptions()))
 
     def page(

@@ -94,9 +94,10 @@ class Reply:
 class Session:
     """Handles the calls of one connection.
 
-    `startup` holds the client's STARTUP options, `events` the kinds of events it registered for,
-    `keyspace` the keyspace set by USE, and `shard` the shard that serves it. `shard_aware_port` is
-    (option name, port): the port on which clients can select the shard.
+    `startup` holds the client's STARTUP options, and `events` holds the kinds of events that the
+    client registered for. `keyspace` is the keyspace set by USE. `shard` is the shard that serves
+    the connection. `shard_aware_port` is (option name, port) of the port on which clients can
+    select the shard.
     """
 
     host: Host
@@ -180,7 +181,7 @@ class Session:
 
     @property
     def is_closed(self) -> bool:
-        """True if the connection is to be closed after the responses so far."""
+        """True if the connection must be closed after the responses that were already returned."""
         return self.connection.state is State.CLOSED
 
     def _strike(self, request: Request | CqlError) -> Strike | None:
@@ -209,7 +210,8 @@ class Session:
         except CqlError as refusal:
             return responses.error(refusal)
         except Exception as bug:  # noqa: BLE001 - the client gets an error, the server keeps running
-            # As text, because a renderer that shows local variables would print the whole database.
+            # The traceback is text, because a renderer that shows local variables would print the
+            # whole database.
             trace = "".join(traceback.format_exception(bug))
             log.error("request_failed", request=repr(call.request)[:1000], traceback=trace)  # noqa: TRY400
             return responses.error(ServerError(f"{type(bug).__name__}: {bug}"))

@@ -93,7 +93,7 @@ def _checked(
     partition: LogPartition,
     clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; then report rows that may have been lost before they were read."""
+    """Yield the batches, and then report rows that may have been lost before they were read."""
     yield from batches
     if (promise := partition.promise) is not None:
         state = state_of(options)
@@ -103,7 +103,7 @@ def _checked(
 def task_rows(
     source: LogSource, read: LogRead, sieve: Sieve | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one query, filtered by `sieve` if given; the first page is requested now.
+    """Request the first page of one query, and return its rows, filtered by `sieve` if given.
 
     A sieve needs the rows' remaining TTLs, so they are read as well.
     """

@@ -41,7 +41,7 @@ def _only(partition: SnapshotPartition) -> Checkpoint:
 
 @frozen
 class _Owners:
-    """A `GenerationSource` for one partition; the driver sends the token ranges of the owners."""
+    """A `GenerationSource` for one partition, with the token ranges that the driver sent."""
 
     _groups: Sequence[StreamGroup]
 

@@ -57,10 +57,10 @@ def _pairs(_ctx: click.Context, _option: click.Parameter, given: Sequence[str]) 
 def command(master: str | None, options: dict[str, str], conf: dict[str, str]) -> None:
     """Find out why Spark does not find the data source.
 
-    Starts an application in the same way as yours, with the same environment variables, and checks
-    the Python of the driver and of each executor: its version, whether it has this package and its
-    dependencies, and whether it reaches ScyllaDB. Prints a table, and a remedy for each fault;
-    exits with status 1 if there is a fault.
+    Starts a Spark application in the same way as your own, with the same environment variables.
+    Checks the Python of the driver and of each executor: its version, whether it has this package
+    and its dependencies, and whether it reaches ScyllaDB. Prints a table, and a remedy for each
+    fault. Exits with status 1 if there is a fault.
     """
     log = Path(tempfile.gettempdir()) / "scylla-cdc-doctor.log"
     builder = SparkSession.builder.appName("scylla-cdc doctor")

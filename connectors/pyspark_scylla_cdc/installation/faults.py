@@ -16,7 +16,7 @@ _INSTALL = "pip install 'scylla-cdc[spark]'"
 
 @frozen
 class Fault:
-    """A fault and its remedy; `found` says in one line what was found and what is expected."""
+    """A fault and its remedy. `found` says in one line what was found and what is expected."""
 
     found: str
     remedy: str

@@ -1,8 +1,8 @@
 """Finds the Pythons of a Spark application: the driver's, the planner's and the executors'.
 
-Spark starts the same command for a Python data source on the driver, where it plans, and on every
-executor: PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``. Spark uses the values
-that these variables had when the driver's JVM started.
+For a Python data source, Spark starts the same command on the driver, where it plans, and on every
+executor. The command is PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``. Spark
+uses the values that these variables had when the driver's JVM started.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark_scylla_cdc.installation import probe
 
 ROUNDS = 5
-"""The maximum number of rounds of tasks to run until every executor has had a task."""
+"""The maximum number of rounds of tasks that run until every executor has run a task."""
 _TASK_SECONDS = 0.3
 """The duration of a task, long enough that tasks spread over all executors."""
 
@@ -39,7 +39,7 @@ class Command:
 
 @frozen
 class Python:
-    """Facts about a Python, named as in `probe.facts`; a package that it lacks is ""."""
+    """Facts about a Python, named as in `probe.facts`; an empty string means a missing package."""
 
     host: str
     folder: str
@@ -60,7 +60,7 @@ class Python:
 
 @frozen
 class Unusable:
-    """A Python that does not run: where, and the reason that Spark or the system gave."""
+    """A Python that does not run: where it is, and the reason that Spark or the system gave."""
 
     where: str
     reason: str
@@ -138,7 +138,7 @@ def _round(context: SparkContext, options: dict[str, str]) -> list[dict[str, str
 
 
 def _count(context: SparkContext) -> int:
-    """Return the number of executors; a driver that runs tasks itself counts as an executor."""
+    """Return the number of executors. A driver that runs tasks itself counts as an executor."""
     known = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - not in PySpark
     return max(1, len(known) - 1)
 

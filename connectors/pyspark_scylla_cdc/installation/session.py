@@ -26,12 +26,12 @@ _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 def session(builder: SparkSession.Builder) -> SparkSession:
     """Start the builder's session so that Spark finds the data source on all machines.
 
-    Spark starts the same command for data sources on the driver and on every executor. If
-    PYSPARK_PYTHON is set, it is the command; otherwise the command is the running Python. If
-    ``spark.archives`` ships an environment as ``#environment``, the command is
-    ``environment/bin/python``, and a link named ``environment`` in the working directory points to
-    the driver's environment. PYSPARK_DRIVER_PYTHON, which would override the command on executors,
-    is removed from the environment of this process.
+    Spark starts the same command for data sources on the driver and on every executor. The command
+    is PYSPARK_PYTHON if it is set. Otherwise, if ``spark.archives`` ships an environment as
+    ``#environment``, the command is ``./environment/bin/python``, and a link named ``environment``
+    in the working directory points to the driver's environment. Otherwise, the command is the
+    running Python. PYSPARK_DRIVER_PYTHON, which would override the command on executors, is removed
+    from the environment of this process.
 
     Raises ConfigurationError, in one line, if Spark's Python on the driver or on an executor cannot
     run the data source. A session of Spark Connect is returned unchanged, because it uses the

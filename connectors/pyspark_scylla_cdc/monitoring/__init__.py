@@ -1,4 +1,4 @@
 """Shows the state of running streaming queries: as values, log lines and Prometheus metrics.
 
-May import `offsets` and `reports`. Begin with `listener`, which Spark calls.
+It may import `offsets` and `reports`. Begin with `listener`, which Spark calls.
 """

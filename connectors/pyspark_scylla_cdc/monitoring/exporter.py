@@ -18,7 +18,7 @@ LABELS = ("query", "keyspace", "table")
 
 @frozen
 class Figure:
-    """A metric of each stream, and a function that returns its value, or None if unknown."""
+    """A metric of each stream; `value` returns the metric's value, or None if it is unknown."""
 
     name: str
     help: str
@@ -96,16 +96,16 @@ GAUGES = (
 
 
 class Exporter:
-    """A collector of `prometheus_client`: gauges are computed when they are scraped.
+    """A `prometheus_client` collector, which computes gauges when they are scraped.
 
-    The lag of a hanging query therefore grows, and a query that has ended has no lag.
+    The lag of a query that hangs therefore grows, and a query that has ended has no lag.
     """
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
 
     def describe(self) -> Iterable[Family]:
-        """Return the metrics without values, for the registry to check their names."""
+        """Return the metrics without values, so that the registry can check their names."""
         return _families((), {})
 
     def collect(self) -> Iterable[Family]:

@@ -145,7 +145,7 @@ def _about(end: Offset, reports: list[Report]) -> list[Report]:
 
 
 def _facts(status: StreamStatus) -> dict[str, Any]:
-    """Return the metrics for the log line, without unknown ones."""
+    """Return the metrics for the log line, without those that are unknown."""
     facts = {
         **asdict(status, recurse=False),
         "table": str(status.table),

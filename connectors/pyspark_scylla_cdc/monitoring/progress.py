@@ -36,7 +36,7 @@ def offset_of(text: str) -> Offset | None:
 def _parsed(text: str) -> Any:
     """Parse JSON, or the text of a Python dict.
 
-    Spark passes the text of a dict if it has itself parsed the progress from JSON: with Connect,
+    Spark passes the text of a dict if PySpark parsed the progress from JSON, as with Spark Connect
     and in the `recentProgress` of Spark 4.1.
     """
     try:

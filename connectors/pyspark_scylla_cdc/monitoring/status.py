@@ -15,8 +15,8 @@ class StreamStatus:
     """The state of a streaming query's source after its last micro-batch, at the time `as_of`.
 
     The metrics come from Spark's progress and the micro-batch's offsets. The last seven attributes
-    need option ``reportTo``; without it, they are None. They cover only the partitions whose tasks
-    reported: `partitions_reported` of `partitions`.
+    are None without option ``reportTo``. They cover only the partitions whose tasks reported:
+    `partitions_reported` of `partitions`.
     """
 
     query: str
@@ -24,7 +24,7 @@ class StreamStatus:
     table: TableName
     batch: int
     rows: int
-    """Rows of the source's format that the micro-batch read, as counted by Spark: rows that a
+    """Rows of the source's format that the micro-batch read, as counted by Spark. Rows that a
     ``foreachBatch`` reads twice count twice."""
     rows_per_second: float
     seconds: float

@@ -1,4 +1,4 @@
-"""The streams that a listener watches: the last status of each, and sums over its micro-batches."""
+"""The last status of each stream that a listener watches, and sums over its micro-batches."""
 
 from __future__ import annotations
 

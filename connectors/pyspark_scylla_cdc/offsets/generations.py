@@ -27,8 +27,8 @@ MOST = 16
 class KnownGenerations:
     """The newest generations known at an offset, by their `starts` in µs, ascending.
 
-    All older generations count as known. Rows written before `since` (µs), when the query or this
-    record began, are not delivered.
+    All older generations count as known. `since` (µs) is the position at which the query or this
+    record began. Rows of a late-announced generation that were written before it are not delivered.
     """
 
     since: Micros
@@ -51,7 +51,7 @@ class KnownGenerations:
     def missed(self, before: KnownGenerations | None, position: Micros) -> dict[Micros, Window]:
         """Return, for each generation that `before` lacks, its unread window behind `position`.
 
-        Empty if `before` is None: an offset without generations misses none.
+        The result is empty if `before` is None, which means that the offset records no generations.
         """
         if before is None:
             return {}
@@ -68,7 +68,7 @@ class KnownGenerations:
         return bool(self.starts) and self.starts[0] <= position
 
     def timeline(self, visible: Timeline) -> Timeline:
-        """Return `starts`, and the generations in `visible` that are older."""
+        """Return a timeline of the `starts`, and of the older generations in `visible`."""
         oldest = min(self.starts, default=BEGINNING)
         return Timeline((*(start for start in visible.starts if start < oldest), *self.starts))
 

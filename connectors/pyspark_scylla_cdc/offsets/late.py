@@ -11,27 +11,27 @@ steps ensure this:
 1. Before it offers b, the driver notes the current moment, `Reads.reads[-1]`, and reads the keys of
    the window. It records the rows that may have arrived after that moment. A row's remaining TTL
    shows its time of arrival to within `DOUBT`, and this time is never too early.
-2. An executor leaves out rows that may have arrived after that moment, except the recorded ones
+2. An executor leaves out rows that may have arrived after that moment, except the recorded rows
    (`cdc_reader.reading.late_rows.arrived`). A row that is left out arrived after that moment;
    otherwise the driver would have recorded it. A row that arrived before that moment either arrived
    clearly before it, or was recorded.
 3. Once a minute, in a sweep, the driver reads the keys of the rows behind the position. A row is
-   late if it was not recorded and may have arrived after its window was planned. b names the late
-   rows.
-4. b carries this state: the times at which windows were planned since the last sweep, and the
-   recorded keys. A restarted query therefore makes the same decisions as the process before it.
+   late if it was not recorded and may have arrived after its window was planned. Offset b names the
+   late rows.
+4. Offset b carries this state: the times at which windows were planned since the last sweep, and
+   the recorded keys. A restarted query therefore makes the same decisions as the process before it.
 
 Strays (`cdc_reader.reading.strays`) are in streams that no executor reads. The driver searches for
-them in steps 1 and 3. b names the strays of the window and the late strays. A stray with a twin in
-a stream in force is left out.
+them in steps 1 and 3. Offset b names the strays of the window and the late strays. A stray that has
+a twin in a stream in force is left out.
 
 After a sweep, every row that had arrived before it counts as delivered. Only keys of rows that
 arrived within `DOUBT` of a sweep, or of a window's plan, are kept. They are few, unless the
 confidence window is shorter than `DOUBT`.
 
-`cdc_reader.reading.late_rows` does the same bookkeeping; here the driver reads keys only. With
-``report``, the driver only sweeps, reads a sample if there are many streams, and logs the number of
-late rows.
+`cdc_reader.reading.late_rows` does the same bookkeeping, but here the driver reads only keys. With
+``lateRows=report``, the driver only sweeps, reads a sample if there are many streams, and logs the
+number of late rows.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def whole_records(names: Collection[RowName], most: int) -> frozenset[RowName]:
 
 
 def tasks_of(names: Iterable[RowName]) -> Iterator[Task]:
-    """Return tasks that read these rows, in order of write time: one for each microsecond."""
+    """Yield tasks that read these rows, in order of write time: one for each microsecond."""
     streams: dict[int, set[StreamId]] = {}
     for stream, key in names:
         streams.setdefault(key.micros, set()).add(stream)

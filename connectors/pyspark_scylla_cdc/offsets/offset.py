@@ -33,7 +33,7 @@ _REMEDIES = {
 
 
 class SnapshotState(StrEnum):
-    """Whether a query began with a snapshot of the base table."""
+    """Whether a query began with a snapshot of the base table, and whether it has been read."""
 
     NONE = "none"
     PENDING = "pending"
@@ -44,8 +44,8 @@ class SnapshotState(StrEnum):
 class Offset:
     """An offset: every log row written before `position` (µs since 1970) has been delivered.
 
-    It belongs to the `table` (``keyspace.name``) with the id `table_id`. In an offset of version 1
-    or 2 both are None; version 1 also lacks the state of the `snapshot`.
+    It belongs to the `table` (``keyspace.name``) with the id `table_id`. In offsets of versions 1
+    and 2, both are None. Offsets of version 1 also lack the state of the `snapshot`.
 
     Spark compares offsets as JSON text, so the order of keys is part of the format. While the
     position stays the same, an offset changes only if late rows, or the rows of a generation that
@@ -60,7 +60,8 @@ class Offset:
     late: Late | None = None
     """The late rows delivered; None if the query does not deliver late rows."""
     began: int | None = None
-    """The start of the query's first micro-batch, in µs; None except in the offset at its end."""
+    """The start of the query's first micro-batch, in µs. Only the offset at the end of that
+    micro-batch contains it; in other offsets it is None."""
     token: int | None = None
     """During a snapshot, the token up to which partitions have been delivered."""
     lost: Window | None = None
@@ -126,11 +127,11 @@ class Offset:
         lost: Window | None = None,
         generations: KnownGenerations | None = None,
     ) -> Offset:
-        """Return the offset of a micro-batch that ends at `position`; `state` is as of `now` (µs).
+        """Return the offset at the end of a micro-batch that ends at `position` (µs).
 
-        `done` is the token up to which a snapshot has been read; `lost` is the window of the
-        expired changes that made the snapshot begin again. The history of the TTL reaches back to
-        the first read that `late` still mentions.
+        `state` is the table's state as of `now` (µs). `done` is the token up to which a snapshot
+        has been read, and `lost` is the window of the expired changes because of which the snapshot
+        began again. The offset's TTL history reaches back to the first read that `late` contains.
         """
         oldest = position if late is None else min(position, *late.reads.reads)
         snapshot, token = self.snapshot, None
@@ -196,7 +197,7 @@ class Offset:
             )
 
     def check_snapshot(self, *, wanted: bool, again: bool = False) -> None:
-        """Raise CheckpointError if a query cannot resume here because of its `snapshot` option.
+        """Raise CheckpointError if a query with this `snapshot` option cannot resume at the offset.
 
         A query that takes new snapshots (`again`) can complete any snapshot.
         """

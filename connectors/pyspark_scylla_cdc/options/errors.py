@@ -16,7 +16,7 @@ from pyspark_scylla_cdc.options.words import in_keyword_options, in_option_words
 
 @contextmanager
 def hide_traceback() -> Iterator[None]:
-    """Hide the tracebacks of this project's errors; other errors are bugs and keep theirs.
+    """Hide the tracebacks of this project's errors. Other errors are bugs, and are not changed.
 
     Spark's workers write the traceback into the message unless an environment variable is set. A
     worker ends with the error it reports, so the variable affects only this error.
@@ -53,8 +53,8 @@ def _in_worker() -> bool:
 class RefusedStream(DataSourceStreamReader):
     """A stream that cannot be read: every use raises the error.
 
-    Spark hides an error raised by `streamReader` itself: it then tries to stop a reader that does
-    not exist, and shows the error of that attempt instead.
+    If `streamReader` itself raises an error, Spark does not show it. Spark then tries to stop a
+    reader that does not exist, and shows the error of that attempt instead.
     """
 
     def __init__(self, error: CdcError) -> None:

@@ -43,10 +43,10 @@ class Kind:
 
 @frozen
 class Option:
-    """One option; without a default, its value is None unless it is given.
+    """One option of the data source.
 
-    A `secret` value is never shown. `aliases` are the names that other connectors use; the value of
-    an alias may be in milliseconds.
+    An option without a default is None unless it is given. A `secret` value is never shown.
+    `aliases` are the names that other connectors use. The value of an alias may be in milliseconds.
     """
 
     name: str

@@ -47,8 +47,8 @@ from pyspark_scylla_cdc.reports import Address
 class SourceOptions:
     """The validated options of one query.
 
-    It is pickled and sent to executors. It contains the `password` if the password was given as an
-    option, but not if it is in a file.
+    The object is pickled and sent to executors. It contains the `password` if the password was
+    given as an option, but not if the password is in a file.
     """
 
     table: TableName
@@ -150,12 +150,12 @@ class SourceOptions:
 
     @property
     def read_strategy(self) -> Strategy:
-        """The strategy to read with; a partition key's few streams are read by their ids."""
+        """The strategy to read with. The few streams of a partition key are read by their ids."""
         return self.strategy if self.partition_key is None else Strategy.STREAMS
 
     @property
     def takes_new_snapshots(self) -> bool:
-        """Whether a stream takes a new snapshot after rows expired before they were read."""
+        """True if a stream takes a new snapshot when rows have expired before they were read."""
         return self.data_loss is DataLossMode.RESNAPSHOT
 
     @contextmanager
@@ -173,7 +173,10 @@ class SourceOptions:
             raise AuthenticationFailedError(f"username is {username!r}: {error}") from None
 
     def connection(self) -> ConnectionConfig:
-        """Return the connection's configuration; read the password file now, on this machine."""
+        """Return the connection's configuration.
+
+        If there is a password file, it is read now, on this machine.
+        """
         if self.password_file is None:
             return ConnectionConfig(**self._connection)
         if self._connection["password"] is not None:
@@ -196,9 +199,10 @@ class SourceOptions:
         return evolve(self, starting=starting, ending=ending)
 
     def window(self, now: Micros) -> Window:
-        """Return the largest window to read, in µs; a start of ``latest`` becomes `now`.
+        """Return the largest window to read, in µs.
 
-        Raises ConfigurationError if the start is after the end.
+        A start of ``latest`` becomes `now`. Raises ConfigurationError if the start is after the
+        end.
         """
         start = now if self.starting == FOREVER else self.starting
         window = Window(start, FOREVER if self.ending is None else self.ending)
@@ -327,7 +331,7 @@ def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:
 
 
 def _given(given: Mapping[str, str], option: str) -> str | None:
-    """Return the text that Spark passes for an option; the case of its name does not matter."""
+    """Return the text that Spark passes for an option, whose name may be in any case."""
     return {name.lower(): text for name, text in given.items()}.get(option.lower())
 
 

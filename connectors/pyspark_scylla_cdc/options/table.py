@@ -458,7 +458,10 @@ _MILLISECONDS = re.compile(r".*\.timeoutms")
 
 
 def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
-    """Parse the value of every option, by name; a ConfigurationError names the invalid option."""
+    """Return the parsed value of every option, by name.
+
+    Raises ConfigurationError, which names the option, for an invalid value or an unknown name.
+    """
     texts: dict[str, str] = {}
     for name, text in given.items():
         option = _named(name, text)

@@ -35,17 +35,17 @@ _OPTIONS = _OPTION_OF_SETTING | _OPTION_OF_KEYWORD
 
 
 def in_words(text: str, options: Mapping[str, str] = _OPTIONS) -> str:
-    """Return the text with options in place of settings and keywords of `cdc_reader`."""
+    """Return the text with option names in place of the settings and keywords of `cdc_reader`."""
     return re.sub(rf"\b({'|'.join(options)})\b", lambda name: options[name.group()], text)
 
 
 def in_option_words(error: ConfigurationError) -> ConfigurationError:
-    """Return the error with options in place of settings and keywords of `cdc_reader`."""
+    """Return the error with option names in place of the settings and keywords of `cdc_reader`."""
     option = _OPTIONS.get(error.option, error.option)
     value = str(error.value).lower() if isinstance(error.value, bool) else error.value
     return ConfigurationError(option, value, in_words(error.remedy))
 
 
 def in_keyword_options(error: SchemaError) -> SchemaError:
-    """Return the error of a table with options in place of keywords of `cdc_reader`."""
+    """Return the error with option names in place of the keywords of `cdc_reader`."""
     return type(error)(in_words(str(error), _OPTION_OF_KEYWORD))

@@ -1,4 +1,4 @@
-"""Spark partitions: what one Spark task reads, kept small because it is sent to an executor."""
+"""Spark partitions: the input of each task, kept small because Spark sends it to an executor."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pyspark_scylla_cdc.planning.streams import Streams
 INLINE = 16_384
 """The maximum number of streams sent with a plan, at 16 bytes each.
 
-If there are more, an executor reads the generation itself, once, and keeps it. On a large cluster,
-sending the streams would take 26 MB for each micro-batch.
+If there are more streams, each executor reads the generation from the cluster, once, and keeps it.
+On a large cluster, sending the streams would take 26 MB for each micro-batch.
 """
 
 
@@ -44,7 +44,7 @@ P = TypeVar("P", bound=SourcePartition)
 
 
 def of_one_plan(parts: Sequence[P]) -> list[P]:
-    """Set `tasks` in each partition, because tasks share the query's limits."""
+    """Return the partitions with `tasks` set, because tasks of a plan share the query's limits."""
     for part in parts:
         part.tasks = len(parts)
     return list(parts)
@@ -83,7 +83,7 @@ class LogPartition(SourcePartition):
         return sum(last - first for _, _, _, first, last, _ in self._packed)
 
     def queries(self, chunk: int) -> int:
-        """Return the number of queries that read these streams, with `chunk` streams each."""
+        """Return the number of queries that read these streams, with up to `chunk` streams each."""
         return sum(-(-(last - first) // chunk) for _, _, _, first, last, _ in self._packed)
 
     def reads(
@@ -107,7 +107,7 @@ class LogPartition(SourcePartition):
 
 
 class LatePartition(SourcePartition):
-    """A share of the late rows of a micro-batch, by their names."""
+    """A share of the late rows of a micro-batch, which are given by their names."""
 
     def __init__(self, names: Collection[RowName]) -> None:
         self.names = frozenset(names)

@@ -1,9 +1,9 @@
-"""The plan of a read: pure arithmetic on numbers of streams.
+"""The plan of a read, computed from the numbers of streams alone.
 
 A large cluster has millions of streams. A plan identifies them by their places in ring order, which
 never change within a generation. A plan is therefore as small for millions of streams as for ten.
 
-Work is divided twice. First all streams are cut into runs of equal work. If one stream is hot, its
+Work is divided twice. First, all streams are cut into runs of equal work. If one stream is hot, its
 run holds most of the rows, and only reading the rows would show which run that is. Therefore, each
 run is also cut into time slices, which are distributed in turn: slice j of run i goes to share i +
 j, modulo the number of shares. All shares still have equal work, and each slice of the hot stream
@@ -22,7 +22,7 @@ from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 
 ASKING = 10_000_000
-"""The cost of querying one stream, even if it is empty, in µs of rows."""
+"""The cost of querying one stream, even if it is empty, expressed in µs of write time."""
 SHORTEST_SLICE = 10_000_000
 """The shortest slice, in µs of write time, that is worth its own queries."""
 MOST_QUERIES = 4_096
@@ -36,7 +36,7 @@ _EVEN = 4
 
 @frozen
 class StreamSpan:
-    """The streams at places `first` to `last`, exclusive, of a generation, over one window.
+    """The streams at places `first` to `last` (exclusive) of a generation, over one window.
 
     `generation` is the generation's start in µs.
     """
@@ -54,12 +54,12 @@ class StreamSpan:
 
     @property
     def weight(self) -> int:
-        """The estimated cost of reading one of the span's streams, in µs of rows."""
+        """The estimated cost of reading one stream of the span, expressed in µs of write time."""
         return self.filled.length + ASKING
 
     @property
     def work(self) -> int:
-        """The estimated cost of reading the span."""
+        """The estimated cost of reading all streams of the span, in the same unit as `weight`."""
         return self.streams * self.weight
 
 
@@ -70,13 +70,14 @@ def spans(
     filled: Window | None = None,
     missed: Mapping[Micros, Window] = NONE_MISSED,
 ) -> list[StreamSpan]:
-    """Return all spans of `window`, older generations first; `count` counts a generation's streams.
+    """Return all spans of `window`, older generations first.
 
-    `missed` maps the starts of late-announced generations to unread windows before `window`. Each
-    of these generations is read from the start of its unread window to the end of `window`.
+    `count` returns the number of a generation's streams. `missed` maps the starts of late-announced
+    generations to unread windows before `window`. Each of these generations is read from the start
+    of its unread window to the end of `window`.
 
-    Rows are expected in `filled`, or in the whole window if it is None. This only affects how the
-    work is divided; rows elsewhere are read too.
+    Rows are expected in `filled`, or in the whole window if `filled` is None. This affects only how
+    the work is divided; rows elsewhere are read too.
     """
     found = []
     for operates in timeline.operating():
@@ -103,10 +104,10 @@ def divide(
 ) -> list[list[StreamSpan]]:
     """Divide the spans into shares of about equal work, each in order.
 
-    Older generations come first, and for each stream older times first. There are `at_most` shares;
-    if there are fewer streams, there are as many shares as streams or `slices`, whichever is more.
-    If that is less than `at_least`, there are `at_least` shares, filled slice by slice. With one
-    slice, all rows of a stream are in one share.
+    Older generations come first, and for each stream, earlier times come first. There are `at_most`
+    shares if there are enough streams. With fewer streams, the number of shares is the number of
+    streams or `slices`, whichever is larger. If that number is less than `at_least`, there are
+    `at_least` shares, filled slice by slice. With one slice, all rows of a stream are in one share.
     """
     runs = _runs(parts, at_most)
     if max(len(runs), slices) < at_least:
@@ -121,7 +122,7 @@ def divide(
 
 
 def _even(shares: int, streams: int) -> int:
-    """Return into how many time slices to cut `streams` streams for `shares` shares.
+    """Return the number of time slices into which `streams` streams are cut for `shares` shares.
 
     Each share of a slice has at least `_EVEN` streams, so that shares differ little in size. If
     that is impossible, each share is one slice of all streams.
@@ -131,7 +132,7 @@ def _even(shares: int, streams: int) -> int:
 
 
 def _slice_by_slice(parts: Sequence[StreamSpan], count: int, shares: int) -> list[list[StreamSpan]]:
-    """Make `shares` shares, each within one of `count` slices, in the order of the slices."""
+    """Return `shares` shares in chronological order, each within one of `count` time slices."""
     sliced: list[list[StreamSpan]] = [[] for _ in range(count)]
     for part in parts:
         for place, piece in _in_time(part, count):
@@ -142,7 +143,7 @@ def _slice_by_slice(parts: Sequence[StreamSpan], count: int, shares: int) -> lis
 
 
 def _runs(parts: Sequence[StreamSpan], count: int) -> list[list[StreamSpan]]:
-    """Cut the work into at most `count` equal runs, each extended to a whole stream."""
+    """Cut the work into at most `count` equal runs, each extended to the end of a stream."""
     total = sum(part.work for part in parts)
     runs: dict[int, list[StreamSpan]] = {}
     done = 0

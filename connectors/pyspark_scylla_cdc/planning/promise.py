@@ -42,7 +42,7 @@ class Promise:
     since: Micros
     mode: DataLossMode
     is_open: bool = False
-    """Whether the read has no start; rows that expire meanwhile then cause only a warning."""
+    """True if the read has no start, so that rows that expire meanwhile cause only a warning."""
 
     def check(self, window: Window, table: TableName, state: TableState, now: Micros) -> None:
         """Raise DataLossError, or warn, if rows of `window` may be gone.

@@ -1,8 +1,8 @@
 """A snapshot's partitions: the base table's current rows, read before the log.
 
 Rows are read after the position from which the log is followed, and count as inserts at that
-position. A change made in between may already be in a row and is read again from the log; applying
-it again changes nothing.
+position. A row may already include a change made after the position. The log then delivers the
+change again, but applying it again changes nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pyspark_scylla_cdc.planning.partition import INLINE, SourcePartition
 
 
 class SnapshotPartition(SourcePartition):
-    """The rows of a table whose tokens are in `tokens`, as of `position` µs.
+    """The rows of a table whose tokens are in `tokens`, as of `position` (µs).
 
-    `ends` are the tokens at which owners change, ascending. Where possible, queries for a part of
-    `tokens` end at one of them.
+    `ends` are the tokens at which owners change, ascending. Where possible, each query for a part
+    of `tokens` ends at one of `ends`.
     """
 
     def __init__(self, position: Micros, tokens: TokenRange, ends: Sequence[int]) -> None:
@@ -33,7 +33,7 @@ class SnapshotPartition(SourcePartition):
 
 
 class MarkPartition(SourcePartition):
-    """A mark of `kind` at the beginning or the end of a snapshot as of `position` µs."""
+    """A mark of `kind` at the beginning or the end of a snapshot as of `position` (µs)."""
 
     def __init__(self, position: Micros, kind: str) -> None:
         self.position = position
@@ -46,7 +46,7 @@ class MarkPartition(SourcePartition):
 def snapshot_partitions(
     position: Micros, tokens: TokenRange, count: int, ends: Sequence[int] = ()
 ) -> list[SnapshotPartition]:
-    """Split the rows of `tokens` into at most `count` equal parts of the ring."""
+    """Return at most `count` partitions that read equal parts of the token range `tokens`."""
     some = ends[:: 1 + len(ends) // INLINE]
     edges = [tokens.start + tokens.size * number // count for number in range(count + 1)]
     return [

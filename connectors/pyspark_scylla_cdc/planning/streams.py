@@ -1,6 +1,7 @@
 """The streams of a generation in one block of memory: 16 bytes each, in ring order.
 
-With a partition key, only streams that may receive its writes are read, and only its rows are kept.
+With a partition key, only streams that may contain the partition's changes are read, and only the
+partition's rows are kept.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ class PartitionKey:
         return cls(token, columns, tuple(cells))
 
     def group(self, groups: Iterable[StreamGroup]) -> list[StreamGroup]:
-        """Return a list with the group of the partition's stream, or an empty list.
+        """Return a list with the group of the partition's stream, or an empty list without groups.
 
-        The partition's stream in the group depends on a setting that nodes do not publish. A group
-        has one stream for each shard of a node, and one query reads them all.
+        The partition's stream within the group depends on a setting that nodes do not publish. A
+        group has one stream for each shard of a node, and one query reads all of its streams.
         """
         generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
         return [group_of(generation, self.token)] if generation.groups else []
@@ -113,12 +114,15 @@ class Streams:
         return Streams(b"".join(self.part(place, place + 1).raw for place in places))
 
     def tasks(self, window: Window, chunk: int) -> Iterator[Task]:
-        """Return tasks of up to `chunk` streams each."""
+        """Yield tasks of up to `chunk` streams each."""
         for first in range(0, len(self), chunk):
             yield Task(window, tuple(self.part(first, first + chunk)))
 
     def range_task(self, window: Window) -> RangeTask:
-        """Return a task for the token range of these streams; `rows` drops other streams' rows."""
+        """Return a task for the token range of these streams.
+
+        Its result may contain rows of other streams, which `rows` leaves out.
+        """
         start, end = int(self._tokens[0]) - 1, int(self._tokens[-1])
         return RangeTask(window, max(start, MIN_TOKEN), end)
 

@@ -1,4 +1,4 @@
-"""Decides where the next micro-batch ends: pure arithmetic on write times, all in µs."""
+"""Computes where the next micro-batch ends, from write times alone; all times are in µs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class AdvancePolicy:
     """The rules for moving the position.
 
     The position never passes `final`, and stays at least `confidence` behind the present. Spark
-    asks for the latest offset about forty times a second and starts a micro-batch for each new
-    offset. Therefore, the position advances by at least `min_advance`, except for the last step to
-    `final`, and by at most `max_window` if Spark's trigger sets a limit.
+    requests the latest offset about forty times a second, and starts a micro-batch for each new
+    offset. Therefore, the position advances by at least `min_advance`, except in the last step to
+    `final`. It advances by at most `max_window` if Spark's trigger sets a limit.
     """
 
     confidence: int
@@ -45,7 +45,7 @@ class AdvancePolicy:
         return end == self.settled(now) < self.final
 
     def finishing(self, now: Micros) -> AdvancePolicy:
-        """Return the policy of a query that ends with the rows settled by `now`."""
+        """Return the policy of a query that ends with the rows that have settled by `now`."""
         return evolve(self, final=self.settled(now))
 
     def next(self, position: Micros, now: Micros, *, limited: bool) -> Micros:

@@ -14,7 +14,7 @@ INTERVAL = 10_000_000
 
 
 class AnnouncedGenerations:
-    """The generations announced so far; `visible` reads those that are visible now."""
+    """The generations announced so far; `visible` reads the generations that are visible now."""
 
     def __init__(self, visible: Callable[[], Timeline], clock: Clock) -> None:
         self._visible = visible
@@ -36,8 +36,9 @@ class AnnouncedGenerations:
         """Return the generations known to the offset that follows `since`.
 
         The micro-batch that ends at that offset began at `now` (µs). If the micro-batch has a
-        window, generations read before `now` are not enough: another generation may have begun in
-        the window. If it has no window, and `since` knows no generations, none can be missed yet.
+        window, the generations must be read at `now` or later, because another generation may have
+        begun in the window. If it has no window, and `since` knows no generations, the result is
+        None, because no generation can have been missed yet.
         """
         if since.generations is None and not has_window:
             return None

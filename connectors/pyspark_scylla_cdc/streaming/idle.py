@@ -4,7 +4,8 @@ Spark runs a micro-batch for each new offset, and `processAllAvailable` returns 
 no new offsets. Therefore, before the position moves, the driver reads at most one row of the window
 from each chunk of streams. A window found empty has settled, so it is not checked again.
 
-Over an empty log the position still advances occasionally, so a restart need not begin far back.
+If the log stays empty, the position still advances from time to time, so that a restarted query
+need not begin far back.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ GENERATIONS_INTERVAL = 1_000_000
 MOST_QUERIES = 64
 """The maximum number of queries of one check.
 
-If a window needs more, the driver does not check it; the position then moves in steps that are
-longer by the same factor.
+If the check of a window takes more queries, the driver does not check it. The position then moves
+in steps that are longer by the same factor.
 """
 
 
 class Idle:
     """Decides whether a window is worth a micro-batch; times in µs.
 
-    A window of `longest` or more is worth a micro-batch even without rows, but not twice in a row:
-    with a trigger of that length, `processAllAvailable` would never return. The idle driver checks
-    for new rows each time the window has grown by `shortest` µs. The `generations` are read at most
-    once a second.
+    A window of `longest` or more is worth a micro-batch even without rows, but not twice in a row.
+    Otherwise, with a trigger interval of that length, `processAllAvailable` would never return.
+    While no rows are found, the driver checks again each time the window has grown by `shortest`.
+    The `generations` are read at most once a second.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Idle:
         self._begin(BEGINNING)
 
     def end(self, window: Window) -> Micros:
-        """Return the end of the settled `window` if it is worth a micro-batch; else its start."""
+        """Return the settled window's end if it is worth a micro-batch; otherwise its start."""
         if window.length >= self._longest and window.start != self._moved_to:
             self._moved_to = window.end
             return window.end
@@ -87,7 +88,7 @@ class Idle:
         return False
 
     def _refresh_generations(self, end: Micros) -> None:
-        """Discard the findings if a new generation appears: it may have rows in checked windows."""
+        """Discard the findings after a new generation, which may have rows in checked windows."""
         if 0 <= end - self._generations_read_at < GENERATIONS_INTERVAL:
             return
         timeline = self._generations()

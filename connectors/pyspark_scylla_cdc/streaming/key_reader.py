@@ -1,4 +1,4 @@
-"""Reads the keys of a log's rows on the driver: a window's rows in streams in force, and strays."""
+"""Reads the keys of a log's rows on the driver: of the rows in streams in force, and of strays."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from pyspark_scylla_cdc.planning.streams import Streams
 class KeyReader:
     """Reads the keys of a log's rows, and the remaining TTL of each row.
 
-    Create one for each micro-batch or sweep. It reads the generations once, so a row is
-    consistently either in a stream in force or a stray.
+    Create one reader for each micro-batch or sweep. It reads the generations only once, so each row
+    is consistently either in a stream in force or a stray.
 
     A method with the argument `queries` reads a sample of each generation's streams, at a cost of
     about `queries` queries.

@@ -1,4 +1,4 @@
-"""A streaming query's treatment of late rows, on the driver; see `offsets.late`."""
+"""Finds the late rows of a streaming query on the driver; see `offsets.late`."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Step:
     """The step of a query from one offset to the next: a micro-batch that is being planned.
 
     `late` is the late-row state of the offset at the start of `window`. If a `snapshot` is still to
-    be read, rows written before the start are also late rows if they arrive from now on. `missed`
-    maps the start of each late-announced generation to its unread window, which is before `window`;
-    the micro-batch reads it as well.
+    be read, rows that arrive from now on are late rows even if they were written before the start.
+    `missed` maps the start of each late-announced generation to its unread window, which is before
+    `window` and is read as well.
     """
 
     window: Window
@@ -153,7 +153,7 @@ class DeliveringWatch:
             self._state = Reads(start, (position,), (now,))
 
     def _sweep(self, reader: KeyReader, position: Micros, now: Micros) -> frozenset[RowName]:
-        """Return the late rows behind `position`, at most about `MOST`."""
+        """Return the late rows behind `position`, at most about `MOST` of them."""
         rows = LateRows.resumed(self._state, self._settings.confidence)
         sweep = rows.sweep(position, self._settings.late_horizon, now)
 
@@ -174,10 +174,10 @@ class DeliveringWatch:
         return first
 
     def _read(self, reader: KeyReader, step: Step) -> frozenset[RowName]:
-        """Record the rows whose computed time of arrival may be after now, and return the strays.
+        """Return the strays, and record the rows whose computed arrival may be after now.
 
         Also records the rows of missed generations that arrived after their window was read. The
-        window ends earlier if it has more strays than `MOST`.
+        window ends earlier if it contains more than `MOST` strays.
         """
         now = self._clock.now()
         strays = reader.strays(self._settings.late_horizon)
@@ -201,8 +201,8 @@ class DeliveringWatch:
 class ReportingWatch:
     """Counts late rows and reports their number; its state is lost when the process ends.
 
-    It does not know which rows the executors read, so it counts only rows that certainly arrived
-    after their micro-batch was read.
+    It has no record of the rows that the executors read, so it counts only rows that certainly
+    arrived after their micro-batch was read.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class ReportingWatch:
         return None
 
     def _note_read(self, rows: LateRows, position: Micros, now: Micros) -> None:
-        """Record the micro-batch that was planned last, if it was read by `now`."""
+        """Record the read of the micro-batch that was planned last, if it was complete by `now`."""
         end, planned = self._planned
         if self._end < end <= position:
             rows.window_read(end, min(now, planned + LONGEST_RESPONSE) + ARRIVAL_ERROR)
@@ -289,7 +289,7 @@ def _shortened(window: Window, found: Iterable[pa.RecordBatch]) -> Window:
 
 
 def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return the rows written in the window; empty batches are left out."""
+    """Return the rows that were written in the window, without empty batches."""
     names = {name for batch in found for name in keys(batch) if name[1].micros in window}
     return [rows for batch in found if (rows := rows_named(batch, names)).num_rows]
 

@@ -11,10 +11,10 @@ from cdc_reader.streams.window import Window
 class MinimumRows:
     """Decides whether a settled window has enough rows for a micro-batch; times in µs.
 
-    About `least` rows are enough, as counted by `count`; when the window is `longest` long, any
-    number is enough. A window without rows also becomes a micro-batch when it is `idle` long; this
-    only moves the position. Settled rows do not change, so each row is counted only once; the
-    driver counts each time the window has grown by `shortest`.
+    About `least` rows are enough, as counted by `count`. When the window is `longest` long, any
+    number of rows is enough. When a window without rows is `idle` long, it also becomes a
+    micro-batch, which only moves the position. The driver counts rows each time the window has
+    grown by `shortest`. Settled rows do not change, so each row is counted only once.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class MinimumRows:
         self._rows = 0.0
 
     def end(self, window: Window) -> Micros:
-        """Return the end of the window if it is worth a micro-batch; else its start."""
+        """Return the end of the window if it is worth a micro-batch; otherwise its start."""
         if window.start != self._position:
             self._position = self._counted_until = window.start
             self._rows = 0.0

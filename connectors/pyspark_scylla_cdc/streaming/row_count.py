@@ -28,9 +28,10 @@ _WEIGHED = 64
 
 @frozen
 class RowCount:
-    """Reads samples: `keys` reads a small column of every row; `some` reads a few rows per query.
+    """Estimates the number of rows, and their size, from samples.
 
-    `some` reads whole rows, with the same columns as the streaming query.
+    `keys` reads a small column of every row. `some` reads a few whole rows per query, with the same
+    columns as the streaming query.
     """
 
     keys: LogSource
@@ -39,7 +40,7 @@ class RowCount:
     spans: Callable[[Window], Sequence[StreamSpan]]
 
     def rows(self, window: Window, most: float) -> float:
-        """Return the estimated number of rows; TOO_MANY if it is above `most`."""
+        """Return the estimated number of rows, or TOO_MANY if it is above `most`."""
         rows = 0.0
         for batch, share in self._sampled(self.keys, window):
             rows += batch.num_rows * share
@@ -48,7 +49,7 @@ class RowCount:
         return rows
 
     def row_size(self, window: Window) -> float | None:
-        """Return the estimated bytes of a row in memory, as Arrow; None without rows."""
+        """Return the estimated size of a row in Arrow format, in bytes, or None without rows."""
         batches = [batch for batch, _ in self._sampled(self.some, window)]
         rows = sum(batch.num_rows for batch in batches)
         return sum(batch.nbytes for batch in batches) / rows if rows else None

@@ -11,7 +11,7 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, RowCount, row_count
 
 _COUNTED = 2
-"""The multiple of the limit up to which rows are counted; more rows count as too many."""
+"""The multiple of the limit at which the count ends, because there are too many rows."""
 _ROUNDS, _MOST_ROUNDS = 5, 40
 """The maximum number of samples of a window, and the maximum while no rows are found.
 
@@ -30,7 +30,7 @@ class Cut:
 
 @frozen
 class RowLimit:
-    """Cuts windows to about `limit` rows, but at least `shortest` µs."""
+    """Cuts windows to about `limit` rows, but to no less than `shortest` µs."""
 
     count: RowCount
     limit: int

@@ -49,7 +49,10 @@ class RowProbe:
         return sum(-(-part.streams // self._chunk) for part in parts)
 
     def finds_row(self, parts: Sequence[StreamSpan]) -> bool:
-        """Return True if there are rows; try the last hit first, because hot streams stay hot."""
+        """Return True if there are rows.
+
+        The task that last found a row is tried first, because hot streams stay hot.
+        """
         tasks = [task for part in parts for task in self._tasks(part)]
         first = self._first % max(1, len(tasks))
         ordered = tasks[first:] + tasks[:first]

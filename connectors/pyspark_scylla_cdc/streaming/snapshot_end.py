@@ -1,8 +1,9 @@
 """Decides how much of the table a micro-batch of a snapshot reads.
 
 The table is read in ring order, so one token marks what has been read. A micro-batch ends at the
-end of a partition, so the driver counts the rows after the token. It counts at most `COUNTED` rows,
-and treats them as a sample of the rest: tokens are hashes, so rows are spread evenly over them.
+end of a partition. To find the token of that partition, the driver counts the rows after the last
+micro-batch. It counts at most `COUNTED` rows, and treats them as a sample of the rest: tokens are
+hashes, so rows are spread evenly over them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pyspark_scylla_cdc.spark_versions import TELLS_START
 COUNTED = 100_000
 """The maximum number of rows to count; larger micro-batches are estimated from these rows."""
 UNLIMITED = 10_000_000
-"""The rows of a micro-batch without a limit: few enough to read again after a failure."""
+"""The number of rows in a micro-batch without a limit: few enough to read again after a failure."""
 
 Tokens = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -38,7 +39,7 @@ class RowsAhead:
     is_all: bool
 
     def end(self, start: int, limit: int) -> int:
-        """Return the token of the last of `limit` rows after `start`; MAX_TOKEN if no rows follow.
+        """Return the token of the last of `limit` rows after `start`, or MAX_TOKEN if none follow.
 
         The rows of a partition stay together, so a partition of more than `limit` rows is a
         micro-batch by itself.
@@ -61,7 +62,7 @@ class SnapshotEnd:
 
     @property
     def is_limited(self) -> bool:
-        """Whether a snapshot has several micro-batches, if Spark's trigger allows it.
+        """True if a snapshot has several micro-batches when Spark's trigger allows it.
 
         Spark 4.0 and 4.1 do not say whether the query ends after the next micro-batch. Therefore,
         if the query sets no limit, that micro-batch contains the whole table, and the log as well.

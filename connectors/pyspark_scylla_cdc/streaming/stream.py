@@ -1,6 +1,6 @@
-"""Streaming reads: follow the log in micro-batches that Spark can repeat.
+"""Streaming reads, which follow the log in micro-batches that Spark can repeat.
 
-Spark's behavior, and its consequences:
+Spark's behavior has these consequences:
 
 * Spark calls `initialOffset` several times at the start of a query, and again on a restart before
   the first commit. No checkpoint stores its result, so the offset at the end of the first
@@ -243,11 +243,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> Promise | None:
         """Return the rows of `window` that the tasks must find; report rows that may have expired.
 
-        The window may begin before `since`, if a generation was announced late.
-
-        During a snapshot, the tasks must find all rows written since it began. A new query without
-        a snapshot begins with the rows that have not expired. Returns None if rows are lost and a
-        new snapshot follows.
+        The window may begin before `since` if a generation was announced late. During a snapshot,
+        the tasks must find all rows written since the snapshot began. A new query without a
+        snapshot begins with the rows that have not expired. Returns None if rows are lost and a new
+        snapshot follows.
         """
         now, options = self._clock.now(), self._options
         ttls = ttls.after(since.position)
@@ -266,7 +265,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _remember_lost(self, lost: Window) -> None:
         """Let the next offset begin a new snapshot if rows of the planned micro-batch are lost.
 
-        This micro-batch can no longer do so, because a repetition must contain the same rows.
+        The planned micro-batch itself cannot begin one, because a repetition of the micro-batch
+        must contain the same rows.
         """
         self._lost_in_plan = None if lost.is_empty else lost
 
@@ -278,15 +278,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return f"start over with {earliest}a new checkpointLocation"
 
     def _has_no_past(self, since: Offset, ttls: TtlHistory) -> bool:
-        """Return True if a new query begins at `since`, and so reads only rows that still exist."""
+        """Return True if a new query begins at `since`, and needs only rows that still exist."""
         is_first = self._initial is not None and since.position == self._initial.position
         is_chosen = self._options.starting_offset is None and not self._options.snapshot
         return is_first and is_chosen and ttls.log_lost <= since.position
 
     def _lost(self, since: Offset, first: Micros, state: TableState, now: Micros) -> Window:
-        """Return the window of changes that may expire, if a new snapshot should replace them.
+        """Return the window of changes that may expire before they are read.
 
-        `first` is the earliest write time of unread rows, in µs.
+        The window is empty unless the query takes new snapshots. `first` is the earliest write time
+        of unread rows, in µs.
         """
         nothing = Window(since.position, since.position)
         if not self._options.takes_new_snapshots:

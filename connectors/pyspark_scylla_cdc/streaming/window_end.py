@@ -1,22 +1,23 @@
 """Decides where a micro-batch ends: how far its window of write time reaches.
 
-The window begins at the position of the last offset. Each of six steps can only shorten it, and it
-may become empty:
+The window begins at the position of the last offset. Six steps determine its end. Each step after
+the first can only shorten the window, which may become empty:
 
-1. It reaches as far as rows have settled and Spark's trigger allows (`AdvancePolicy`).
+1. It covers the write times that have settled, up to the limit of Spark's trigger
+   (`AdvancePolicy`).
 2. If it covers all settled write times, but no rows are found, it becomes empty (`Idle`).
-3. It also becomes empty if it has fewer rows than a micro-batch should have, and is still short
+3. It also becomes empty if it contains fewer rows than a micro-batch needs, and is still short
    (`MinimumRows`).
 4. It ends before a generation that is only partly published (`PublicationGate`).
-5. It has at most about as many rows and bytes as a micro-batch may have (`RowLimit`).
-6. It has at most as many strays as an offset can name (`LateWatch`, which also finds the late rows
-   that the micro-batch delivers).
+5. It is cut to about the number of rows and bytes that a micro-batch may contain (`RowLimit`).
+6. It is cut to the number of strays that an offset can name (`LateWatch`, which also finds the late
+   rows that the micro-batch delivers).
 
 While a snapshot is being read, the window is empty: `SnapshotEnd` decides how much of the table the
 micro-batch contains. The micro-batch includes the log only if Spark's trigger requests all
 available rows.
 
-A generation announced after the position has passed its start is read from its start on, in
+A generation that is announced after the position has passed its start is read from its start on, in
 addition to the window, which may then be empty (`AnnouncedGenerations`).
 """
 
@@ -116,9 +117,9 @@ class WindowEnd:
     def next(
         self, since: Offset, now: Micros, ttls: Callable[[], TtlHistory], *, limited: bool
     ) -> MicroBatch:
-        """Return the micro-batch after the offset `since`, which may be empty.
+        """Return the micro-batch after the offset `since`; it may be empty.
 
-        `ttls` returns the log's TTL over time. If not `limited`, the micro-batch contains all
+        `ttls` returns the log's TTL over time. If `limited` is False, the micro-batch contains all
         settled rows, because Spark's trigger requests them.
         """
         if since.is_before_snapshot and limited and self._snapshot.is_limited:
@@ -178,5 +179,5 @@ class WindowEnd:
 
 
 def _rows(options: SourceOptions, schema: LogSchema, window: Window) -> float:
-    """Count the rows of a window, up to the number that a micro-batch waits for."""
+    """Estimate the number of rows in a window, up to the number that a micro-batch waits for."""
     return row_count(options, schema).rows(window, options.min_rows)

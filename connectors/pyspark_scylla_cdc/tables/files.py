@@ -1,4 +1,4 @@
-"""Files of Spark's file systems, in any location that Spark can use."""
+"""Access to files in any location that Spark can use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def located(spark: SparkSession, name: str) -> tuple[Any, Any]:
-    """Return Hadoop's file system of this path, with Spark's settings, and the path."""
+    """Return Hadoop's file system for the path `name`, with Spark's settings, and the path."""
     context = spark.sparkContext
     jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no other way
     path = jvm.org.apache.hadoop.fs.Path(name)
@@ -20,8 +20,9 @@ def located(spark: SparkSession, name: str) -> tuple[Any, Any]:
 def plan_of(spark: SparkSession, checkpoint: str, number: int) -> int:
     """Return a digest of Spark's plan of the micro-batch with this number.
 
-    Spark writes the file before it runs the micro-batch, and reads it to repeat the micro-batch.
-    The file contains the time of planning, so a micro-batch that is planned again has another one.
+    Spark writes the plan to a file before it runs the micro-batch, and reads the file to repeat the
+    micro-batch. The file contains the time of planning, so a micro-batch that is planned anew gets
+    another digest.
     """
     files, path = located(spark, f"{checkpoint.rstrip('/')}/offsets/{number}")
     stream = files.open(path)

@@ -43,22 +43,23 @@ def fold(
     microsecond, a delete counts as the last, as on the server. A static column appears in each row
     of its partition, or in a separate row if the partition has no other rows.
 
-    With ``includeDelta``, each column has the value last set, regardless of the table's images and
-    of the order in which writes arrived. Exceptions: writes with explicit timestamps to *elements*
-    of one collection, and expired cells. Without ``includeDelta``, a row equals its last postimage.
+    With ``includeDelta``, each column has the value that was set last, regardless of the table's
+    images and of the order in which writes arrived. The exceptions are writes with explicit
+    timestamps to *elements* of one collection, and expired cells. Without ``includeDelta``, a row
+    equals its last postimage.
 
     In CQL, a row whose columns are all null exists only if an INSERT created it. A row left without
     values is therefore kept only if one of `changes` inserted it. Without ``includeDelta``, the
-    changes of a table with preimages do not show which of them are INSERTs; a row left without
+    changes of a table with preimages do not show which of them are INSERTs. A row left without
     values then ends the query with an error. Rows of `onto` and of a snapshot count as inserted,
     because a SELECT does not show how they were created. With option ``columns``, a row that was
     not inserted and has values only in columns that are not read is dropped.
 
-    A `snapshot_begin` (``onDataLoss=resnapshot``) drops all rows and changes before it, including
-    the rows of `onto`: the rows of the snapshot follow, possibly in several micro-batches.
+    A `snapshot_begin` (``onDataLoss=resnapshot``) drops all earlier rows and changes, including the
+    rows of `onto`. The rows of the snapshot follow, possibly in several micro-batches.
 
-    Rows with a `_bad_record` are left out, so a row keeps its last values that could be converted;
-    but a delete is applied if its key could be converted.
+    Changes with a `_bad_record` are left out, so a row keeps its last values that could be
+    converted. However, a delete is applied if its key could be converted.
 
     `onto` contains the table's rows before these changes, such as an earlier result in
     ``foreachBatch``. `keys` are the columns of the primary key; by default they come from the
@@ -69,7 +70,7 @@ def fold(
 
 
 class Fold:
-    """Folds `changes`: determines the role of each column, and then the rows that remain."""
+    """Folds `changes` into the rows that remain, according to the role of each column."""
 
     def __init__(self, changes: DataFrame, keys: Sequence[str] | None) -> None:
         self._changes = changes
@@ -114,11 +115,11 @@ class Fold:
 
     @property
     def _table(self) -> list[Column]:
-        """Return the base table's columns, in its order."""
+        """The base table's columns, in the table's order."""
         return [_column(field.name) for field in self._fields]
 
     def _alive(self, changes: DataFrame) -> DataFrame:
-        """Return inserts and updates that no later delete of a row, partition or range removed."""
+        """Return inserts and updates that no later delete of a row, partition or range covers."""
         from pyspark.sql import functions as sf
 
         kind = _column(names.CHANGE_TYPE)
@@ -137,7 +138,7 @@ class Fold:
         return relevant.where(kind.isin(*UPSERTS) & is_later)
 
     def _since_snapshot(self, changes: DataFrame) -> DataFrame:
-        """Return the changes from the start of the last snapshot on; all if there is none."""
+        """Return the changes after the start of the last snapshot, or all if there is none."""
         from pyspark.sql import functions as sf
 
         is_begin = _column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN
@@ -146,7 +147,7 @@ class Fold:
         return changes.crossJoin(sf.broadcast(begin)).where(is_since).drop(_SINCE)
 
     def _last_of(self, kind: str, key: list[str]) -> Column:
-        """Return the order of the last change of this kind among changes with the same `key`."""
+        """Return a column with the order of the last change of this kind for each `key`."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
@@ -176,7 +177,10 @@ class Fold:
         return self._beside(rows, covered)
 
     def _beside(self, rows: DataFrame, others: DataFrame) -> DataFrame:
-        """Join the columns that `others` has for each row; in `others`, keys begin with ``__``."""
+        """Add the columns of `others` to the rows with the same key.
+
+        In `others`, the names of the key's columns begin with ``__``.
+        """
         match = [_column(name).eqNullSafe(_column(f"__{name}")) for name in self._key]
         joined = rows.join(others, reduce(and_, match), "left")
         return joined.drop(*(f"__{name}" for name in self._key))
@@ -197,7 +201,7 @@ class Fold:
         return changes.groupBy(*key).agg(*columns, inserted)
 
     def _last_set(self, values: list[str], order: Column) -> dict[str, Column]:
-        """Return an aggregate for each column: the value that was set last, by `order`."""
+        """Return an aggregate for each column: the value set last, according to `order`."""
         from pyspark.sql import functions as sf
 
         modified = _column(names.MODIFIED)

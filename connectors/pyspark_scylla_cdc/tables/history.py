@@ -33,7 +33,7 @@ def versions(changes: DataFrame, current: DataFrame) -> DataFrame:
     """Return the versions that result from applying `changes` to the `current` versions.
 
     `changes` must be read with ``includeDelta``. The result contains the versions in `current`,
-    with an end if a change ended them, and all later versions. A version of a row ends when the
+    each with an end if a change ended it, and all later versions. A version of a row ends when the
     next change affects the row: a change of the row itself or of its static columns, or a delete.
     If several changes of one row have the same time, only the last of them begins a version. Times
     never decrease: a change that is older than the current version replaces that version.

@@ -1,4 +1,4 @@
-"""A copy in a table that Spark merges rows into: Iceberg, or Delta with Delta Lake's library."""
+"""A copy in a table into which Spark merges rows: Iceberg, or Delta with Delta Lake's library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TRANSACTION = "spark.databricks.delta.write.txn"
 
 
 class _MergeSink(ABC):
-    """A `Sink` in the table named `table` in SQL; each ``MERGE`` also records its micro-batch."""
+    """A `Sink` in the table named `table` in SQL. Each ``MERGE`` also records its micro-batch."""
 
     PROVIDER: ClassVar[str]
 
@@ -107,7 +107,7 @@ class _MergeSink(ABC):
 
 
 class IcebergSink(_MergeSink):
-    """A `Sink` in an Iceberg table; the summary of a snapshot contains the micro-batch's number."""
+    """A `Sink` in an Iceberg table. A snapshot's summary contains the micro-batch's number."""
 
     PROVIDER = "iceberg"
 
@@ -122,7 +122,7 @@ class IcebergSink(_MergeSink):
         super().__init__(spark, table)
 
     def prepare(self, layout: Layout) -> None:
-        """See `Sink.prepare`; the namespace is created too."""
+        """See `Sink.prepare`. The namespace is created too."""
         namespace = self._table.rpartition(".")[0]
         if "." in namespace:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
@@ -134,7 +134,7 @@ class IcebergSink(_MergeSink):
         return super().rows(spark)
 
     def last(self, query: str) -> MicroBatch | None:
-        """See `Sink.last`; a snapshot that was rolled back does not count."""
+        """See `Sink.last`. A snapshot that was rolled back does not count."""
         self._spark.sql(f"REFRESH TABLE {self._table}")
         history = self._spark.table(f"{self._table}.history").where("is_current_ancestor")
         snapshots = self._spark.table(f"{self._table}.snapshots").join(history, "snapshot_id")
@@ -164,7 +164,7 @@ class DeltaSparkSink(_MergeSink):
         self.target = path
 
     def last(self, query: str) -> MicroBatch | None:
-        """See `Sink.last`; the micro-batch is recorded in the table's transactions."""
+        """See `Sink.last`. The micro-batch is recorded in the table's transactions."""
         jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
         log = jvm.org.apache.spark.sql.delta.DeltaLog
         found = log.forTableWithSnapshot(self._spark._jsparkSession, self.target)  # noqa: SLF001

@@ -117,7 +117,10 @@ class Mirror:
 
     @property
     def queries(self) -> list[StreamingQuery]:
-        """The streaming queries, one for each table; replaced when the table's columns change."""
+        """The streaming queries, one for each table.
+
+        When a table's columns change, its query is replaced.
+        """
         return [copy.query for copy in self._copies if copy.query is not None]
 
     def start(self) -> None:
@@ -132,8 +135,8 @@ class Mirror:
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
         """Wait until all queries have ended; return False if `timeout` seconds pass first.
 
-        If one fails, stop the others and raise its error. A query that ends because the table
-        gained or lost columns is restarted with the new columns.
+        If a query fails, the others are stopped and its error is raised. A query that ends because
+        the table gained or lost columns is restarted with the new columns.
         """
         end = None if timeout is None else time.monotonic() + timeout
         try:
@@ -172,10 +175,10 @@ def mirror(
 
         mirror(spark, options, target="/data/orders").awaitTermination()
 
-    The copy begins with a snapshot of the table; then each micro-batch of changes is merged into it
-    in one commit, exactly once. The copy has the table's columns, including new ones. Its rows
-    equal the result of a SELECT, except that cells that expire remain in the copy: see the how-to
-    "Keep a table current".
+    The copy begins with a snapshot of the table. Then each micro-batch of changes is merged into
+    the copy in one commit, exactly once. The copy has the table's columns, including new columns.
+    Its rows equal the result of a SELECT, except that expired cells remain in the copy. See the
+    how-to "Keep a table current".
 
     Args:
         spark: the session.
@@ -186,11 +189,11 @@ def mirror(
             copies: the copy of ``shop.orders`` is ``target/shop/orders`` or ``target.shop.orders``.
         format: with ``delta``, the copy is a Delta table, written by Delta Lake if the session has
             its extension, otherwise by deltalake. With ``iceberg``, the copy is an Iceberg table.
-            With ``parquet``, each micro-batch writes a directory with the whole table; the last two
-            are kept, and `Mirror.read` reads the newest.
+            With ``parquet``, each micro-batch writes a directory with the whole table. The last two
+            directories are kept, and `Mirror.read` reads the newest.
         tables: several tables, each as ``keyspace.table``, instead of the one in `options`.
-        checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables;
-            by default `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. The
+        checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables.
+            The default is `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. The
             checkpoint belongs to the copy: delete both to start over.
         trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``.
         history: keep all versions of each row. The copy then has three more columns: ``valid_from``
@@ -300,7 +303,7 @@ def _typed(rows: DataFrame, layout: Layout) -> DataFrame:
 
 
 def _begins_anew(changes: DataFrame) -> bool:
-    """Return whether a new snapshot begins in these changes, which drops all rows of the copy."""
+    """Return whether these changes begin a new snapshot, which replaces all rows of the copy."""
     kind = changes.schema[names.CHANGE_TYPE]
     if kind.metadata.get("cql.marks") != "true":
         return False

@@ -35,7 +35,7 @@ class ParquetSink:
         self._layout: Layout | None = None
 
     def prepare(self, layout: Layout) -> None:
-        """See `Sink.prepare`; columns that an older version lacks are read as null."""
+        """See `Sink.prepare`. Columns that an older version lacks are read as null."""
         if versions := self._versions():
             check_history(
                 layout, self._spark.read.parquet(f"{self.target}/{max(versions)}").columns
@@ -43,7 +43,7 @@ class ParquetSink:
         self._layout = layout
 
     def add_columns(self, layout: Layout) -> None:
-        """See `Sink.add_columns`; the next version has them."""
+        """See `Sink.add_columns`. The next version contains the new columns."""
 
     def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`."""
@@ -97,7 +97,7 @@ class ParquetSink:
             self._files.delete(self._file(str(old)), True)
 
     def _versions(self) -> list[int]:
-        """Return the versions that are complete."""
+        """Return the numbers of the versions that are complete."""
         if not self._files.exists(self._file()):
             return []
         return [

@@ -27,9 +27,10 @@ def column(name: str) -> Column:
 
 
 def within(bounds: Column, fields: Sequence[StructField]) -> Column:
-    """Return a column that is true for rows in the range; `fields` are the clustering columns.
+    """Return a column that is true for rows in the range.
 
-    Raises SchemaError for a column that Spark orders differently from the server.
+    `fields` are the clustering columns. Raises SchemaError for a column that Spark orders
+    differently from the server.
     """
     after = _beyond(fields, bounds["start"], bounds["start_inclusive"], is_start=True)
     before = _beyond(fields, bounds["end"], bounds["end_inclusive"], is_start=False)
@@ -39,7 +40,7 @@ def within(bounds: Column, fields: Sequence[StructField]) -> Column:
 def _beyond(
     fields: Sequence[StructField], bound: Column, inclusive: Column, *, is_start: bool
 ) -> Column:
-    """Return a column that is true for rows inside a bound; a bound may lack the last `fields`."""
+    """Return a column that is true for rows inside a bound, which may lack the last `fields`."""
     from pyspark.sql import functions as sf
 
     if not fields:

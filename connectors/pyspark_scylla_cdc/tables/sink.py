@@ -61,9 +61,10 @@ class Sink(Protocol):
     """The path or the name of the target, for messages."""
 
     def prepare(self, layout: Layout) -> None:
-        """Create the target, or check that it can have this layout; an existing one is not changed.
+        """Create the target, or check that an existing target can have this layout.
 
-        Raises ConfigurationError if only one of the target and the layout has a history.
+        An existing target is not changed. Raises ConfigurationError if only one of the target and
+        the layout has a history.
         """
         ...
 
@@ -86,10 +87,10 @@ class Sink(Protocol):
     def commit(
         self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
     ) -> None:
-        """Replace the rows `before` with `after`; record the micro-batch.
+        """Replace the rows `before` with the rows `after`, and record the micro-batch, atomically.
 
-        This is one atomic operation. Rows in both keep their values in columns that the layout
-        lacks because the table has dropped them.
+        Rows that are in both keep their values in columns that the layout lacks because the table
+        has dropped them.
         """
         ...
 
@@ -100,12 +101,12 @@ def application(query: str) -> str:
 
 
 def version_of(batch: MicroBatch) -> int:
-    """Return a micro-batch as the version of a Delta transaction: one number, which must grow."""
+    """Return a micro-batch as the version of a Delta transaction, a number that must increase."""
     return batch.number << _PLAN_BITS | batch.plan
 
 
 def of_version(query: str, version: int | None) -> MicroBatch | None:
-    """Return the micro-batch that `version_of` has turned into this number."""
+    """Return the micro-batch that `version_of` converted to this number."""
     if version is None:
         return None
     number = version >> _PLAN_BITS
@@ -171,7 +172,10 @@ def quoted(name: str) -> str:
 
 
 def same_row(layout: Layout) -> str:
-    """Return the SQL condition that `s` and `t` are the same row; static rows have null keys."""
+    """Return the SQL condition that `s` and `t` are the same row.
+
+    The clustering columns of static rows are null, and nulls count as equal.
+    """
     partition, clustering = (map(quoted, part) for part in (layout.partition, layout.clustering))
     equal = [f"t.{name} = s.{name}" for name in partition]
     return " AND ".join([*equal, *(f"(t.{it} IS NOT DISTINCT FROM s.{it})" for it in clustering)])

@@ -95,7 +95,7 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _fill(served: Served) -> int:
-    """Write the rows in two parts; return a time between the two, in µs."""
+    """Write the rows in two parts, and return a time between the two, in µs."""
     columns = "pk int, ck int, name text, amount bigint, ratio double, note text"
     served.execute(
         f"CREATE TABLE {KEYSPACE}.{TABLE} ({columns}, PRIMARY KEY (pk, ck)) "

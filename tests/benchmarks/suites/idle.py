@@ -15,15 +15,15 @@ from tests.benchmarks.figure import Figure
 from tests.benchmarks.serving import KEYSPACE, Served, serving
 
 TRIGGER, MEASURED = 2, {"looking": 60, "not looking": 30}
-"""Seconds between micro-batches, and the duration of each measurement."""
+"""Seconds between triggers, and seconds for which each query is measured."""
 BEHIND = {"maxWindowPerTrigger": f"{TRIGGER * 1_000 - 100}ms"}
-"""Keeps a query from catching up with the clock, so that it advances without checking for rows."""
+"""Options that keep a query from catching up, so that it advances without checking for rows."""
 TABLE = "idle"
 
 
 @frozen
 class Cost:
-    """Counts per minute."""
+    """The number of micro-batches and of CQL queries per minute."""
 
     micro_batches: float
     queries: float

@@ -55,7 +55,7 @@ def _idle_queries(served: Served, read: ReadConfig) -> float:
 
 
 def _latencies(served: Served) -> list[float]:
-    """Return the seconds from each write to its handler call, without the writes that warm up."""
+    """Return the seconds from each write to its handler call, after the warm-up."""
     heard: dict[int, float] = {}
     complete = threading.Event()
     last = WARM_UP + WRITES - 1

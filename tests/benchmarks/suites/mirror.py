@@ -21,7 +21,7 @@ from tests.benchmarks.turns import take_turns
 
 TABLE = "mirrored"
 ROWS, CHANGES = 20_000, 10_000
-"""Rows inserted, and rows changed later; one micro-batch contains all of these changes."""
+"""Rows inserted, and rows changed later. One micro-batch contains all of these changes."""
 
 
 def figures(times: int) -> Iterator[Figure]:

@@ -42,7 +42,10 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def _plan(config: ConnectionConfig) -> tuple[float, float, float, int, int]:
-    """Plan one second; return seconds, MB before, peak MB, number of streams, number of queries."""
+    """Plan a window of one second, and measure the planning.
+
+    Return the seconds, the MB before, the peak MB, and the numbers of streams and of queries.
+    """
     connection = Connection(config, ReadConfig())
     table = CdcTable(connection, TableName(KEYSPACE, TABLE))
     planner = Planner(table.generations, ReadConfig().chunk_size)

@@ -25,9 +25,12 @@ from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.turns import take_turns
 
 PAGES, RANGES = 5, 40
-"""Pages per range, and the number of ranges that the driver reads; a snapshot has about as many."""
+"""Pages per range, and the number of ranges that the driver reads.
+
+A snapshot reads about the same number of ranges.
+"""
 LARGE = 20
-"""Pages per range when memory is measured; the ranges keep their size."""
+"""Pages per range when memory is measured."""
 FEW, MANY = 50_000, 5_000_000
 
 
@@ -102,7 +105,7 @@ def _changes(reader: CdcReader) -> int:
 
 
 def _reading(config: ConnectionConfig, rows: int) -> float:
-    """Read at least this many rows of a snapshot; return the peak memory, in MB."""
+    """Read at least this many rows of a snapshot, and return the peak memory, in MB."""
     found = 0
     with CdcReader(config, f"{KEYSPACE}.{FLAT}") as reader:
         for batch in reader.snapshot().batches():

@@ -28,10 +28,10 @@ from tests.benchmarks.turns import take_turns
 PAGE_ROWS = 8_000
 """The number of rows that take nearly 1 MiB, the largest page a server returns for one stream."""
 PAGES = 1_250
-"""Number of pages, so large that the start of a read is negligible for all sources."""
+"""The number of pages, which is so large that the start of a read does not matter."""
 ROWS = PAGES * PAGE_ROWS
 IMAGE_ROWS = 4_999
-"""Rows per page of the log with images. The page ends with a whole change, so it can be repeated.
+"""Rows per page of the log with images. A page ends with a complete change, so it can be repeated.
 """
 PARTITIONS, MICRO_BATCHES = 2, 8
 """Partitions per micro-batch, and micro-batches measured per query after two that warm up."""
@@ -76,7 +76,7 @@ def figures(times: int) -> Iterator[Figure]:
     """Measure reads of ten million rows, nearly empty micro-batches, and several executors."""
     with tempfile.TemporaryDirectory() as name, serving() as one, serving(vnodes=16) as many:
         folder = Path(name)
-        # Optimized as in production. Optimizing takes a while, but ends before the measurement.
+        # The JVM optimizes code as in production. It finishes before the measurement.
         optimised = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
         spark = local_session("benchmarks", folder / "spark.log", **optimised)
         spark.dataSource.register(Ready)
@@ -169,7 +169,7 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _stream_figures(bench: Bench, times: int) -> Iterator[Figure]:
-    """Compare the median durations of micro-batches; the queries take turns."""
+    """Compare the median durations of the micro-batches of two queries, which run alternately."""
     table = "stream"
     bench.served.execute(
         f"CREATE TABLE {KEYSPACE}.{table} (pk int PRIMARY KEY, v int) "
@@ -204,7 +204,7 @@ def _writer(served: Served, table: str) -> Callable[[], None]:
 def _micro_batches(
     bench: Bench, name: str, options: dict[str, str], write: Callable[[], None]
 ) -> list[float]:
-    """Run a query for enough micro-batches; return their durations in ms, without the warm-up."""
+    """Run a query for enough micro-batches. Return their durations in ms, without the warm-up."""
     query = (
         bench.spark.readStream.format(name)
         .options(**options)
@@ -224,7 +224,7 @@ def _micro_batches(
 
 
 def _durations(query: StreamingQuery) -> list[float]:
-    """Return the duration of each micro-batch that ran, in order; idle polls are left out."""
+    """Return the duration of each micro-batch that ran, in order. Idle polls are left out."""
     ran = {
         progress.batchId: progress.durationMs["triggerExecution"]
         for progress in query.recentProgress

@@ -32,7 +32,7 @@ Tasks = Sequence[Task | RangeTask]
 
 
 def figures(times: int, server: str | None = None) -> Iterator[Figure]:
-    """Measure milliseconds per window; the embedded server has 512, then 4,096 streams."""
+    """Measure milliseconds per window. The embedded server has 512, then 4,096 streams."""
     if server is not None:
         yield from _figures(ConnectionConfig(server), times)
         return
@@ -79,7 +79,7 @@ def _reading(source: object, tasks: Tasks) -> Callable[[], int]:
 
 
 def ways(generation: Generation, window: Window) -> Mapping[str, Tasks]:
-    """Return the tasks that read a window with each strategy; all strategies read the same rows."""
+    """Return the tasks that read a window with each strategy. All strategies read the same rows."""
     ends = [_LOWEST, *(group.range_end for group in generation.groups), _HIGHEST]
     return {
         "one stream": [Task(window, (stream,)) for stream in generation.streams()],
@@ -104,7 +104,7 @@ def _newest(table: CdcTable) -> Generation:
 def _table(
     config: ConnectionConfig,
 ) -> Iterator[tuple[TableName, Callable[[Iterable[int]], None]]]:
-    """Yield a new table and a function that writes keys to it; the table is dropped at the end."""
+    """Yield a new table and a function that writes keys to it. The table is dropped at the end."""
     [(host, port)] = config.endpoints()
     name = TableName(KEYSPACE, f"ways_{random.randrange(10**9)}")
     with Cluster([host], port=port, protocol_version=4) as cluster:

@@ -79,7 +79,7 @@ def test_unchanged_null_and_unrecorded_columns_differ() -> None:
 
 
 def test_a_log_of_keys_shows_no_deltas() -> None:
-    """In a keys-only log, deltas are unknown; columns are not shown as unchanged."""
+    """In a keys-only log, deltas are shown as unknown, not as unchanged columns."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     insert, delete, full = (
         change_of({"op": 2, "ck": 1}, schema=keys_only),
@@ -92,7 +92,7 @@ def test_a_log_of_keys_shows_no_deltas() -> None:
 
 
 def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
-    """Each part keeps the operation and TTL of its row; the change merges the parts."""
+    """Each part keeps the operation and TTL of its row, and the change merges its parts."""
     change = change_of(
         {"op": 2, "ck": 1, "a": 1, "ttl": 5},
         {"op": 1, "ck": 1, "cdc$deleted_m": True, "cdc$deleted_b": True},
@@ -144,7 +144,7 @@ def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
     ],
 )
 def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
-    """Deltas show added, removed and overwritten elements; a null UDT field counts as unwritten."""
+    """Deltas show added, removed and overwritten elements. A null UDT field counts as unwritten."""
     values = {
         name: FrozenDict(value) if isinstance(value, dict) else value
         for name, value in cells.items()
@@ -154,7 +154,7 @@ def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
 
 
 def test_an_empty_collection_in_an_image_is_null() -> None:
-    """In images, as in tables, an empty collection is null, but an empty frozen one is not."""
+    """As in tables, an empty collection in an image is null, unless it is frozen."""
     change = change_of(
         {"op": 1, "ck": 1, "a": 1},
         {"op": 9, "ck": 1, "s": frozenset(), "un": FrozenDict(x=None, y=None), "fr": ()},
@@ -264,7 +264,7 @@ def test_a_change_prints_on_a_line() -> None:
 
 
 def test_a_change_is_json_as_a_dict() -> None:
-    """The dict contains every attribute, and equal changes give equal JSON text."""
+    """The result of `to_dict` can be written as JSON, with sets as sorted lists."""
     change = change_of(
         {"op": 2, "ck": 1, "a": 1, "ttl": 5},
         {"op": 1, "ck": 1, "m": FrozenDict({1: "x"}), "cdc$deleted_elements_s": frozenset([2, 1])},
@@ -346,7 +346,7 @@ def test_values_of_every_type_are_python_values(
 def test_an_empty_value_is_read_as_null_but_not_as_a_deletion(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """An empty text or blob is a value; an empty value of any other type reads as null."""
+    """An empty text or blob is a value. An empty value of any other type reads as null."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, i int, u uuid, t text, b blob, n int) "
         "WITH cdc = {'enabled': true, 'postimage': true}"

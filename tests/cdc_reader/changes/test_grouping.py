@@ -32,7 +32,7 @@ STREAM = bytes(16)
 
 
 def log_batch(schema: LogSchema, *rows: dict[str, Any]) -> pa.RecordBatch:
-    """Return log rows as a RecordBatch. Each dict maps columns to cells; `time` is in µs."""
+    """Return log rows as a RecordBatch. Each dict maps columns to cells. `time` is in µs."""
     full = [
         {
             "cdc$stream_id": row.get("stream", STREAM),
@@ -149,7 +149,10 @@ def test_changes_hold_everything_in_the_log(history: History) -> None:
 
 @each_history
 def test_each_row_of_a_record_is_one_change(history: History) -> None:
-    """The images and writes of a row form one change; `is_last` marks the last one of a record."""
+    """The images and writes of a row form one change.
+
+    `is_last` marks the last change of a record.
+    """
     changes = history.changes()
     assert all(change.complete for change in changes)
     for _, record in itertools.groupby(changes, lambda change: (change.stream, change.time)):
@@ -193,7 +196,10 @@ def test_pages_have_the_timestamps_of_their_changes(history: History) -> None:
 
 
 def test_a_partition_has_the_same_hash_in_all_pages() -> None:
-    """0.0 and -0.0 are different keys, and NaN is equal to itself."""
+    """A partition key has the same hash in all pages, and different keys have different hashes.
+
+    0.0 and -0.0 are different keys, and NaN is equal to itself.
+    """
     kind = ColumnKind.PARTITION_KEY
     schema = log_schema(
         Column("a", parse("double"), kind),
@@ -299,7 +305,7 @@ def test_a_log_without_end_marks_is_grouped() -> None:
 
 
 def test_equal_times_in_two_streams_are_two_records() -> None:
-    """Records are identified by stream and time, so equal times in two streams are two records."""
+    """Rows with equal times in two streams belong to two records."""
     rows = log_batch(
         SMALL,
         {"time": 1, "op": 1, "ck": 1, "end": True},

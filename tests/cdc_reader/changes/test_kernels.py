@@ -31,10 +31,10 @@ _NEVER_NULL = ("pk", "cdc$batch_seq_no")
 
 
 def random_changes(count: int) -> Iterator[Change]:
-    """Yield at least `count` changes of random rows, the same in each run.
+    """Yield at least `count` changes of random rows. Each run yields the same changes.
 
-    Each cell is null or a recorded value, whatever the row's operation and other cells are. No
-    server would log such rows.
+    Each cell is null or a recorded value, whatever the row's operation and other cells are. The
+    rows are therefore more varied than rows that a server logs.
     """
     draw = np.random.default_rng(7)
     recorded = histories()[-1]

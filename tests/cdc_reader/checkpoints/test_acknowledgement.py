@@ -54,7 +54,7 @@ def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> Place:
 
 
 def page(*changes: Place) -> InFlightRows:
-    """Return the rows of changes in log order: the rows of each record by sequence number."""
+    """Return the rows of the changes in log order, sorted by sequence number within a record."""
     ends = [change.is_last for change in changes]
     records = [end - is_last for end, is_last in zip(accumulate(ends), ends, strict=True)]
     rows = sorted(
@@ -76,12 +76,12 @@ def page(*changes: Place) -> InFlightRows:
 
 
 def acknowledge(work: Acknowledgements, rows: InFlightRows, *changes: int) -> Window | None:
-    """Acknowledge changes of a page."""
+    """Acknowledge the changes of a page that have these numbers."""
     return work.acknowledge(rows, np.array(changes))
 
 
 def window(number: int) -> Window:
-    """Return window `number`; consecutive windows adjoin."""
+    """Return the window with the given number. Consecutive windows adjoin."""
     return Window(BASE + number * LENGTH, BASE + (number + 1) * LENGTH)
 
 
@@ -149,7 +149,7 @@ class Log:
 
     @property
     def position(self) -> int:
-        """The reference position: the last window end before which nothing is outstanding."""
+        """The expected position: the last window end up to which all rows are acknowledged."""
         reached = [
             end
             for count, end in self.ends
@@ -165,7 +165,10 @@ class Log:
 
 
 def records(draw: st.DataObject, number: int) -> list[list[Place]]:
-    """Draw the records of a window, sorted by stream or time; changes' rows may interleave."""
+    """Draw the records of a window, sorted by stream or by time.
+
+    The rows of a record's changes may interleave.
+    """
     found = []
     for stream in range(len(STREAMS)):
         for micros in range(number * LENGTH, (number + 1) * LENGTH, 4):
@@ -183,7 +186,7 @@ def records(draw: st.DataObject, number: int) -> list[list[Place]]:
 @given(st.data(), st.booleans())
 @settings(max_examples=200)
 def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bool) -> None:
-    """Checkpoints are exact for any order of pages, acknowledgements, saves and crashes."""
+    """Checkpoints are exact for any order of pages, acknowledgments, saves and crashes."""
     log = Log(settled=settled)
     windows = [records(data, number) for number in range(3)]
     order = random.Random(data.draw(st.integers(0, 1 << 32)))
@@ -262,8 +265,8 @@ def test_eager_work_names_rows_one_by_one() -> None:
     assert taken.marks == {STREAMS[0]: Mark(None, single)}
 
 
-def test_late_rows_do_not_hold_up_the_position() -> None:
-    """Late rows do not delay the position; only `late_scan_at` waits for them."""
+def test_the_position_waits_for_late_rows_in_flight() -> None:
+    """While a late row is unacknowledged, the position and `late_scan_at` do not advance."""
     work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
     first, second = window(0).end, window(1).end
     assert work.complete(Checkpoint(first, 5, {}, 1), window(0)) == window(0)
@@ -287,7 +290,7 @@ def test_windows_completed_together_are_reported_as_one() -> None:
 
 
 def test_rows_after_an_unacknowledged_one_are_held() -> None:
-    """A stream's changes are remembered, page by page, until all earlier ones are acknowledged."""
+    """The changes of a stream stay in memory until all earlier changes are acknowledged."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     pages = [page(place(0, micros), place(1, micros), place(0, micros + 1)) for micros in (0, 5)]
     for rows in pages:
@@ -310,7 +313,7 @@ def test_rows_after_an_unacknowledged_one_are_held() -> None:
 
 
 def test_the_first_records_of_a_page_are_marked_by_their_last_row() -> None:
-    """Fully handled records are marked by their last row, others by each row that was handled."""
+    """The mark covers fully handled records by their last row, and lists other handled rows."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     rows = page(
         place(0, 1, 0, 2, is_last=False),

@@ -1,4 +1,4 @@
-"""All stores that support leases obey one law: only the current owner can save."""
+"""In every store that supports leases, only the current owner can save."""
 
 from __future__ import annotations
 
@@ -87,9 +87,10 @@ def store(
 
 
 class Machine(RuleBasedStateMachine):
-    """Owners compete for a lease. Each wait is far shorter or far longer than a lease.
+    """A state machine of owners that compete for a lease.
 
-    Times close to the expiry are avoided, because TTLs count whole seconds.
+    Each wait is far shorter or far longer than a lease. Times close to the expiry are avoided,
+    because TTLs count whole seconds.
     """
 
     store: ClassVar[LeasingStore]
@@ -158,7 +159,7 @@ def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
 def test_an_owner_is_sure_until_its_lease_may_have_expired(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """A lease counts from its request, not from the response.
+    """A lease begins when it is requested, not when the response arrives.
 
     An expired lease that nobody took can be renewed.
     """
@@ -198,7 +199,7 @@ def test_a_suspended_owner_is_refused_after_a_takeover(
 
 
 def test_many_marks_are_saved_whole_or_not_at_all(store: LeasingStore, clock: ManualClock) -> None:
-    """Marks beyond the size of one transaction are saved atomically, and only by the owner."""
+    """Marks that exceed the size of one transaction are saved atomically, and only by the owner."""
     mark = Mark(RowKey(timeuuid.make(NOW + 5, bytes(8)).bytes, 0), frozenset(_keys(200)))
     marks = {StreamId.from_parts(token, 0, 0): mark for token in range(30)}
     assert lease(store, ONE, clock).acquire() is None
@@ -230,7 +231,7 @@ def test_an_owner_has_a_text_form() -> None:
 def test_a_transaction_whose_answer_is_lost_is_repeated(
     server: EmbeddedScylla, scylla_store: ScyllaCheckpoints, match: str
 ) -> None:
-    """A request whose response is lost is repeated: the lease is held, and the save is stored."""
+    """A request whose response is lost is repeated, so the lease is held and the save is stored."""
     scylla_store.load(NAME)
     fault = Fault("drop", match)
     with server.faults.during(fault):

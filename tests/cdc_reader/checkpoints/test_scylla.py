@@ -62,7 +62,7 @@ def test_an_idle_window_is_one_write(
 def test_obsolete_marks_are_deleted(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """Marks below the new position are deleted; the others are stored under the new position."""
+    """Marks below the new position are deleted. Other marks are stored under the new position."""
     store.save(NAME, Checkpoint(NOW, 1, dict.fromkeys(STREAMS, mark(5))))
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[3]: mark(15)}))
     store.save(NAME, Checkpoint(NOW + 10, 1))
@@ -73,7 +73,7 @@ def test_obsolete_marks_are_deleted(
 def test_a_clock_that_is_behind_does_not_lose_saves(
     store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each save gets a later timestamp than earlier saves, including those of other processes."""
+    """Each save gets a later timestamp than earlier saves, including saves of other processes."""
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
     store.close()
     hour = 3_600_000_000_000
@@ -133,7 +133,7 @@ def test_a_table_without_one_of_the_columns_is_refused(
 def test_a_save_is_retried_and_given_up_at_the_deadline(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """A save that fails at its deadline leaves the checkpoint unchanged; a later save succeeds."""
+    """A save that fails at its deadline leaves the checkpoint unchanged. A later save succeeds."""
     from cdc_reader.testing import Fault
 
     server: EmbeddedScylla = scylla.server  # type: ignore[assignment]  # the test needs faults

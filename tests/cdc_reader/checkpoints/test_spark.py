@@ -42,7 +42,7 @@ def offset(position: int, version: int = 1, **more: Any) -> str:
 
 
 def position(found: SparkCheckpoint) -> int | None:
-    """Return the position of the only query, or None if there is none."""
+    """Return the position in the checkpoint, or None if it contains no position."""
     names = found.names()
     if not names:
         return None
@@ -54,7 +54,7 @@ def position(found: SparkCheckpoint) -> int | None:
 
 
 def test_the_position_is_that_of_the_last_committed_micro_batch(tmp_path: Path) -> None:
-    """The highest committed micro-batch sets the position; file names are compared as numbers."""
+    """The highest committed micro-batch sets the position. File names are compared as numbers."""
     offsets = {number: [offset(number * 10)] for number in range(8, 13)}
     assert position(checkpoint(tmp_path, offsets, done=11)) == 110
 
@@ -62,7 +62,7 @@ def test_the_position_is_that_of_the_last_committed_micro_batch(tmp_path: Path) 
 def test_before_the_first_commit_the_position_is_the_start(tmp_path: Path) -> None:
     """Before the first commit, the position is the start that the first offset contains.
 
-    Offsets before version 3 contain no start, so the position is then the offset's own.
+    Offsets before version 3 contain no start, so their own position is used.
     """
     (tmp_path / "old").mkdir()
     assert position(checkpoint(tmp_path / "old", {0: [offset(5)]})) == 5

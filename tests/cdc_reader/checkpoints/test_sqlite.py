@@ -1,4 +1,4 @@
-"""The checkpoint file: shared access, and kills at any moment."""
+"""The checkpoint file: shared access, and processes that are killed at any moment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_another_applications_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_names_in_a_file_are_known(tmp_path: Path) -> None:
-    """Checkpoint names are listed in order; a new file has none."""
+    """Checkpoint names are listed in order. A new file contains none."""
     store = SqliteCheckpoints(tmp_path / "c.db")
     assert store.names() == []
     names = [CheckpointName(app, NAME.table, part) for app in "ab" for part in ("1/2", "2/2")]
@@ -66,7 +66,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", [1, 3, 5])
 def test_another_layout_is_refused(tmp_path: Path, layout: int) -> None:
-    """A file with another layout is left unchanged; the error shows the layout's version."""
+    """A file with another layout is left unchanged, and the error shows the layout's version."""
     path = tmp_path / "c.db"
     store = SqliteCheckpoints(path)
     store.save(NAME, Checkpoint(1))

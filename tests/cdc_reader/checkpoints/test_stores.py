@@ -1,4 +1,4 @@
-"""All checkpoint stores obey the same law."""
+"""Saves and loads of checkpoints, tested with every store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def key(micros: int, seq: int = 0, low: bytes = b"\x80" * 8) -> RowKey:
 def open_store(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Callable[[], CheckpointStore]]:
-    """A function that closes the store and returns it; the next use of the store reopens it."""
+    """A function that closes the store and returns it. The next use of the store reopens it."""
     store: CheckpointStore
     if request.param == "memory":
         store = MemoryCheckpoints()

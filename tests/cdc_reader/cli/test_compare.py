@@ -55,7 +55,7 @@ def compare(scylla: Scylla, table: str, target: EmbeddedScylla, *more: str) -> R
 def test_equal_tables_have_status_0(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """Equal tables give exit status 0. NaN equals itself; write times and TTLs are ignored."""
+    """Equal tables give exit status 0. NaN equals itself, and write times and TTLs are ignored."""
     there.execute(f"UPDATE {table} USING TTL 6000 SET m['k'] = 3 WHERE p = 3 AND c = 3")
     found = compare(scylla, table, target)
     assert (found.exit_code, found.stderr) == (0, "")
@@ -101,7 +101,7 @@ def test_each_kind_of_difference_is_told(
 def test_static_columns_are_compared(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """Static columns are compared, so a changed one makes all rows of its partition differ."""
+    """A changed static column makes all rows of its partition differ."""
     there.execute(f"UPDATE {table} SET st = 1 WHERE p = 1")
     found = compare(scylla, table, target, "--limit", "1")
     assert found.exit_code == 1

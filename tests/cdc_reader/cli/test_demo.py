@@ -72,7 +72,7 @@ def test_without_java(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_unreachable_cluster() -> None:
-    """If the cluster is unreachable, the one-line error names it."""
+    """The one-line error for an unreachable cluster names its contact point."""
     ran = run_demo("--contact-points", "127.0.0.1:1")
     assert ran.returncode == 1
     assert ran.stderr.startswith("Error: cannot connect to 127.0.0.1:1")

@@ -26,7 +26,7 @@ LAYOUTS = {
     "last_timestamp timeuuid, current_generation timestamp, "
     "PRIMARY KEY ((generation, application_name, table_name, stream_id)))",
 }
-"""The tables as the libraries create them."""
+"""The tables of positions, as the libraries create them."""
 
 
 class Switch:
@@ -53,7 +53,7 @@ class Switch:
         return list(self.session.execute(cql.format(ks=self.keyspace)))
 
     def handle(self, draw: random.Random, *, every: bool) -> set[int]:
-        """Store positions of some or all streams; return the keys of changes not handled yet."""
+        """Store the positions of some or all streams. Return the keys of the unhandled changes."""
         self.start_generation()
         progress = {}
         for stream in sorted({stream for stream, *_ in self.log}):
@@ -124,7 +124,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture(params=sorted(LAYOUTS))
 def switch(server: EmbeddedScylla, request: pytest.FixtureRequest) -> Iterator[Switch]:
-    """A switch from each library."""
+    """A switch from each library in turn."""
     made = Switch(server, request.param)
     yield made
     made.session.cluster.shutdown()
@@ -196,7 +196,10 @@ def printed(outcome: Result) -> int:
 @pytest.mark.parametrize("switch", ["rust"], indirect=True)
 @pytest.mark.parametrize("every", [True, False], ids=["every stream", "some streams"])
 def test_positions_outlive_the_row_of_their_generation(switch: Switch, every: bool) -> None:
-    """A reader renews its positions after the row of its generation has expired."""
+    """Positions are still imported after the row of their generation has expired.
+
+    The library writes that row only once, but renews the positions.
+    """
     switch.handle(random.Random(6), every=every)
     before = printed(switch.take_over())
     switch.forget_generation()
@@ -204,7 +207,7 @@ def test_positions_outlive_the_row_of_their_generation(switch: Switch, every: bo
 
 
 def test_without_its_row_the_newest_generation_with_a_position_counts() -> None:
-    """A generation that the reader had not begun, or had left, is not taken."""
+    """Without the row of a generation, the newest generation with a position is used."""
     with EmbeddedScylla(vnodes=4, shards=1) as server:
         switch = Switch(server, "rust")
         older, last = switch.streams()[0], switch.log[-1][2]
@@ -222,7 +225,10 @@ def test_without_its_row_the_newest_generation_with_a_position_counts() -> None:
 @pytest.mark.parametrize("switch", ["go"], indirect=True)
 @pytest.mark.parametrize("after", [-1, 1], ids=["before", "after"])
 def test_nothing_is_read_from_before_the_first_read(switch: Switch, after: int) -> None:
-    """A stream without a position counts from the start of the application or the generation."""
+    """A stream without a position is read from the start of the application or the generation.
+
+    The later of the two starts applies.
+    """
     switch.start_generation()
     first = switch.generation + after
     switch.start_reading(timeuuid.bound(first * 1_000))
@@ -233,7 +239,7 @@ def test_nothing_is_read_from_before_the_first_read(switch: Switch, after: int) 
 
 @pytest.mark.parametrize("switch", ["go"], indirect=True)
 def test_an_application_that_has_begun_no_generation(switch: Switch) -> None:
-    """The start of the application is stored before its first generation."""
+    """An application that has stored its start, but no generation, has no position to import."""
     switch.start_reading(switch.log[0][2])
     outcome = switch.take_over()
     assert outcome.exit_code == 1

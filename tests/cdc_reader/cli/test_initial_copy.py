@@ -53,9 +53,9 @@ def without_log(scylla: Scylla, table: str) -> str:
 def test_the_target_becomes_the_table_and_stays_so(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """A copy equals its source, even in write times and TTLs; a rerun applies further changes.
+    """A copy equals its source, even in write times and TTLs. A rerun applies further changes.
 
-    At the end `compare` finds no difference.
+    At the end, `compare` finds no difference.
     """
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW)
     first = invoke(*words, "--initial-copy")

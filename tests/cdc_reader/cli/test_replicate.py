@@ -98,7 +98,7 @@ def invoke(*words: str, **variables: str) -> Result:
 
 @contextmanager
 def running(words: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start the process; yield it and the first line it prints."""
+    """Start the process, and yield the process and the first line that it prints."""
     command = [sys.executable, "-c", "from cdc_reader.cli import main; main()"]
     process = subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -382,7 +382,10 @@ def test_a_refused_write_ends_it_in_one_line(
 def test_the_option_expiry_decides_when_cells_expire(
     keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path, expiry: str, left: int
 ) -> None:
-    """Applied an hour late, a TTL of 100 minutes becomes 40 or stays 100, as `--expiry` says."""
+    """`--expiry` determines the TTL of a cell that is applied late.
+
+    After an hour's delay, a TTL of 100 minutes becomes 40 minutes or stays at 100 minutes.
+    """
     clock = ManualClock(time.time_ns() // 1_000 - 3_600 * SECOND)
     with EmbeddedScylla(clock=clock) as source:
         for server in (source, target):

@@ -24,7 +24,7 @@ from cdc_reader.decoding import NAME
 
 @contextmanager
 def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start the command; yield the process and the line it prints when ready."""
+    """Start the command, and yield the process and the line that it prints when ready."""
     command = [sys.executable, "-c", "from cdc_reader.cli import main; main()", "serve"]
     process = subprocess.Popen(
         [*command, "--port", "0", *arguments], stdout=subprocess.PIPE, text=True
@@ -157,7 +157,7 @@ def test_version_prints_the_packages_version_and_the_kernel(word: str) -> None:
     [("python", "(kernel: python)"), ("rust", "CDC_READER_KERNEL is 'rust': expected one of")],
 )
 def test_version_names_a_forced_kernel(kernel: str, shown: str) -> None:
-    """If a forced kernel cannot be loaded, one line says why."""
+    """The command names a forced kernel, and rejects an unknown kernel."""
     code = "from cdc_reader.cli import main; main()"
     run = subprocess.run(
         [sys.executable, "-c", code, "version"],
@@ -171,7 +171,7 @@ def test_version_names_a_forced_kernel(kernel: str, shown: str) -> None:
 
 
 def test_help_lists_the_commands_without_importing_them() -> None:
-    """Help lists all commands, even those whose extras are not installed."""
+    """Help lists all commands, even commands whose extras are not installed."""
     code = (
         "import sys; from click.testing import CliRunner; from cdc_reader.cli.command import main; "
         "print(CliRunner().invoke(main, ['--help']).output); "

@@ -157,7 +157,7 @@ def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path
 
 
 def test_a_shard_that_never_ran_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """A shard without a position is reported. The number of shards follows from any saved name."""
+    """A shard without a position is reported. Any saved name shows the number of shards."""
     now, file, name = time.time_ns() // 1_000, tmp_path / "positions", TableName.parse(table)
     save(file, table, whole=Checkpoint(now))
     store = SqliteCheckpoints(file)
@@ -184,7 +184,7 @@ def test_a_shard_that_never_ran_is_an_alarm(scylla: Scylla, table: str, tmp_path
 def place(
     request: pytest.FixtureRequest, scylla: Scylla, table: str, tmp_path: Path
 ) -> tuple[list[str], str, Checkpoint]:
-    """Each kind of checkpoint store: its options, the name of the reader, and the checkpoint."""
+    """For each kind of checkpoint store: the options, the reader's name, and the checkpoint."""
     keyspace, name = table.split(".")
     [row] = scylla.session.execute(
         "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s",

@@ -246,7 +246,7 @@ def test_rows_are_counted_when_asked_for(server: EmbeddedScylla, clock: ManualCl
 
 
 def test_counting_goes_on_after_an_error(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Counting resumes after an error, and counts no row twice."""
+    """After an error, counting resumes, and no row is counted twice."""
     for number in range(3):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
     start = clock.now() - SECOND
@@ -293,7 +293,7 @@ class Terminal:
         return self.process.wait()
 
     def _read(self) -> bool:
-        """Read the available output; return False once the command has closed the terminal."""
+        """Read the available output. Return False once the command has closed the terminal."""
         try:
             data = os.read(self._end, 65_536)
         except OSError:  # Linux reports in this way that the other end is closed

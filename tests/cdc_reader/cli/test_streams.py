@@ -63,7 +63,7 @@ def test_the_streams_in_force_with_the_parts_of_their_ids(scylla: Scylla, table:
 
 
 def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -> None:
-    """The command names the stream that contained the key's rows at the write time."""
+    """The streams that the command prints for a key include the stream of the key's rows."""
     log = scylla.session.execute(f'SELECT "cdc$stream_id", a, b FROM {table}_scylla_cdc_log')
     streams = {(row[1], row[2]): row[0].hex() for row in log}
     assert len(streams) == COUNT
@@ -108,7 +108,10 @@ def test_a_generation_is_named_by_a_time_in_it() -> None:
 
 @pytest.mark.needs("topology")
 def test_no_stream_is_guessed_without_known_ranges() -> None:
-    """ScyllaDB 4.3 has no token ranges, so `--key` is rejected. Streams are still listed."""
+    """With ScyllaDB 4.3, streams are listed, but `--key` is rejected.
+
+    ScyllaDB 4.3 does not publish token ranges.
+    """
     with EmbeddedScylla(version="4.3", ring_delay_ms=0, vnodes=2) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "

@@ -46,7 +46,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 @pytest.fixture
 def write(scylla: Scylla, table: str) -> Callable[..., None]:
-    """A function that executes statements; ``<t>`` stands for the table."""
+    """A function that executes statements. In each statement, ``<t>`` stands for the table."""
 
     def write(*statements: str) -> None:
         for statement in statements:
@@ -290,7 +290,7 @@ def test_colours_are_for_terminals(scylla: Scylla, table: str, write: Callable[.
 
 
 def test_a_closed_pipe_is_noticed_without_changes(scylla: Scylla, table: str) -> None:
-    """Without changes, the command notices a closed pipe at the end of a window."""
+    """Without changes, a closed pipe ends the command at the end of a window."""
     options = ("--from", "-1m", "--confidence-window", "0s")
     with tailing(scylla, table, *options) as process:
         assert process.stdout is not None
@@ -348,7 +348,7 @@ def test_impossible_requests_are_refused_in_one_line(
 def test_a_snapshot_comes_first(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """Existing rows come before changes, and a second run from the checkpoint prints no rows."""
+    """Existing rows are printed first. A second run from the checkpoint prints only new changes."""
     write(insert(1), insert(2), "UPDATE <t> SET st = 5 WHERE p = 1")
     scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
     again = ("--checkpoint", str(tmp_path / "tail.db"), "--snapshot", "initial", *SETTLED[2:])

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 @define
 class Histories:
-    """Runs one history after another on the same server, each in new tables."""
+    """The server on which histories are written, each to new tables."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -48,7 +48,10 @@ class Histories:
         return names
 
     def write(self, names: list[str], steps: list[tuple[str, int, int]]) -> None:
-        """Write the rows of `steps`, some with slightly older timestamps."""
+        """Perform each step: write a row, join a node, or advance the clock.
+
+        Some rows get slightly older timestamps.
+        """
         begun = self.clock.now()
         for number, (kind, amount, back) in enumerate(steps):
             if kind == "join":

@@ -39,7 +39,7 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def make(server: EmbeddedScylla) -> Iterator[Make]:
-    """A function that makes clocks of the server's cluster."""
+    """A function that returns a new `ClusterClock` for the server's cluster."""
     opened: list[Connection] = []
 
     def make(own: Clock) -> ClusterClock:
@@ -97,7 +97,7 @@ def test_a_clock_that_differs(
 
 
 class MachineClock(SystemClock):
-    """A machine's clock that is `ahead` µs ahead, until it is set."""
+    """The machine's clock, set ahead by `ahead` µs."""
 
     ahead = -DAY
 
@@ -106,7 +106,10 @@ class MachineClock(SystemClock):
 
 
 def test_a_clock_that_is_set() -> None:
-    """A change of the machine's clock, right or wrong, is noticed before the next query."""
+    """A change of the machine's clock is noticed before the next query.
+
+    The change may correct the clock or make it wrong.
+    """
     own = MachineClock()
     with EmbeddedScylla(ring_delay_ms=0) as server:
         connection = Connection(server.contact_point, ReadConfig())
@@ -134,7 +137,10 @@ def test_one_wrong_node(
 
 
 class Leaping(WrongClock):
-    """Advances `clock` by `leap` µs at the reads whose numbers, counted from 1, are in `reads`."""
+    """A wrong clock that advances `clock` by `leap` µs at some of its reads.
+
+    `reads` contains the numbers of these reads, counted from 1.
+    """
 
     def __init__(self, clock: ManualClock, ahead: int, leap: int, reads: set[int]) -> None:
         super().__init__(clock, ahead)

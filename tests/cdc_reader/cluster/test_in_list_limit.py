@@ -1,4 +1,7 @@
-"""IN lists limited to fewer streams than a chunk contains; the first error shows the limit."""
+"""Reads from a server that limits IN lists to fewer streams than a chunk contains.
+
+The first error shows the limit.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def opened(connection: ConnectionConfig) -> Iterator[Connection]:
 
 @pytest.fixture
 def schema(scylla: Scylla, keyspace: str, opened: Connection) -> LogSchema:
-    """The schema of a log that keeps 60 rows, each with a different key, for an hour."""
+    """The schema of a log with 60 rows of different keys. Rows expire after an hour."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, v text) "
         "WITH cdc = {'enabled': true, 'ttl': 3600}"
@@ -82,7 +82,7 @@ def ranges(streams: list[StreamId], window: Window) -> list[RangeTask]:
 def test_streams_and_ranges_give_the_same_rows(
     opened: Connection, schema: LogSchema, streams: list[StreamId]
 ) -> None:
-    """Each kind of task gives each row once. Ranges give rows in order of token and time."""
+    """Each kind of task reads each row once. Ranges return rows in order of token and time."""
     source = CqlLogSource(opened, schema)
     by_stream = read(
         source,

@@ -32,7 +32,7 @@ PATIENT = ReadConfig(retry_deadline=timedelta(minutes=2))
 
 @pytest.fixture
 def run(scylla: Scylla, keyspace: str) -> Callable[[str], None]:
-    """A function that executes a statement; ``{ks}`` stands for the keyspace."""
+    """A function that executes a statement, in which ``{ks}`` stands for the keyspace."""
     return lambda cql: scylla.session.execute(cql.replace("{ks}", keyspace))
 
 
@@ -49,7 +49,7 @@ def table(
 
 
 def count(source: LogSource) -> int:
-    """Count the rows."""
+    """Return the number of rows in the log."""
     return sum(batch.num_rows for batch in source.read(RING))
 
 

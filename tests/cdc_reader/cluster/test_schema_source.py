@@ -62,7 +62,10 @@ def test_a_table_has_its_id_and_time_of_alteration(
 def test_a_log_schema_has_every_column_with_its_type(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """The base and the log have all columns in the server's order, with user types resolved."""
+    """The schema contains all columns of base table and log, in the server's order.
+
+    User-defined types are resolved.
+    """
     scylla.session.execute(f"CREATE TYPE {keyspace}.inner (x int)")
     scylla.session.execute(
         f'CREATE TYPE {keyspace}."Outer" (i frozen<inner>, "T" frozen<set<text>>)'
@@ -121,7 +124,7 @@ def test_an_error_about_a_missing_table_suggests_the_nearest_name(
 ) -> None:
     """The error for a missing table suggests the most similar name.
 
-    A missing keyspace has a separate error.
+    The error for a missing keyspace names the keyspace.
     """
     scylla.session.execute(f"CREATE TABLE {keyspace}.orders (p int PRIMARY KEY)")
     schemas = SchemaSource(opened)
@@ -174,8 +177,8 @@ def test_columns_that_share_a_name_in_the_log_are_refused(
 ) -> None:
     """Two columns that would share a name in the log are rejected, and the error names both.
 
-    The test never enables CDC: some servers crash on such a table, and others reject it. Instead,
-    the test creates a table that looks like a log.
+    The test never enables CDC, because some servers crash on these tables and others reject them.
+    Instead, the test creates a table that looks like a log.
     """
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, {columns})")
     scylla.session.execute(
@@ -233,7 +236,10 @@ def test_a_log_that_is_no_longer_written_is_read_with_a_warning(
 
 
 def list_index(server: EmbeddedScylla, table: str, class_name: str) -> None:
-    """Add an index of this class to the schema. It indexes nothing, but may keep CDC on."""
+    """Add an index of this class to the server's schema.
+
+    The index contains nothing, but it may keep CDC on.
+    """
     keyspace = server.catalog.keyspace("ks")
     indexes = {"by_v": {"class_name": class_name}}
     keyspace.tables[table] = evolve(keyspace.tables[table], indexes=indexes)
@@ -285,7 +291,7 @@ def create_on_tablets(server: EmbeddedScylla, consistency: str) -> None:
 def test_a_keyspace_that_logs_no_writes_is_refused(
     server: EmbeddedScylla, consistency: str
 ) -> None:
-    """A keyspace in which the log would stay empty without an error is rejected."""
+    """A keyspace whose consistency option prevents logging is rejected."""
     create_on_tablets(server, consistency)
     assert server.execute("SELECT * FROM tk.t_scylla_cdc_log") == []
     expected = f"keyspace tk .* has consistency '{consistency}', and ScyllaDB logs no writes"

@@ -39,7 +39,7 @@ TYPES = [
 def test_tokens_are_the_server_s(
     scylla: Scylla, keyspace: str, connection: ConnectionConfig
 ) -> None:
-    """The computed tokens are those of the server, for a key with a column of each type."""
+    """The computed token of a key with a column of each type equals the server's token."""
     session = scylla.session
     session.execute(f"CREATE TYPE {keyspace}.pair (x int, y text)")
     columns = ", ".join(f"{name} {text}" for name, text in zip(KEY, TYPES, strict=True))

@@ -44,7 +44,7 @@ def insert(table: str, p: int | None, c: int, v: Any) -> Statement:
 
 
 def rows(scylla: Scylla, table: str) -> list[tuple[Any, ...]]:
-    """Return (c, v) of the table's rows."""
+    """Return the pair (c, v) of each row of the table, sorted."""
     return sorted(tuple(row) for row in scylla.session.execute(f"SELECT c, v FROM {table}"))
 
 
@@ -57,7 +57,10 @@ def test_null_and_unset_differ(scylla: Scylla, writer: CqlWriter, table: str) ->
 
 
 def test_large_batches_are_split(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """Batches are split by bytes and by statements. A statement above the limit is sent alone."""
+    """Batches are split by their size in bytes and by their number of statements.
+
+    A statement above the limit is sent alone.
+    """
     long = "x" * 30_000
     writer.write([insert(table, 1, c, long) for c in range(5)])
     writer.write([insert(table, 1, c, "y") for c in range(100, 550)])
@@ -171,7 +174,7 @@ def test_an_error_is_raised_once_no_write_is_under_way(server: EmbeddedScylla) -
 @pytest.mark.needs("faults")
 @pytest.mark.parametrize("kind", ["drop", "overloaded", "unavailable", "server-error"])
 def test_transient_errors_of_a_round_are_retried(server: EmbeddedScylla, kind: str) -> None:
-    """Of the writes under way, those that fail are repeated."""
+    """Writes of a round that fail with a transient error are repeated."""
     from cdc_reader.testing import Fault
 
     server.execute("TRUNCATE ks.t")
@@ -204,7 +207,7 @@ def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
 
 @pytest.mark.needs("faults")
 def test_retries_end_at_the_deadline(server: EmbeddedScylla) -> None:
-    """After the deadline, the error says that the write failed, and its cause is the last error."""
+    """A write that still fails at the deadline raises RetriesExhaustedError."""
     from cdc_reader.testing import Fault
 
     read = ReadConfig(retry_deadline=timedelta(seconds=0.2))

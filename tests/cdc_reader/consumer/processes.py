@@ -41,7 +41,7 @@ class Processes:
 
     @property
     def still(self) -> Path:
-        """A file; while it exists, each handler call suspends the process."""
+        """The path of a file. While the file exists, each handler call suspends the process."""
         return self.path / "still"
 
     def begin(self, run: int, terminated_after: int = 0, **options: Any) -> BaseProcess:
@@ -86,13 +86,13 @@ def _consume(
 
 
 def await_some(processes: Processes, run: int, owner: BaseProcess, count: int) -> None:
-    """Return when a run has handled `count` changes or has ended."""
+    """Wait until a run has handled `count` changes or has ended."""
     while len(processes.handled(run)) < count and owner.is_alive():
         owner.join(0.002)
 
 
 def await_stillness(processes: Processes, owner: BaseProcess) -> None:
-    """Return when the process is suspended and no thread is saving.
+    """Wait until the process is suspended and no thread is saving.
 
     A save in progress would keep SQLite's file locked.
     """

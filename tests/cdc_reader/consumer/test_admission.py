@@ -41,7 +41,7 @@ def test_a_page_keeps_its_bytes_until_its_last_change_is_gone() -> None:
 
 
 def test_a_closed_limit_admits_nothing() -> None:
-    """After `close`, waiting threads get None, and so does every later `enter`."""
+    """After `close`, `enter` returns False, even in threads that are already waiting."""
     limit = InFlightLimit(1, 1)
     assert limit.enter(1, 1)
     thread, found = entering(limit, 1, 1)

@@ -97,7 +97,7 @@ def test_iteration_resumes_at_the_change_it_stopped_at(
 def test_cancelled_iteration_leaves_no_thread(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """No thread is left if the loop is cancelled while it waits for more changes."""
+    """No thread is left if the loop is canceled while it waits for more changes."""
     write(table, 10)
     numbers: set[int] = set()
     all_there = asyncio.Event()
@@ -179,7 +179,7 @@ def test_iteration_raises_errors_of_the_consumer(
 def test_as_many_handlers_run_in_the_loop_as_there_are_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """As many handlers run in the event loop as there are workers, at most one per partition."""
+    """Handlers run in the event loop, at most one for each worker and one for each partition."""
     write(table, 60)
     numbers: list[int] = []
     under_way: Counter[int] = Counter()
@@ -204,7 +204,7 @@ def test_as_many_handlers_run_in_the_loop_as_there_are_workers(
 def test_a_handler_that_fails_is_treated_as_any_other(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A coroutine handler that fails is retried; then the consumer ends with an error."""
+    """A coroutine handler that fails is retried, and then the consumer ends with an error."""
     write(table, 5)
     calls = 0
 
@@ -256,7 +256,7 @@ def test_cancelling_a_consumer_cancels_its_handlers(
 ) -> None:
     """A cancellation cancels handlers, and the next run delivers their changes again.
 
-    This holds despite `attempts=1` and `on_error="skip"`.
+    This holds even with `attempts=1` and `on_error="skip"`.
     """
     write(table, 20)
     store = MemoryCheckpoints()
@@ -295,7 +295,7 @@ def test_handlers_that_begin_while_a_consumer_is_cancelled(
     *,
     scheduled: bool,
 ) -> None:
-    """A handler that starts during a cancellation is cancelled, even if not yet scheduled."""
+    """A handler that starts during a cancellation is canceled, even if it is not yet scheduled."""
     write(table, 5)
     cancelled, begun = threading.Event(), threading.Event()
     schedule = asyncio.run_coroutine_threadsafe

@@ -1,4 +1,4 @@
-"""`CdcConsumer` over a real socket: delivery, acknowledgement and checkpoints."""
+"""`CdcConsumer` over a real socket: delivery, acknowledgment and checkpoints."""
 
 from __future__ import annotations
 
@@ -132,7 +132,10 @@ def test_order_is_kept_across_generations() -> None:
 def test_reading_waits_for_a_slow_handler(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A slow handler limits reading to `max_changes` changes and one page, and loses nothing."""
+    """While a handler is slow, at most `max_changes` changes and one page are read.
+
+    No change is lost.
+    """
     write(table, 100)
     go, metrics, seen = threading.Event(), MemoryMetrics(), Seen()
 
@@ -166,7 +169,7 @@ def test_a_page_above_the_byte_limit_is_handled(
 def test_a_run_resumes_where_the_last_one_ended(
     connection: ConnectionConfig, keyspace: str, table: str, write: Write, tmp_path: Path, kind: str
 ) -> None:
-    """A run resumes at the end of the previous one; `start` applies only to the first run."""
+    """A run resumes at the end of the previous run. `start` applies only to the first run."""
     stores: dict[str, Callable[[], CheckpointStore]] = {
         "memory": MemoryCheckpoints,
         "sqlite": lambda: SqliteCheckpoints(tmp_path / "c.db"),
@@ -639,7 +642,7 @@ def test_eager_rows_are_delivered_at_once_and_only_once(
 ) -> None:
     """With eager delivery, the next run uses marks to skip rows that were acknowledged.
 
-    No row has settled when a run stops.
+    Each run stops before any row has settled, so the position does not move.
     """
     eager = evolve(
         READ,
@@ -684,7 +687,7 @@ def test_lag_and_headroom_are_recorded_before_the_first_window_completes(
 ) -> None:
     """Before the first window completes, lag and headroom count from the oldest possible row.
 
-    The log is an hour old here.
+    In this test, the log is an hour old.
     """
     clock, metrics, name = ManualClock(1_700_000_000_000_000), MemoryMetrics(), TableName("ks", "t")
     told: list[tuple[float, float]] = []

@@ -1,4 +1,4 @@
-"""Of several consumers with the same name, one runs; when it ends, another takes over."""
+"""Only one of several consumers with the same name runs. When it ends, another takes over."""
 
 from __future__ import annotations
 
@@ -115,7 +115,11 @@ def consumer(
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what the package logged; the driver may log the end of an earlier test's server."""
+    """Return the messages that the package logged.
+
+    Messages of the driver are omitted, because the driver may log that the server of an earlier
+    test has ended.
+    """
     return [each.getMessage() for each in caplog.records if each.name.startswith("cdc_reader")]
 
 

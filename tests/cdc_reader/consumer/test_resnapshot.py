@@ -1,7 +1,7 @@
-"""A consumer that takes a new snapshot to correct copies, because rows expired unread.
+"""A consumer that takes a new snapshot after rows expired unread, to correct copies.
 
-`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` the first
-seed.
+`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` sets the
+first seed.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _number(cell: bytes | None) -> int:
 
 
 def write(server: EmbeddedScylla, *statements: str) -> None:
-    """Execute statements; ``{t}`` is the table."""
+    """Execute the statements, in which ``{t}`` stands for the table."""
     for statement in statements:
         server.execute(statement.replace("{t}", "ks.t"))
 
@@ -255,7 +255,10 @@ def test_a_log_created_again(copy: Copy, server: EmbeddedScylla, clock: ManualCl
 
 
 def test_a_ttl_too_short_for_new_snapshots_is_refused(copy: Copy, server: EmbeddedScylla) -> None:
-    """A TTL too short for snapshots is rejected: each snapshot would make another one necessary."""
+    """A TTL that is too short for snapshots is rejected.
+
+    With this TTL, each snapshot would make another one necessary.
+    """
     second = timedelta(seconds=1)
     read = evolve(AGAIN, confidence_window=30 * second, poll_interval=second)
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
@@ -375,7 +378,10 @@ def test_a_loop_over_changes(copy: Copy, server: EmbeddedScylla, clock: ManualCl
 
 
 def check_history(seed: int, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Write, pause and fail at random; pauses may exceed the TTL. Compare the copy to the table."""
+    """Write, pause and fail at random, and compare the copy to the table.
+
+    Pauses may exceed the TTL.
+    """
     draw = random.Random(seed)
     server.execute("DROP TABLE ks.t")
     create(server)
@@ -424,7 +430,7 @@ def test_some_histories(server: EmbeddedScylla, clock: ManualClock) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The copy equals the table for many more histories."""
+    """The copy equals the table in many more histories."""
     for seed in range(FIRST, FIRST + SEEDS):
         try:
             check_history(seed, server, clock)

@@ -170,7 +170,10 @@ def test_a_log_created_again_is_a_loss(
     store: LeasingStore,
     run: Callable[..., list[int]],
 ) -> None:
-    """Rows between the position and the new log's creation are lost; the error names the span."""
+    """Rows between the position and the new log's creation are lost.
+
+    The error names the span of the lost rows.
+    """
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -306,7 +309,7 @@ def test_a_start_that_was_never_read_on_begins_to_expire(
     run: Callable[[], list[int]],
     late: int,
 ) -> None:
-    """A saved start is a position: rows written after it are reported if they expire unread."""
+    """Rows written after a saved start are reported if they expire unread."""
     create(server, ttl=3_600)
     killed(server, clock, store, "now")
     insert(server, 1)

@@ -33,7 +33,7 @@ NEVER = timedelta(hours=1)
 
 
 class Store(MemoryCheckpoints):
-    """A store that knows which of the changes passed to `tell` count as handled."""
+    """A store that can wait until changes passed to `tell` are saved as handled."""
 
     def __init__(self, table: str) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Store(MemoryCheckpoints):
         self._rows[number_of(change)] = change.stream, keys
 
     def after_crash(self, handled: set[int]) -> MemoryCheckpoints:
-        """Wait until these changes are saved as handled; return a copy of the store."""
+        """Wait until these changes are saved as handled, and return a copy of the store."""
         while not all(map(self._has, handled)):
             self._saved.wait()
             self._saved.clear()
@@ -74,7 +74,7 @@ class Store(MemoryCheckpoints):
 
 @pytest.fixture
 def consume(connection: ConnectionConfig, table: str, write: Write) -> Callable[..., CdcConsumer]:
-    """Write rows, and return a function that makes consumers to read the rows."""
+    """Write rows, and return a function that makes consumers of the rows."""
     write(table, ROWS_WRITTEN, partitions=PARTITIONS)
     end = now()
 
@@ -128,7 +128,7 @@ def test_a_crash_in_the_middle_of_a_page_repeats_only_what_was_not_saved(
 def test_a_crash_while_one_worker_hangs_repeats_only_its_changes(
     consume: Callable[..., CdcConsumer], table: str
 ) -> None:
-    """Checkpoints name, one by one, the later changes of the page that other workers handled."""
+    """While one worker hangs, checkpoints name each change that other workers handled."""
     workers: dict[int, str] = {}
 
     def find(change: Change) -> None:
@@ -161,7 +161,7 @@ def test_a_crash_while_one_worker_hangs_repeats_only_its_changes(
 def test_a_run_that_ends_in_the_middle_of_a_page_saves_what_was_handled(
     consume: Callable[..., CdcConsumer], ends_by: str, workers: int
 ) -> None:
-    """The next run handles the remaining changes, in order."""
+    """After a run ends in the middle of a page, the next run handles the other changes in order."""
     store, handled, lock = MemoryCheckpoints(), list[int](), threading.Lock()
 
     def handler(change: Change) -> None:
@@ -220,7 +220,7 @@ def test_a_hanging_worker_bounds_what_the_others_may_do(
 def test_a_long_page_is_handled_while_reading_waits(
     consume: Callable[..., CdcConsumer], table: str
 ) -> None:
-    """The limits may be exceeded by one page. A page's room is free once the page is handled."""
+    """The limits may be exceeded by one page. Reading continues once the page is handled."""
     metrics, rows = MemoryMetrics(), list[float]()
 
     def handler(_change: Change) -> None:

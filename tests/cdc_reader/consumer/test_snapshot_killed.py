@@ -198,7 +198,7 @@ def _rows(server: EmbeddedScylla) -> dict[Key, int | None]:
 
 
 def _repeated(runs: list[Run]) -> int:
-    """Return the number of repeated rows; fail if a row of a completed range was repeated."""
+    """Return the number of repeated rows. Fail if a row of a completed range was repeated."""
     first, count = set[Key](), 0
     for run in runs:
         rows = [key for operation, key, _ in run.lines if operation == "snapshot"]

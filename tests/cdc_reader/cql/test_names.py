@@ -24,7 +24,7 @@ def test_the_documented_stream_id_has_its_documented_parts() -> None:
     st.integers(0, 15),
 )
 def test_an_id_of_parts_has_those_parts(token: int, random: int, index: int, version: int) -> None:
-    """`from_parts` is the inverse of the properties of a stream id."""
+    """`from_parts` returns a stream id whose properties equal the given parts."""
     stream = StreamId.from_parts(token, random, index, version)
     assert (stream.token, stream.random, stream.index, stream.version) == (
         token, random, index, version,

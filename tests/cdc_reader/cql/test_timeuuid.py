@@ -13,7 +13,10 @@ LOW = st.binary(min_size=8, max_size=8)
 
 
 def test_the_documented_times_have_their_documented_uuids() -> None:
-    """Computed UUIDs equal a server's: a sample, and the `minTimeuuid` of a millisecond."""
+    """Computed UUIDs match UUIDs of a server.
+
+    One is a sample, and the other is the `minTimeuuid` of a millisecond.
+    """
     assert str(timeuuid.bound(1606390225588947)).startswith("c72c7c3e-2fda-11eb-")
     assert str(timeuuid.bound(1606390225588000)) == "c72c5740-2fda-11eb-8080-808080808080"
 
@@ -35,7 +38,7 @@ def test_bounds_cut_the_server_s_order_at_the_microsecond(
 
 
 def test_low_halves_order_as_signed_bytes() -> None:
-    """Low halves are ordered as signed bytes, from 80...80 to 7f...7f."""
+    """The low halves of UUIDs are ordered as signed bytes, from 80...80 to 7f...7f."""
     halves = [timeuuid.SMALLEST_LOW, b"\xff" * 8, bytes(8), timeuuid.LARGEST_LOW]
     keys = [timeuuid.order_key(timeuuid.make(0, half).bytes) for half in halves]
     assert keys == sorted(keys)
@@ -48,7 +51,7 @@ def test_any_sixteen_bytes_have_a_time(raw: uuid.UUID) -> None:
 
 
 def test_bounds_beyond_the_range_are_its_ends() -> None:
-    """Bounds outside the valid range are clamped to it, for windows without an end."""
+    """Bounds outside the valid range are clamped to it, because windows may have no end."""
     assert timeuuid.bound(1 << 62) == timeuuid.bound(timeuuid.MAX_MICROS)
     assert timeuuid.bound(-(1 << 62)) == timeuuid.bound(timeuuid.MIN_MICROS)
 

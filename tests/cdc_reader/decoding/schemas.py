@@ -78,7 +78,7 @@ _TOLD: dict[str, Any] = {
     "uuid": str,
     "varint": str,
 }  # fmt: skip
-"""The same values as Arrow's `to_pylist` returns them, where they differ."""
+"""For some types, functions that convert a value to the form that Arrow's `to_pylist` returns."""
 
 
 def _nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
@@ -156,7 +156,7 @@ class Table:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """The rows as Arrow's `to_pylist` returns them."""
+        """The rows in the form that Arrow's `to_pylist` returns."""
         return [
             {
                 column.name: told(column.type, value)

@@ -26,7 +26,7 @@ def broken(name: str) -> ModuleType:
 
 
 def test_the_compiled_kernel_is_chosen_where_it_was_built() -> None:
-    """The compiled kernel is used wherever it was built; otherwise the Python kernel is used."""
+    """The compiled kernel is used where it was built. Elsewhere, the Python kernel is used."""
     kernel("cython")
     for unset in (None, ""):
         name, module = choose(unset)
@@ -43,7 +43,7 @@ def test_a_broken_kernel_is_not_passed_over() -> None:
 
 @pytest.mark.parametrize("load", [plain_only, broken])
 def test_a_requested_kernel_that_is_missing_is_an_error(load: object) -> None:
-    """If a requested kernel is missing, an error is raised; the other kernel is not used."""
+    """If a requested kernel is missing, an error is raised, and the other kernel is not used."""
     with pytest.raises(ConfigurationError, match=r"KERNEL is 'cython': .* C compiler"):
         choose("cython", load)  # type: ignore[arg-type] # parametrize hides the type
 
@@ -56,7 +56,7 @@ def test_an_unknown_kernel_is_an_error_that_names_those_there_are() -> None:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_the_environment_decides_which_kernel_a_process_runs(name: str) -> None:
-    """The environment variable selects the kernel, and `decoding.NAME` names the one in use."""
+    """The environment variable selects the kernel, and `decoding.NAME` names the kernel in use."""
     kernel(name)
     code = "from cdc_reader import decoding; print(decoding.NAME, decoding._kernel.__name__)"
     said = subprocess.run(

@@ -229,7 +229,7 @@ def test_numbers_without_bounds_keep_every_digit(
 
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
-    """All 32-bit dates are decoded, even those far outside the range of Python's dates."""
+    """All 32-bit dates are decoded, even dates far outside the range of Python's dates."""
     raw = struct.pack(">I", days + 2**31)
     batch = decode(column_of(raw), [Column("v", Native("date"))])
     assert batch.column(0).cast(pa.int32()).to_pylist() == [days]

@@ -62,7 +62,7 @@ def by_driver(table: Table) -> list[tuple[Any, ...]]:
     return rows
 
 
-def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 - as above
+def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 - one per type
     """Return True if `ours`, from Arrow, equals the driver's value, with equal types in all parts.
 
     The driver sorts sets, and merges elements that are equal in Python, so each element of the

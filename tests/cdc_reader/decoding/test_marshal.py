@@ -39,6 +39,6 @@ def test_a_user_type_has_its_names_in_hex() -> None:
      "VectorType(Int32Type,x)", "UserType(ks,zz)", "TupleType(Int32Type;"],
 )  # fmt: skip
 def test_anything_else_is_a_decode_error(text: str) -> None:
-    """Any other text raises a DecodeError that shows the text."""
+    """Text that is not a Java class name of a type raises a DecodeError that shows the text."""
     with pytest.raises(DecodeError, match="unknown type"):
         parse_marshal(text)

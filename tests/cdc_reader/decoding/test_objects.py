@@ -45,7 +45,7 @@ def made(request: pytest.FixtureRequest) -> ModuleType:
 
 @given(st.data())
 def test_values_are_those_of_the_column(made: ModuleType, data: st.DataObject) -> None:
-    """The values equal the column's, wherever its slice begins and however many are null."""
+    """The values equal the values of the column, for any slice and any number of nulls."""
     kind = data.draw(st.sampled_from(list(TYPES)))
     cells = data.draw(st.lists(st.none() | TYPES[kind], max_size=20))
     column = pa.array(cells, kind)
@@ -62,7 +62,7 @@ def test_values_are_those_of_the_column(made: ModuleType, data: st.DataObject) -
 def test_uuids_are_those_of_their_text(
     made: ModuleType, cells: list[uuid.UUID | None], start: int
 ) -> None:
-    """UUIDs compare, hash, print and pickle like those of `uuid.UUID`."""
+    """UUIDs compare, hash, print and pickle like `uuid.UUID` objects."""
     texts = [None if cell is None else str(cell) for cell in cells]
     found = list(made.uuids(pa.array(texts, pa.string()).slice(start)))
     expected = cells[start:]
@@ -98,7 +98,7 @@ def test_values_outlive_their_column(made: ModuleType) -> None:
 
 
 def test_a_mapping_has_the_fields_of_its_row(made: ModuleType) -> None:
-    """A `Field` is in every mapping; a `GivenField` is omitted if the row does not set it."""
+    """A `Field` is in every mapping. A `GivenField` is omitted if the row does not set it."""
     numbers, nulls = (
         made.values(pa.array([1, None, None])),
         made.values(pa.array([None, True, False])),
@@ -135,7 +135,7 @@ def test_rows_of_several_kinds_have_their_own_fields(made: ModuleType) -> None:
 def test_picked_mappings_are_those_of_their_rows(made: ModuleType) -> None:
     """An item that is picked without a row is None.
 
-    If a function is given, the item is what the function returns for the item's index.
+    If a function is given, it is called with the item's index, and its result is the item.
     """
     by_row = made.Mappings(bytes(3), [[made.Field("x", [7, 8, 9])]])
     assert [by_row.picked([2, -1, 0])[at] for at in range(3)] == [{"x": 9}, None, {"x": 7}]
@@ -150,7 +150,7 @@ class Page:
 
 
 class Squares:
-    """The squares of the indices; `read` lists the indices in the order they were read."""
+    """The squares of the indices. `read` lists the indices in the order of the reads."""
 
     def __init__(self) -> None:
         self.read: list[int] = []
@@ -189,7 +189,7 @@ def test_an_attribute_of_an_entry_is_read_once(made: ModuleType) -> None:
 
 
 def test_entries_can_be_ended(made: ModuleType) -> None:
-    """After `end`, no more entries are yielded. Entries yielded before it remain valid."""
+    """After `end`, no more entries are yielded. Entries that were already yielded remain valid."""
     found = made.Entries(entry_class(made), Page([0, 1]), 2)
     first = next(found)
     found.end()

@@ -44,7 +44,7 @@ def native_class(name: str) -> Any:
 
 
 def page_of(body: bytes, columns: Sequence[Column] | None = None) -> Page:
-    """Parse the page in `body`; `columns` are the expected columns, if known."""
+    """Parse the page in `body`. `columns` are the expected columns, if known."""
     if columns is None:
         return Page.parse(body)
     page = Page.parse(body, tuple(columns))

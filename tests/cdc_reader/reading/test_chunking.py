@@ -12,7 +12,7 @@ from cdc_reader.reading.planner import Chunking
 def test_adapting_keeps_items_order_and_limit(
     count: int, limit: int, held: list[list[float]]
 ) -> None:
-    """Adapting keeps each item, in order, in one chunk. No chunk is empty or above the limit."""
+    """Adapting keeps all items, in order. No chunk is empty or above the limit."""
     chunking = Chunking(range(count), limit)
     for pages in held:
         chunking.adapt([*pages, *[0.0] * len(chunking)][: len(chunking)])

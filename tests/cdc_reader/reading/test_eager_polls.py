@@ -38,7 +38,7 @@ class WritingClock(ManualClock):
 
 
 def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int, int]]:
-    """Read eagerly while rows are written; return the server and each row's delay (in µs)."""
+    """Read eagerly while rows are written. Return the server and each row's delay in µs."""
     clock = WritingClock(planned=sorted(planned))
     written = {number: at for at, _, number, _ in planned}
     followed = Followed(clock=clock, config=ReadConfig(delivery="eager", chunk_size=1))
@@ -54,7 +54,7 @@ def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int
 
 
 def test_rows_are_delivered_within_an_interval_while_there_are_more() -> None:
-    """A row in an idle stream waits up to eight intervals; each further row waits at most one."""
+    """A row in an idle stream waits up to eight intervals. Each further row waits at most one."""
     every = [EPOCH + 10 * SECOND + step * 80 * MILLISECOND for step in range(40)]
     _, found = delays([(at, 7, number, at) for number, at in enumerate(every)])  # in one stream
     assert found.pop(0) <= LONGEST
@@ -62,7 +62,7 @@ def test_rows_are_delivered_within_an_interval_while_there_are_more() -> None:
 
 
 def test_rows_of_idle_streams_are_delivered_soon() -> None:
-    """A row in an idle stream is delivered soon; here each row is in a different stream."""
+    """A row is delivered within the longest interval, even if its stream was idle before."""
     planned = [(at, n, n, at) for n in range(30) for at in [EPOCH + SECOND + n * 317 * MILLISECOND]]
     _, found = delays(planned)
     assert max(found.values()) <= LONGEST
@@ -71,7 +71,7 @@ def test_rows_of_idle_streams_are_delivered_soon() -> None:
 def test_rows_with_an_old_timestamp_are_delivered_within_a_second() -> None:
     """Rows with old timestamps are delivered within a second.
 
-    Polls between refreshes read only the newest rows.
+    Most polls read only the newest rows. Older rows are read once a second.
     """
     planned = [
         (at, n, n, at - 10 * SECOND)
@@ -95,7 +95,7 @@ def test_an_idle_table_is_polled_four_times_a_second() -> None:
 
 
 def test_an_end_in_the_past_is_reached_without_polling() -> None:
-    """An end in the past is reached without polls beyond the end."""
+    """A read to an end in the past reaches the end without waiting."""
     followed = Followed(config=ReadConfig(delivery="eager", window=timedelta(days=1)))
     followed.insert(1, 1)
     followed.clock.advance(3600 * SECOND)

@@ -67,7 +67,7 @@ def test_rows_since_a_snapshot_that_expired(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     ttl: int,
 ) -> None:
-    """Rows written after a snapshot keep the TTL of that time, even if the TTL is raised later."""
+    """Expired rows that were written after a snapshot are reported, even if the TTL is raised."""
     reader = open_reader()
     position = reader.snapshot().position
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
@@ -172,7 +172,7 @@ def test_rows_with_a_write_time_before_the_table(
 ) -> None:
     """Lost rows with write times before the table existed are reported like any other loss.
 
-    The read may even end before the table was created.
+    This holds even if the read ends before the table was created.
     """
     server.execute("DROP TABLE ks.t")
     clock.advance(300 * SECOND)
@@ -196,7 +196,7 @@ def test_a_complete_snapshot_is_resumed_too_late(
 ) -> None:
     """The checkpoint of a complete snapshot is checked like any other.
 
-    Such a checkpoint has no generation yet.
+    This checkpoint contains no generation yet.
     """
     table = open_reader().table
     rows = table._snapshot_reader(table.begin_snapshot())
@@ -359,7 +359,7 @@ def test_a_position_at_which_rows_begin_to_expire(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Rows are reported if they may have expired at the start and certainly have after the read."""
+    """Rows that may have expired at the start are reported once they certainly have expired."""
     reader = open_reader()
     *_, last = reader.table.follow("earliest", "now")
     assert isinstance(last, WindowComplete)

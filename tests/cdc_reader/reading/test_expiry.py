@@ -176,7 +176,10 @@ def test_the_id_of_a_log_is_recorded_once() -> None:
 def test_another_log_is_a_loss_whatever_its_time(
     logs: list[UUID], position: int, later: int
 ) -> None:
-    """A recreated log is a loss whatever the time in its id, as a node's clock may be behind."""
+    """A recreated log is a loss, even if its id shows an earlier time.
+
+    The clock of the node that created the log may be behind.
+    """
     history = TtlHistory(logs=logs[:1])
     for log_id in logs[1:]:
         history = history.updated(TableState(UUID(int=0), CdcOptions(), 5, log_id), 9, position)
@@ -206,7 +209,7 @@ def reporter() -> tuple[LossReporter, list[Window]]:
 
 
 def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
-    """A new loss is reported, and so is the growth of a reported loss by at least a minute."""
+    """A new loss is reported. If it grows by a minute or more, the new part is reported."""
     losses, told = reporter()
     minute, nothing = 60 * SECOND, Window(0, 0)
     for lost in (nothing, Window(0, 100), Window(0, 101), Window(0, 100 + minute), nothing):

@@ -1,4 +1,4 @@
-"""Rules of following a log, tested one by one; the simulation tests them together."""
+"""Rules of following a log, tested one by one. The simulation tests them together."""
 
 from __future__ import annotations
 
@@ -129,7 +129,10 @@ def test_it_waits_for_the_first_generation(followed: Followed) -> None:
 
 
 def test_a_keys_rows_come_in_order_across_a_switch(followed: Followed) -> None:
-    """If a window has two generations, the older is read first, to keep a key's rows in order."""
+    """If a window spans two generations, the older generation is read first.
+
+    The rows of each key therefore stay in order.
+    """
     followed.server.join(vnodes=3)
     for c in range(60):
         followed.insert(1, c)
@@ -147,8 +150,8 @@ def test_a_generation_announced_late_is_read_from_its_beginning(
 ) -> None:
     """A generation announced late is read from its beginning.
 
-    No row is lost, repeated or out of order, however late the announcement, even across a restart.
-    With ranges, this holds even if a range includes streams that are not announced yet.
+    No row is lost, repeated or out of order, even if the announcement is very late or the reader
+    restarts. With ranges, this holds even if a range includes streams that are not announced yet.
     """
     followed.config = evolve(followed.config, strategy=strategy)
     followed.server.hold_publication(rows=None)
@@ -519,7 +522,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 
 
 def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> None:
-    """A checkpoint resumes at the end of its window, even if it has been pickled.
+    """A read from a checkpoint resumes where the window ended, even if the checkpoint was pickled.
 
     The marks of the start still apply, so the rows that they list are not delivered.
     """

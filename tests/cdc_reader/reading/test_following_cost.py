@@ -1,7 +1,7 @@
 """The number of queries that `follow` takes, after idle days and for idle tables.
 
 The generation has 512 streams, in 8 chunks of 64. Small queries about schema and generations are
-counted separately: each check takes a few, whatever the number of streams.
+counted separately. Each check takes a few of them, whatever the number of streams.
 """
 
 from __future__ import annotations

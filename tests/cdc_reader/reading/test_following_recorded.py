@@ -1,4 +1,4 @@
-"""Follows the recorded events of a real cluster in their order, with a manual clock."""
+"""Following a log through the recorded events of a real cluster, with a manual clock."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ pytestmark = pytest.mark.needs("faults", "topology")
 @pytest.mark.parametrize("delivery", list(DeliveryMode))
 @pytest.mark.parametrize("life", [switch, generations])
 def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery: str) -> None:
-    """Each row is delivered once; only eager delivery may break the order across streams.
+    """Each row is delivered once. Only eager delivery may break the order across streams.
 
-    Each generation is read only for the time in which it was known to operate.
+    Each generation is read only for the time in which it was known to be in force.
     """
     recorded = life()
     config = ReadConfig(
@@ -60,7 +60,7 @@ def _check_rows(recorded: Recorded, followed: Followed, *, in_order: bool) -> No
 
 
 def _check_generations(recorded: Recorded, followed: Followed) -> None:
-    """Check that each generation is read only for the time in which it was known to operate.
+    """Check that each generation is read only for the time in which it was known to be in force.
 
     A generation must not be read long before it begins or long after it has ended.
     """

@@ -34,7 +34,7 @@ def keys_of(deliveries: list[Delivery]) -> list[tuple[Any, Any]]:
 
 
 def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
-    """Write a random history; return the end of its settled rows."""
+    """Write a random history, and return the end of its settled rows."""
     begun = followed.clock.now()
     for number, (kind, amount, back) in enumerate(steps):
         if kind == "join":
@@ -94,7 +94,10 @@ def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
 
 
 def test_rows_of_one_microsecond_are_not_held() -> None:
-    """Rows of one microsecond are not buffered: a bulk load may give many rows one timestamp."""
+    """Rows of one microsecond are not buffered, because there may be many of them.
+
+    A bulk load may give all its rows the same timestamp.
+    """
     followed = Followed(config=ORDERED)
     at = followed.clock.advance(SECOND)
     for c in range(100):
@@ -131,7 +134,10 @@ def test_a_column_added_within_a_window_is_read() -> None:
 
 @pytest.mark.parametrize("printed", [0, 1, 17, 40])
 def test_a_checkpoint_resumes_within_a_window(printed: int) -> None:
-    """A run resumes within a window: marks name the delivered rows, and the rest stays in order."""
+    """A run that resumes within a window delivers the remaining rows in order.
+
+    Marks name the rows that have been delivered.
+    """
     followed = Followed(config=ORDERED)
     for c in range(40):
         followed.insert(c % 9, c)

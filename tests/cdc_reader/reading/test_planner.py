@@ -69,7 +69,7 @@ def planner_of(history: History, chunk_size: int, shard: Shard | None = None) ->
 
 
 def wanted(history: History, window: Window) -> Read:
-    """Return each pair of a stream and a microsecond at which the stream's generation operates."""
+    """Return the pairs of stream and microsecond for which the stream's generation is in force."""
     return Counter(
         (stream, micros)
         for generation in history.generations
@@ -90,7 +90,10 @@ def by_streams(planner: Planner, window: Window) -> Read:
 
 
 def by_ranges(planner: Planner, window: Window, history: History) -> Read:
-    """Return the pairs that a plan by ranges reads, if streams have rows while they operate."""
+    """Return the pairs of stream and microsecond that a plan by ranges reads.
+
+    Streams have rows only while their generation is in force.
+    """
     rows = wanted(history, window)
     return Counter(
         (stream, micros)
@@ -104,7 +107,10 @@ def by_ranges(planner: Planner, window: Window, history: History) -> Read:
 def test_tasks_partition_a_window_exactly_however_chunks_adapt(
     history: History, start: int, end: int, chunk_size: int, held: list[float]
 ) -> None:
-    """However chunks adapt, exactly one task reads each microsecond of each operating stream."""
+    """Exactly one task reads each microsecond of each stream whose generation is in force.
+
+    This holds however the chunks adapt.
+    """
     window = Window(start, end)
     for read in (by_streams, lambda planner, span: by_ranges(planner, span, history)):
         planner = planner_of(history, chunk_size)

@@ -135,7 +135,7 @@ def test_a_stop_ends_iteration_in_the_middle_of_a_part(counts: list[int]) -> Non
 
 
 def test_all_parts_are_yielded_until_a_stop() -> None:
-    """All parts are yielded until a stop, which may be set before iteration begins."""
+    """Without a stop, all parts are yielded. A stop before the iteration raises an error."""
     stop, parts = Stop(), [Entries(Entry, None, count) for count in (2, 0, 1)]
     assert len(list(each_until(stop, parts))) == 3
     stop.set()

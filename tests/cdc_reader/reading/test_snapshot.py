@@ -1,4 +1,4 @@
-"""Rules of reading a snapshot, tested one by one; the simulation tests them together."""
+"""Rules of reading a snapshot, tested one by one. The simulation tests them together."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_range_ends_with_the_token_of_its_end(followed: Followed) -> None:
 
 
 def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
-    """A snapshot's position is one confidence window ago; the search for late rows starts now."""
+    """A snapshot's position is one confidence window ago. The search for late rows starts now."""
     now = followed.clock.now()
     start = begin(followed, confidence_window="20s")
     assert start.position == now - 20 * SECOND
@@ -123,7 +123,10 @@ def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
 
 
 def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
-    """A snapshot resumes after any range. Completed ranges are skipped; others are read in full."""
+    """A snapshot resumes after any range.
+
+    Completed ranges are skipped, and other ranges are read in full.
+    """
     found = list(reader_of(followed, begin(followed)).deliveries())
     for at, each in enumerate(found):
         if not isinstance(each, RangeComplete):
@@ -194,7 +197,7 @@ def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
 
 
 def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
-    """A shard cannot continue if its generation is gone; a read of the whole table can."""
+    """A shard cannot continue if its generation is gone, but a read of the whole table can."""
     start = begin(followed)
     assert start.snapshot is not None
     gone = evolve(start, snapshot=evolve(start.snapshot, generation=EPOCH - 5))

@@ -153,7 +153,7 @@ def test_a_retry_does_not_delay_stopping_a_reader(
 def test_a_late_response_does_not_delay_stopping_a_reader(
     server: EmbeddedScylla, connection: ConnectionConfig, statement: str
 ) -> None:
-    """A stop waits for no late response, whether to the query of a page or to an earlier query."""
+    """A stop does not wait for a late response to the query of a page or to an earlier query."""
     late = Fault("delay", statement, times=None, seconds=HOUR.total_seconds())
     with CdcReader(connection, "ks.t", config=READ) as reader, outage(server, late) as struck:
         follow = following(reader)
@@ -300,7 +300,10 @@ def test_an_unreachable_store_does_not_delay_stopping_at_the_start(
 def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line, *, hangs: bool
 ) -> None:
-    """If the store is down or hangs, the error says that handled changes were not saved."""
+    """A consumer stops even if its store is down or hangs.
+
+    The error says that handled changes were not saved.
+    """
     store = ScyllaCheckpoints(
         evolve(patient(line.contact_point), consistency="ONE"), "ks", retry_deadline=YEAR
     )

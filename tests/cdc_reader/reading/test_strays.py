@@ -1,4 +1,4 @@
-"""Strays: rows in a stream of a generation that did not operate when they were written."""
+"""Strays: rows in a stream of a generation that was not in force when they were written."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def followed() -> Followed:
 
 
 def astray(followed: Followed, c: int, at: int, *, by: int, twice: bool = False) -> None:
-    """Write a row to the generation `by` steps after the right one or, if `twice`, to both."""
+    """Write a row to the generation `by` steps after the right one.
+
+    If `twice` is True, the row is also written to the right generation.
+    """
     followed.server.misplacing.by, followed.server.misplacing.twice = by, twice
     followed.insert(c, c, at)
     followed.server.misplacing.by = 0
@@ -64,7 +67,7 @@ def log_row(followed: Followed, c: int, at: int, stream: bytes) -> None:
 
 
 def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
-    """Write rows around a change of generation, every second one as a stray. Return all rows."""
+    """Write rows around a change of generation, and return them. Every second row is a stray."""
     at = switch(followed)
     followed.clock.advance(at - 3 * SECOND - followed.clock.now())
     for c in range(60):
@@ -83,7 +86,7 @@ def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
 def test_strays_are_delivered_once(
     followed: Followed, delivery: str, strategy: str, twice: bool
 ) -> None:
-    """Strays one generation too early or late are delivered once; strays with twins are omitted."""
+    """Each row is delivered once. A stray is delivered only if it has no twin."""
     written = write_around(followed, twice=twice)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, strategy=strategy)
     assert sorted(cells(found, "c")) == written
@@ -166,7 +169,7 @@ def of_shard(followed: Followed, shard: Shard) -> list[Delivery]:
 
 @pytest.mark.parametrize("mode", ["ignore", "report"])
 def test_strays_are_read_only_if_late_rows_are_wanted(followed: Followed, mode: str) -> None:
-    """Strays are not read if late rows are ignored or only reported."""
+    """Strays are not delivered if late rows are ignored or only reported."""
     write_around(followed, twice=False)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, late_rows=mode)
     assert sorted(cells(found, "c")) == [(c,) for c in range(0, 60, 2)]
@@ -310,7 +313,7 @@ def test_a_switch_that_takes_effect_at_once_loses_nothing() -> None:
 @pytest.mark.parametrize("resize", ["split_tablets", "merge_tablets"])
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_on_tablets_are_delivered_once(resize: str, twice: bool) -> None:
-    """Strays in a new set of streams, as after a resize of tablets, are delivered once."""
+    """Strays are delivered once even if a resize of tablets has created a new set of streams."""
     followed = Followed(config=_CONFIG, tablets=True)
     change: Callable[..., Any] = getattr(followed.server, resize)
     start = change("ks", "t").start_us

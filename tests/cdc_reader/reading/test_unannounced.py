@@ -100,7 +100,7 @@ def test_rows_of_a_generation_that_is_announced_late(
     caplog: pytest.LogCaptureFixture,
     read: Read,
 ) -> None:
-    """A read waits for a generation that is announced late; a log event says what it waits for."""
+    """A read waits for a generation that is announced late, and logs what it waits for."""
     announcing = Announcing(server, clock, after=3)
     assert sorted(read(open_reader(announcing), _until_now(clock))) == KEYS
     assert announcing.sleeps == 3

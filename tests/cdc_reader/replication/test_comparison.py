@@ -39,7 +39,7 @@ sizes = st.integers(1, 9)
 def test_exactly_what_differs_is_found(
     common: Rows, source: Rows, target: Rows, gone: set[Key], page: int, other_page: int
 ) -> None:
-    """All rows are counted, and the differences are in token order, each with its kind."""
+    """A comparison counts all rows, and yields each difference with its kind, in token order."""
     source = {**common, **source}
     target = {key: value for key, value in {**common, **target}.items() if key not in gone}
     compared = RowComparison(_pages(source, page), _pages(target, other_page), KEY, [VALUE])
@@ -61,7 +61,7 @@ def test_exactly_what_differs_is_found(
 
 
 def _nested(value: float) -> dict[str, Any]:
-    """Return one value of each type that can contain doubles, each containing this double."""
+    """Return, for each type that can contain floats, a value that contains `value`."""
     return {
         "frozen<list<double>>": [value],
         "frozen<set<float>>": [value],
@@ -75,7 +75,7 @@ def _nested(value: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", _nested(0.0))
 def test_nested_floats_are_compared_by_their_bits(name: str) -> None:
-    """Nested floats, too, are compared by bits: NaN equals itself, and 0.0 is not -0.0."""
+    """Nested floats are compared by their bits. NaN equals itself, and 0.0 differs from -0.0."""
     user_type = UserType("ks", "u", (("x", Native("double")),), frozen=True)
     of_type = parse(name, lambda _: user_type)
     column = Column("v", of_type)
@@ -102,7 +102,7 @@ def test_nested_floats_are_compared_by_their_bits(name: str) -> None:
 
 
 def test_rows_of_one_table_are_not_kept() -> None:
-    """A comparison keeps a few pages in memory, even if one of the tables is empty."""
+    """A comparison keeps only a few pages in memory, even if one of the tables is empty."""
     pages, count = 200, 50
 
     def rows(alive: list[int]) -> Iterator[pa.RecordBatch]:
@@ -118,7 +118,7 @@ def test_rows_of_one_table_are_not_kept() -> None:
 
 
 def _pages(rows: Rows, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield pages of rows as a server does, ordered by token (here the partition key) and key."""
+    """Yield pages of rows in token order, as a server does. A row's token is its partition key."""
     order = sorted(rows)
     for first in range(0, len(order), size):
         found = [(rows[p, c], p, c, p) for p, c in order[first : first + size]]

@@ -1,4 +1,4 @@
-"""A replicated table equals its source, with write times and TTLs."""
+"""A replicated table equals its source, including write times and TTLs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_replicating_a_recorded_log_gives_the_recorded_table(
 def test_recorded_pages_of_every_type_give_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, connection: ConnectionConfig
 ) -> None:
-    """Replicating pages of a real ScyllaDB 5.2, with every type, gives the recorded table.
+    """Replicating recorded pages of ScyllaDB 5.2, with every type, gives the recorded table.
 
     Some records span two pages.
     """
@@ -132,7 +132,7 @@ def contents(batches: Iterable[pa.RecordBatch]) -> list[str]:
 
 
 def _with_kind(column: Column) -> Column:
-    """Return a column of the recorded table with its kind and frozenness, which results lack."""
+    """Return the column with its kind and frozen types, which the metadata of a result omits."""
     kinds = {
         "pk": (ColumnKind.PARTITION_KEY, 0),
         "ck": (ColumnKind.CLUSTERING, 0),
@@ -162,7 +162,7 @@ class Tables:
         self.session.execute(re.sub(r"<\+(\d+)>", lambda m: str(base + int(m[1])), text))
 
     def write(self, table: str, key: int, statements: Iterable[str]) -> None:
-        """Execute statements with timestamps from the current time on."""
+        """Execute statements in which timestamps such as ``<+7>`` count from the current time."""
         now = time.time_ns() // 1_000
         for statement in statements:
             self.execute(table, key, now, statement)
@@ -190,15 +190,16 @@ class Tables:
         return Replicator(self.writer, {name: TableName(self.keyspace, "copy")})
 
     def contents(self, table: str, key: int) -> list[list[str]]:
-        """Return the rows, with the write times and TTLs of cells that have them."""
+        """Return the rows, and the write times and TTLs of the columns `a`, `b` and `st`."""
         where = f"FROM {self.keyspace}.{table} WHERE pk = {key}"
         queries = (f"SELECT * {where}", f"SELECT ck, {TIMES} {where}")
         return [rows_of(raw_select(self.session, query)) for query in queries]
 
     def values(self, table: str, key: int) -> list[list[str]]:
-        """Return the static cells, and all rows that have other cells.
+        """Return the static cells and the rows that have cells, with write times and TTLs.
 
-        A SELECT does not show whether a row without cells was inserted.
+        Rows without cells are left out. Whether such a row exists depends on its row marker, and a
+        snapshot does not show whether a row has one.
         """
         where = f"FROM {self.keyspace}.{table} WHERE pk = {key}"
         found = []
@@ -287,7 +288,7 @@ _PARTIAL = sorted(set(IMAGES) - {"none", "both"})
 def test_the_replica_of_a_table_is_the_table(
     tables: Tables, images: str, history: list[str], probe: int
 ) -> None:
-    """For any statements and images, the copy equals its source, even if applied twice.
+    """For any statements and images, applying the log once or twice produces an equal copy.
 
     A DELETE with any timestamp leaves the same cells in both tables, so all cells have the right
     timestamps.
@@ -325,7 +326,7 @@ def test_rows_and_log_make_the_table(
     after: list[str],
     order: random.Random,
 ) -> None:
-    """Snapshot rows from two times, and changes of the log, can be applied in any order."""
+    """Applying two reads of a snapshot and the log's changes in any order gives the table."""
     key = next(KEYS)
     source = tables.schemas[images].base.name
     with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:
@@ -396,7 +397,7 @@ def test_writes_from_before_the_snapshot_may_arrive_after_it(
 def test_ranges_are_deleted_in_any_clustering_order(
     scylla: Scylla, tables: Tables, deletes: list[tuple[str, tuple[int, int, int]]]
 ) -> None:
-    """Ranges are deleted in ascending and descending columns. The ranges of one batch merge."""
+    """A batch of range deletes is replicated for ascending and descending clustering columns."""
     key, keyspace = next(KEYS), tables.keyspace
     columns = "(pk int, c1 int, c2 int, c3 int, v int, PRIMARY KEY (pk, c1, c2, c3)) "
     order = "WITH CLUSTERING ORDER BY (c1 ASC, c2 DESC, c3 ASC)"
@@ -423,7 +424,7 @@ def test_ranges_are_deleted_in_any_clustering_order(
 
 
 def assert_copied(tables: Tables, keyspace: str) -> list[str]:
-    """Apply the log of `t` to `copy`, and return the rows of both tables, which must be equal."""
+    """Apply the log of `t` to `copy`, check that both tables are equal, and return their rows."""
     schema = SchemaSource(tables.opened).log_schema(TableName(keyspace, "t"))
     grouping = Grouping(schema)
     replicator = Replicator(tables.writer, {schema.base.name: TableName(keyspace, "copy")})
@@ -439,7 +440,7 @@ def assert_copied(tables: Tables, keyspace: str) -> list[str]:
 
 
 def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, keyspace: str) -> None:
-    """Values of every type are replicated byte for byte, as cells, keys and elements."""
+    """Values of every type are replicated byte for byte, as cells, list elements and map keys."""
     session, key_types = scylla.session, list(ALL_TYPES)
     session.execute(f"CREATE TYPE {keyspace}.u (x int, y text)")
     columns = "".join(f", c{at} {t}, l{at} list<{t}>" for at, t in enumerate(key_types))
@@ -526,7 +527,7 @@ class Rounds(Ledger):
 
 
 def test_the_changes_of_a_partition_are_one_write() -> None:
-    """Many changes are applied at a time, those of a partition together and in order."""
+    """Changes are applied in rounds. Each round groups them by partition and keeps their order."""
     changes = [change_of({"op": 3, "pk": n % 7, "ck": n}) for n in range(1_200)]
     writer = Rounds()
     Replicator(writer).apply_all(iter(changes))
@@ -550,7 +551,8 @@ def test_a_writer_of_single_partitions_suffices() -> None:
 def test_changes_that_cannot_be_applied_are_refused() -> None:
     """Changes that cannot be applied are rejected.
 
-    Examples are changes with only keys, an unknown operation, half a range, or no clustering key.
+    A change is rejected if it contains only keys, half a range or no clustering key, or if its
+    operation is unknown.
     """
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     ledger = Ledger()
@@ -589,7 +591,10 @@ def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
     ],
 )
 def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
-    """A cell copied late expires with its original. With `Expiry.APPLIED`, its TTL stays full."""
+    """A cell that is copied late expires when its original does.
+
+    With `Expiry.APPLIED`, the copy gets the full TTL instead.
+    """
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
     clock = ManualClock(change.timestamp + late)
     first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)
@@ -598,7 +603,7 @@ def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: i
 
 
 def test_few_distinct_statements_are_prepared() -> None:
-    """Any history needs fewer than 30 distinct statements, so preparing them saves work."""
+    """Replicating any recorded history takes fewer than 30 distinct prepared statements."""
     for history in histories():
         replicator = Replicator(Ledger())
         texts = {s.cql for change in history.changes() for s in replicator.statements(change)}

@@ -66,7 +66,7 @@ def test_slices_are_the_rows_of_the_range(start: Bound, end: Bound) -> None:
 
 
 def test_a_slice_of_one_column_is_one_condition() -> None:
-    """A range in which only the last column varies, as in most ranges, is one slice."""
+    """A range is one slice if its bounds differ only in their last column, or not at all."""
     rows = RowRange(bound((1, 2)), bound((1, 5), inclusive=False))
     assert list(slices(rows)) == [Slice((1,), Edge(2, True), Edge(5, False))]
     assert list(slices(RowRange(bound((1,)), bound((1,))))) == [Slice((1,))]

@@ -68,7 +68,7 @@ class HandedLogRow:
 
 
 class _Connection(Queries):
-    """Sends queries with one page size for the log and the table, and another for other tables."""
+    """A connection with one page size for the log and its base table, and another for the rest."""
 
     def __init__(self, log: Queries, other: Queries) -> None:
         self._log = log
@@ -181,7 +181,7 @@ class Application:
     def _is_running(self) -> bool:
         """Return True if the process is reading.
 
-        A process that is waiting for its lease first tries to start.
+        A process that is waiting for its lease first tries to acquire it.
         """
         if self._waits and self._hold.acquire():
             self._begin()
@@ -393,6 +393,6 @@ def _said(delivery: Delivery) -> str:
 
 
 def _shown(start: Checkpoint) -> str:
-    """Return the checkpoint as text, without marks and ids, because they differ between runs."""
+    """Return the checkpoint as text, without the marks and ids, which differ between runs."""
     plain = evolve(start, marks={}, table_id=None, ttls=evolve(start.ttls, logs=()))
     return f"{plain} with marks on {len(start.marks)} streams"

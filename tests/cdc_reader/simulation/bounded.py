@@ -22,14 +22,14 @@ from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import ReaderClock, World
 
 _CHANCE = 0.1
-"""The chances that the read continues (per step) and that its caller takes long (per batch)."""
+"""The chance per step that the read continues, and per batch that the caller is slow."""
 
 
 class BoundedReads:
     """Bounded reads that must raise an error if rows expire before they are read.
 
-    A read without an error must return, exactly once, each row that had settled when the read
-    began, except rows of generations that were not announced within `publication_wait`.
+    A read without an error must return each row that had settled when the read began, exactly
+    once. Rows of generations that were not announced within `publication_wait` are exempt.
     """
 
     def __init__(self, world: World, scenario: Scenario, luck: random.Random) -> None:

@@ -19,8 +19,8 @@ from tests.cdc_reader.simulation.world import ReaderClock, World
 class Holding:
     """The checkpoint store of a shard, and the last owner of its lease.
 
-    A lease lasts `duration` µs; if that is 0, there are no leases. `losses` counts the leases that
-    were lost to another process.
+    A lease lasts `duration` µs. If `duration` is 0, there are no leases. `losses` counts the leases
+    that were lost to another process.
     """
 
     def __init__(self, world: World, name: CheckpointName, duration: int) -> None:
@@ -38,7 +38,7 @@ class Holding:
     def load(self, first: Callable[[], Checkpoint]) -> Checkpoint:
         """Return the last saved checkpoint, or the first process's start if none is saved.
 
-        A consumer saves its start before it reads.
+        All processes share this start, because a consumer saves its start before it reads.
         """
         self._first = self._first or first()
         return self.store.load(self.name) or self._first
@@ -64,7 +64,7 @@ class Holding:
         self._last = hold
 
     def handles(self, hold: Hold) -> None:
-        """Check that `hold` may call the handler: no other process may be sure of the lease."""
+        """Check that no other process is sure of the lease when `hold` calls the handler."""
         if any(other.is_sure for other in self._holds if other is not hold):
             raise LawBroken(f"{hold} handles what another does")
 
@@ -78,7 +78,7 @@ class Holding:
 
 
 class Hold:
-    """A process's lease, with checks of its use, or nothing if there are no leases."""
+    """A process's lease, with checks of its use. If there are no leases, it counts as held."""
 
     def __init__(self, holding: Holding, lease: Lease, number: int) -> None:
         self._holding = holding

@@ -1,11 +1,12 @@
 """The laws of following a log, checked at each step. The first broken law ends a run.
 
-The design page lists the laws. Between two positions no row is lost or delivered twice, whatever
+The design page lists the laws. Between two positions, no row is lost or delivered twice, whatever
 fails or restarts. The rows of a stream, and the changes of a base partition, come in order. A
 checkpoint is never ahead of the acknowledged rows. A stream is read only for write times within its
-generation, as announced so far. A reader that wants late rows gets strays too, and one row of each
-pair of twins. If rows expire before they are read, each reader reports their span of write time as
-lost, once and not before the rows can have expired.
+generation, according to the generations announced so far. A reader that delivers late rows also
+delivers strays. It delivers only one of two twins, which are log rows of the same write in two
+streams. If rows expire before they are read, each reader reports their span of write time as lost,
+exactly once. No span is reported before its rows can have expired.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class _Life:
 
 @define(eq=False)
 class _Sweep:
-    """Rows found behind the position. They count as read once all in `awaits` are acknowledged."""
+    """Late rows that a sweep found.
+
+    The rows count as read once all rows in `awaits` are acknowledged.
+    """
 
     rows: set[RowName]
     awaits: set[RowName]
@@ -69,9 +73,9 @@ class _Sweep:
 class Past:
     """The history of a shard's readers.
 
-    The current checkpoint counts the rows in `claimed` as read. `lost` contains the reported
-    spans of write time. Rows written before `held_since` had expired, or were about to, when a
-    reader without a checkpoint began.
+    The current checkpoint counts the rows in `claimed` as read. `lost` contains the spans of write
+    time that were reported as lost. Rows written before `held_since` had expired, or were about to
+    expire, when a reader without a checkpoint began.
     """
 
     first: int | None = None
@@ -100,7 +104,7 @@ class Laws:
         self._claimed: set[RowName | RowKey] = set()
 
     def begin(self, start: Checkpoint) -> None:
-        """Start a reader at `start`: a checkpoint, or the beginning of the first run."""
+        """Begin to check a reader that starts at the checkpoint `start`."""
         self._life = _Life(start.position)
         self._claimed = set(self._past.claimed)
         self._outstanding: set[RowName] = set()
@@ -127,7 +131,7 @@ class Laws:
             self._read(*asked.query.values)
 
     def _begin_reading(self) -> None:
-        """At a reader's first query, record the write time from which it must find all rows."""
+        """Record, at a reader's first query, the write time from which it must find all rows."""
         ttl, start = self._scenario.ttl, self._life.position
         if ttl and self._is_chosen:
             expired = self._world.clock.now() + self._scenario.skew - ttl
@@ -217,7 +221,7 @@ class Laws:
         return self._scenario.delivers_late_rows
 
     def _identity(self, row: LogRow) -> RowName | RowKey:
-        """Return the identity of a row, which twins share if the reader wants strays."""
+        """Return the identity of a row. Twins share an identity if late rows are delivered."""
         return row.name[1] if self._wants_strays else row.name
 
     def _is_acknowledged(self, row: LogRow) -> bool:
@@ -228,7 +232,8 @@ class Laws:
         """Return True if the row must be delivered.
 
         A row is due if it was written after the start, or arrived after a snapshot began. Unless
-        late rows are wanted, it must also be in time and in its own stream.
+        late rows are delivered, the row must also have arrived in time and must not be a stray.
+        Rows that were reported as lost, or were written before `held_since`, are never due.
         """
         first = BEGINNING if self._past.first is None else self._past.first
         is_wanted = self._is_in_time(row) and not self._world.is_stray(row)
@@ -238,7 +243,10 @@ class Laws:
         return is_after and is_kept and (is_wanted or self._is_due_late(row))
 
     def _has_expired(self, row: LogRow) -> bool:
-        """Return True if the row may have expired. Each node counts whole seconds by its clock."""
+        """Return True if the row may have expired.
+
+        Each node counts whole seconds by its own clock.
+        """
         expires = row.arrived + self._scenario.ttl - LARGEST_SKEW - SECOND
         return self._scenario.ttl > 0 and expires <= self._world.clock.now()
 
@@ -255,16 +263,19 @@ class Laws:
         return row.is_in_time(self._scenario.confidence, self._scenario.skew)
 
     def _may_seem_late(self, row: LogRow) -> bool:
-        """Return True if a restarted reader cannot know whether an earlier reader read the row.
+        """Return True if the row may seem late, so that a restarted reader may deliver it again.
 
-        Times of reads are not stored, so a reader is sure only of rows that arrived in time.
+        The times of reads are not stored. After a restart, only rows that arrived in time are
+        therefore certain to have been read.
         """
         return not row.is_in_time(self._scenario.confidence, self._scenario.skew + DOUBT)
 
     def _claims(self, kept: Checkpoint, row: LogRow) -> bool:
         """Return True if a reader that starts from the checkpoint treats the row as delivered.
 
-        The reader must have caught up with the row's generation, and have searched for late rows.
+        A row before the position must be of a generation that the checkpoint has reached, and any
+        other row must be covered by a mark. A late row must also be acknowledged, unless a mark
+        lists the row.
         """
         stream, key = row.name
         mark = kept.marks.get(stream, _NO_MARK)
@@ -287,7 +298,7 @@ class Laws:
             raise LawBroken(f"{window} is asked of streams that are not in force then")
 
     def _operates(self, start: int, window: Window) -> bool:
-        """Return True if the set that begins at `start` may take writes throughout the window.
+        """Return True if the set of streams from `start` may take writes throughout the window.
 
         A set takes writes until the start of the next set that was announced before the reader's
         last refresh.

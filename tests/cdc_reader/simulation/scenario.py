@@ -25,16 +25,17 @@ class Scenario:
     `topology` is ``vnodes``, ``tablets`` or ``4.3``. The clock of the readers' machine is `machine`
     ahead of the cluster's, and the readers' corrected clock is `skew` ahead. Writes start `history`
     before the reader, and last until `activity` after it starts. `start` is ``earliest``, ``now``
-    or ``past``. `crash`, `fault` and `outage` are chances per query, and the others are per step of
-    the handler. `small_pages` is the page size, in rows, of all tables except the log.
+    or ``past``. `fault` and `outage` are chances per query, and `crash` is the chance per query and
+    per step of the handler. All other chances are per step of the handler. `small_pages` is the
+    page size, in rows, of all tables except ks.t and its log.
 
-    Each shard has `rivals` additional processes, which compete for its `lease` (µs). Without rivals
-    there is no lease. `nap` is the chance per step that a process is suspended, mostly for longer
-    than a lease.
+    Each shard has `rivals` additional processes, which compete for its `lease` (µs). Without
+    rivals, there is no lease. `nap` is the chance per step that a process is suspended, mostly for
+    longer than a lease.
 
-    Rows of the log expire after `ttl` µs, or never if it is 0. If they expire, `stall` is the
-    chance per step that a reader takes long, and late rows are ignored, because losses are reported
-    by write time.
+    Rows of the log expire after `ttl` µs, or never if `ttl` is 0. If they expire, `stall` is the
+    chance per step that a reader is delayed for long. In that case, late rows are ignored, because
+    losses are reported by write time.
 
     With `snapshot`, the readers start with the existing rows. Each shard starts `delay` µs after
     the previous one.
@@ -108,7 +109,7 @@ def draw(rng: random.Random) -> Scenario:
 
 
 def with_rivals(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Add rival processes to three of five scenarios. Return the others unchanged."""
+    """Return the scenario, with rival processes in three of five cases."""
     rivals = rng.choice([0, 0, 1, 1, 2])
     if not rivals:
         return scenario
@@ -121,14 +122,14 @@ def with_rivals(scenario: Scenario, rng: random.Random) -> Scenario:
 
 
 def with_snapshot(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Let the scenario begin with a snapshot of a table that has rows."""
+    """Return the scenario, changed to start with a snapshot of a table that has rows."""
     delay = rng.choice([0, 0, 5, 20]) * SECOND
     shards, history = rng.choice([1, 2, 3]), max(scenario.history, 10 * SECOND)
     return evolve(scenario, snapshot=True, delay=delay, shards=shards, history=history)
 
 
 def with_machine(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Set the clock of the readers' machine, which is very wrong in one of four scenarios.
+    """Return the scenario. In one of four cases, the clock of the readers' machine is very wrong.
 
     The readers correct deviations above their tolerance.
     """
@@ -139,7 +140,7 @@ def with_machine(scenario: Scenario, rng: random.Random) -> Scenario:
 
 
 def with_expiry(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Let rows expire during the run in one of three scenarios. Return the others unchanged."""
+    """Return the scenario, with rows that expire during the run in one of three cases."""
     if rng.random() > 1 / 3:
         return scenario
     ttl = scenario.confidence + rng.choice([20, 30, 50]) * SECOND

@@ -33,7 +33,7 @@ _REACH = 12 * SECOND
 
 
 class BrokenSeed(AssertionError):
-    """A seed whose run breaks a law. The message shows its last events and how to repeat it."""
+    """A seed's run broke a law. The message shows the last events and how to repeat the run."""
 
 
 @frozen

@@ -1,9 +1,9 @@
-"""The laws of a snapshot, checked at each step; see "Snapshot, then follow" in the design.
+"""The laws of a snapshot, checked at each step. See "Snapshot, then follow" in the design.
 
 A row that does not change while its range is read is delivered once, unchanged, by the shard to
-which its stream belongs. A range is done only when it has been read to its end and its rows are
-handled, and is then never read again. The log comes after all rows, and contains all changes that
-the rows may lack.
+which its stream belongs. A range is done when it has been read to its end and its rows are handled.
+A range that is done is never read again. The log comes after all rows, and contains all changes
+that the rows may lack.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SELECT = "SELECT token(p), p, c, s, v FROM ks.t"
 _ALL = "SELECT * FROM ks.t"
 
 Key = tuple[int, int | None]
-"""The columns p and c of a row; c is None for a partition with only a static row."""
+"""The columns p and c of a row. If a partition has only a static row, c is None."""
 
 
 @frozen
@@ -52,7 +52,7 @@ class Row:
 
 
 Rows = dict[Key, tuple[Row, tuple[bytes | None, ...]]]
-"""Rows by key, each with all cells as bytes; a row has changed if its cells differ."""
+"""Rows by key, each with all its cells as bytes. A row has changed if these cells differ."""
 
 
 class Beginning:
@@ -96,7 +96,7 @@ class Beginning:
 
 @define(eq=False)
 class SnapshotPast:
-    """The history of a shard's snapshot; `claimed` contains the ranges saved as done."""
+    """The history of a shard's snapshot. `claimed` contains the ranges saved as done."""
 
     claimed: TokenRanges = TokenRanges()
     is_complete: bool = False
@@ -191,7 +191,7 @@ class SnapshotLaws:
         self._life.handled.add(row.key)
 
     def save(self, kept: Checkpoint) -> None:
-        """Check that all ranges of a saved checkpoint were read and their rows were handled."""
+        """Check that all ranges saved as done were read and that their rows were handled."""
         if kept.snapshot is None:
             if self._scenario.snapshot and not self._past.is_complete:
                 self._complete()

@@ -1,4 +1,4 @@
-"""The simulation must detect defects; each test breaks the engine in one way."""
+"""The simulation detects defects. Each test breaks the engine in one way."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (Lease, "is_sure", property(lambda self: self._until > BEGINNING), 3)
     ),
 }
-"""The object to break, how to break it, and the seed tried first, which detects the defect."""
+"""The object and attribute to replace, the replacement, and a seed that detects the defect."""
 
 
 SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {

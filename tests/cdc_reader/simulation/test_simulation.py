@@ -1,7 +1,7 @@
 """Random histories with faults, crashes and restarts, and the laws that hold in each.
 
-`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` the first
-seed.
+`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` sets the first
+seed (1 if unset).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_the_laws_hold_in_some_snapshots() -> None:
 @pytest.mark.timeout(60 + 5 * SEEDS)
 @pytest.mark.parametrize("snapshot", [False, True], ids=["log", "snapshot"])
 def test_the_laws_hold_in_every_history(snapshot: bool) -> None:
-    """The laws hold in every history. Several processes share the seeds, one thread per seed."""
+    """The laws hold in every history. Several processes share the seeds."""
     runs = _check_laws(range(FIRST, FIRST + SEEDS), snapshot=snapshot)
     if SEEDS >= 100:
         _check_variety(runs)
@@ -55,7 +55,10 @@ def test_a_seed_repeats_its_run() -> None:
 
 
 def _check_laws(seeds: range, *, snapshot: bool = False) -> list[Run]:
-    """Fail with the first seed that breaks a law; show its events and the command to repeat it."""
+    """Run the seeds and return their runs.
+
+    If seeds break a law, the assertion message describes the first of them.
+    """
     runs = list(_runs(seeds, partial(_run, snapshot=snapshot)))
     broken = [run for run in runs if isinstance(run, str)]
     assert not broken, "\n\n".join([f"{len(broken)} seeds are broken; the first:", broken[0]])
@@ -91,7 +94,7 @@ def _digest(hash_seed: str) -> str:
 
 
 def _check_variety(runs: list[Run]) -> None:
-    """Check that each kind of event occurs in at least one history."""
+    """Check that the runs cover all kinds of scenarios and that events are frequent enough."""
     scenarios = [run.scenario for run in runs]
     kinds = Counter((each.topology, str(each.config.delivery)) for each in scenarios)
     assert len(kinds) == 9

@@ -44,7 +44,10 @@ class LogRow:
         return found
 
     def is_in_time(self, confidence: int, skew: int) -> bool:
-        """Return True if the row arrived within `confidence`, by a clock `skew` µs ahead."""
+        """Return True if the row arrived at most `confidence` µs after its write time.
+
+        Arrival is measured by a clock that is `skew` µs ahead of the cluster's.
+        """
         return self.arrived + skew <= self.micros + confidence
 
 

@@ -29,8 +29,8 @@ _MOST_NODES, _MOST_TABLETS, _MOST_COLUMNS = 4, 16, 4
 class StreamSet:
     """Streams that take effect together at `start`.
 
-    Clients can see them from `announced` on (both in µs). `is_stored` is True if some of the
-    streams were stored before that, so that readers can wait for the others.
+    Clients can see the streams from `announced` on. Both times are in µs. `is_stored` is True if
+    some of the streams were stored before `announced`, so that readers can wait for the others.
     """
 
     start: int
@@ -40,7 +40,7 @@ class StreamSet:
 
 
 class World:
-    """A cluster with the table ks.t; `happened` is the list of its events."""
+    """A cluster with the table ks.t. `happened` is the list of its events."""
 
     def __init__(self, scenario: Scenario, rng: random.Random) -> None:
         self.happened: list[str] = []
@@ -83,7 +83,7 @@ class World:
         return self._set_of[stream]
 
     def is_stray(self, row: LogRow) -> bool:
-        """Return True if a row's stream belongs to a set that did not operate at the write time."""
+        """Return True if the row's stream was not in force at the row's write time."""
         in_force = [each for each in self.sets if each.start <= row.micros][-1:]
         return in_force != [self._set_of[row.name[0]]]
 

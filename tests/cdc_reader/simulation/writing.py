@@ -10,7 +10,7 @@ _KEYS, _ROWS = 6, 4
 
 
 class Writer:
-    """Draws statements that use the current columns; `columns` and `fields` follow the schema."""
+    """A source of random statements, which set columns in `columns` and fields in `fields`."""
 
     def __init__(self, rng: random.Random) -> None:
         self.columns = ["v"]

@@ -1,4 +1,4 @@
-"""Which stream a key belongs to: worked examples, and all rows that a real cluster wrote."""
+"""The choice of a key's stream, in worked examples and for all rows of a recorded cluster."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ TABLETS = Generation(
 
 
 def table(*types: str) -> TableSchema:
-    """Return a table whose partition key has these types; its columns are k0, k1 and so on."""
+    """Return a table whose partition key has these types. Its columns are k0, k1 and so on."""
     columns = (
         Column(f"k{place}", parse(text), ColumnKind.PARTITION_KEY, place)
         for place, text in enumerate(types)
@@ -92,7 +92,7 @@ def test_worked_examples(
     stream: str,
     tablet: int,
 ) -> None:
-    """Each key's stream is the one that follows from the server's source code."""
+    """Each key's stream equals the stream that was worked out from the server's source code."""
     key = {f"k{place}": value for place, value in enumerate(values)}
     assert token_of(table(*types), key) == token
     assert group_of(VNODES, token).range_end == range_end
@@ -113,7 +113,7 @@ def test_the_ends_of_ranges(key: int, token: int) -> None:
 
 
 def test_a_generation_without_streams_has_none_for_a_token() -> None:
-    """A generation without streams has no stream for any token, so the server rejects writes."""
+    """Looking up the stream of a token in a generation without streams raises an error."""
     with pytest.raises(ValueError, match="without streams"):
         stream_of(Generation(ALWAYS, ()), 0)
 

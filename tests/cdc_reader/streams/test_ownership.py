@@ -37,7 +37,7 @@ def generation(range_ends: list[int], streams: int, seed: int) -> Generation:
 def test_each_row_is_of_the_shard_of_its_stream(
     range_ends: list[int], streams: int, count: int, seed: int, data: st.DataObject
 ) -> None:
-    """Vectorized and row-by-row checks agree on a shard's rows, and the shard reads all of them."""
+    """A shard reads and owns exactly the rows whose streams belong to the shard."""
     groups = generation(range_ends, streams, seed)
     drawn = data.draw(st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), min_size=1))
     tokens = [*drawn, *range_ends]

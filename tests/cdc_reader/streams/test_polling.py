@@ -24,7 +24,7 @@ finds = st.lists(st.sets(st.integers(0, len(CHUNKS) - 1)), min_size=1, max_size=
 def polled(
     schedule: PollSchedule, now: int, chunks: Sequence[RangeTask] = CHUNKS
 ) -> dict[int, bool]:
-    """Return the chunks polled now, by start; True means that the whole window is read."""
+    """Return the start of each chunk polled now, and True if its whole window is read."""
     chosen = schedule.due(chunks, now, NEWEST.start)
     assert all(task.window in (WHOLE, NEWEST) for task in chosen)
     return {task.start: task.window == WHOLE for task in chosen}
@@ -55,7 +55,7 @@ def test_a_chunk_is_never_polled_too_often_nor_forgotten(found: list[set[int]]) 
 
 
 def test_whole_windows_are_read_in_turn() -> None:
-    """After the first poll, no two chunks' whole windows are read at once."""
+    """After the first poll, the whole windows of the chunks are read one at a time."""
     schedule, now = PollSchedule(INTERVAL), EPOCH
     polled(schedule, now)
     chosen: list[int] = []
@@ -79,7 +79,7 @@ def test_a_long_interval_is_kept() -> None:
 def test_chunks_that_are_gone_do_not_count() -> None:
     """Chunks that no longer exist do not affect the schedule.
 
-    Chunks are split, merged, and replaced with those of another generation.
+    Chunks are split, merged, and replaced with chunks of another generation.
     """
     schedule = PollSchedule(INTERVAL)
     polled(schedule, EPOCH, CHUNKS[:2])
@@ -89,7 +89,7 @@ def test_chunks_that_are_gone_do_not_count() -> None:
 
 
 def test_chunks_without_newest_rows_wait_for_their_whole_window() -> None:
-    """A chunk of an earlier generation has no new rows; it is polled only for its whole window."""
+    """A chunk of an earlier generation has no new rows and is polled only for its whole window."""
     schedule = PollSchedule(INTERVAL)
     old = [RangeTask(Window(0, 50), 0, 1)]
     assert schedule.due(old, EPOCH, NEWEST.start) == old

@@ -54,7 +54,7 @@ def table(scylla: Scylla, keyspace: str) -> Iterator[str]:
 
 
 def place(row: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Return the identity of a row; each record of this log has one row."""
+    """Return a row's stream and time, which identify it because each record has one row."""
     return row["cdc$stream_id"], uuid.UUID(row["cdc$time"]).bytes
 
 
@@ -62,9 +62,9 @@ def place(row: dict[str, Any]) -> tuple[bytes, bytes]:
 def test_following_across_switches_loses_and_repeats_nothing(
     connection: ConnectionConfig, table: str, seconds: int
 ) -> None:
-    """Following loses and repeats no row.
+    """Following a log across generations neither loses nor repeats a row.
 
-    Rows are in order within streams, and within keys across generations.
+    The rows of each stream are in order, and so are the rows of each key across generations.
     """
     clock = ManualClock(TIMES[-1] + 60_000_000)
     config = ReadConfig(window=timedelta(seconds=seconds), chunk_size=5, fetch_size=10)

@@ -1,4 +1,4 @@
-"""Token ranges: merging, subtracting and cutting."""
+"""Merging, subtracting and cutting of token ranges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def members(ranges: TokenRanges | list[TokenRange]) -> set[int]:
 
 @given(ranges, ranges)
 def test_ranges_are_sets_of_tokens(some: list[TokenRange], others: list[TokenRange]) -> None:
-    """`adding` is the union of ranges, `without` is the difference, and `size` agrees with both."""
+    """`adding` returns the union of ranges, and `without` returns the difference.
+
+    `size` is the number of tokens.
+    """
     first, second = TokenRanges(some), TokenRanges(others)
     assert members(first) == members(some)
     assert members(first.adding(*others)) == members(some) | members(others)

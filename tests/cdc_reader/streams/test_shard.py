@@ -1,4 +1,4 @@
-"""Shards: equal parts of the ring."""
+"""Shards, which are equal parts of the ring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN, Shard
 
 @given(st.integers(MIN_TOKEN + 1, MAX_TOKEN), st.integers(1, 1_000))
 def test_each_token_is_in_one_shard(token: int, count: int) -> None:
-    """Each token is in one shard, for any number of shards."""
+    """Each token is in exactly one shard, for any number of shards."""
     assert sum(token in Shard(number, count) for number in range(1, count + 1)) == 1
 
 

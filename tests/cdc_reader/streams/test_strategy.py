@@ -10,7 +10,7 @@ from cdc_reader.streams.strategy import Strategy, StrategyChoice
 def read(
     choice: StrategyChoice, windows: int, cost: dict[Strategy, int], share: float
 ) -> list[Strategy]:
-    """Return the strategies used for `windows` windows; `cost` is the cost of each strategy."""
+    """Return the strategies used for `windows` windows. `cost` is the cost of each strategy."""
     used = []
     for _ in range(windows):
         used.append(way := choice.next())
@@ -26,7 +26,7 @@ def test_a_fixed_strategy_is_kept(wanted: Strategy) -> None:
 
 
 def test_auto_switches_to_whatever_is_faster() -> None:
-    """`auto` switches to ranges if they are faster, on a log where few streams have rows."""
+    """On a log where few streams have rows, `auto` switches to the faster strategy."""
     choice = StrategyChoice(Strategy.AUTO)
     quick = {Strategy.STREAMS: 500, Strategy.RANGES: 30}
     used = read(choice, 100, quick, 0.0)
@@ -37,7 +37,7 @@ def test_auto_switches_to_whatever_is_faster() -> None:
 
 
 def test_auto_switches_only_to_a_measured_strategy() -> None:
-    """`auto` does not switch before it has measured the other strategy, whatever windows cost."""
+    """Before `auto` switches to another strategy, it measures that strategy in one window."""
     choice = StrategyChoice(Strategy.AUTO)
     for cost in range(1_000, 980, -1):
         assert choice.next() is Strategy.STREAMS

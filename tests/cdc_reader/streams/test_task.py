@@ -15,7 +15,7 @@ MICROS = st.integers(0, 40)
 
 
 def test_a_task_pickles_and_has_a_short_repr() -> None:
-    """A task has a short repr and can be pickled to other processes."""
+    """A task has a short repr and can be pickled for other processes."""
     task = Task(Window(0, 1), (StreamId(bytes(16)),) * 64)
     assert pickle.loads(pickle.dumps(task)) == task
     assert repr(task).endswith("streams=<64 streams>)")

@@ -25,7 +25,7 @@ def test_a_window_is_half_open() -> None:
 
 
 def test_windows_double_while_empty_up_to_their_limit_and_go_back_on_data() -> None:
-    """Empty windows double up to their limit, and a window with rows returns to the base size."""
+    """The size doubles after empty windows, up to a limit, and is reset by a window with rows."""
     size, lengths = WindowSize(base=10, limit=70), []
     for empty in (True, True, True, True, False, True):
         lengths.append(size.current)
@@ -54,9 +54,9 @@ def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
 
 
 def test_a_size_below_the_base_grows_back_unless_windows_are_crowded() -> None:
-    """A size below the base doubles with each window, up to the base.
+    """A size below the base doubles after each window that is not crowded, up to the base.
 
-    Above the base, only empty windows grow.
+    Above the base, the size grows only after empty windows.
     """
     size = WindowSize(base=16, limit=64, doublings=2).below(10)
     assert size.current == 8

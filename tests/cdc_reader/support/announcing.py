@@ -8,7 +8,7 @@ from cdc_reader.testing import EmbeddedScylla, ManualClock
 
 
 class Announcing:
-    """A clock that is `behind` µs slow. Sleep number `after` completes a held publication."""
+    """A clock that is `behind` µs slow. Its sleep number `after` completes a held publication."""
 
     def __init__(
         self, server: EmbeddedScylla, clock: ManualClock, after: int, behind: int = 0
@@ -24,7 +24,7 @@ class Announcing:
         return self._clock.now() - self._behind
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Advance by `micros`."""
+        """Advance the clock by `micros`, unless `wake` is set, and count the sleep."""
         self.sleeps += 1
         self._clock.sleep(micros, wake)
         if self.sleeps == self._after:

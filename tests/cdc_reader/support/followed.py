@@ -54,7 +54,7 @@ class Followed:
         return self.server.execute(cql)
 
     def insert(self, p: int, c: int, at: int | None = None) -> None:
-        """Insert a row with the timestamp `at`, in µs, or the current time."""
+        """Insert a row with the timestamp `at` (in µs), by default the current time."""
         at = self.clock.now() if at is None else at
         self.execute(f"INSERT INTO ks.t (p, c, v) VALUES ({p}, {c}, {c}) USING TIMESTAMP {at}")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Line:
-    """Forwards connections to a server.
+    """A proxy that forwards connections to a server.
 
     New connections work after a cut. While suspended, the proxy accepts data but forwards nothing,
     like a server that hangs.

@@ -68,7 +68,7 @@ class Recorded:
 
 
 def switch() -> Recorded:
-    """Return a recording of one writer, with a row every few milliseconds, while a node joins."""
+    """Return a recording of a writer that writes every few milliseconds while a node joins."""
     recorded = read_recording(DATA / "scylla-5.2-switch.json.gz")
     seen = {int(each["timestamp_visible"], 16) * 1_000: each["at_us"] for each in recorded["seen"]}
     acknowledged = {write[2]: write[3] for write in recorded["writes"]}
@@ -78,7 +78,10 @@ def switch() -> Recorded:
 
 
 def generations() -> Recorded:
-    """Return a recording of three generations: a node joins and leaves; streams are repaired."""
+    """Return a recording of three generations.
+
+    A node joins and leaves, and the streams are repaired.
+    """
     recorded = read_recording(DATA / "scylla-5.2-generations.json.gz")
     seen: dict[int, int] = {}
     for phase in recorded["phases"]:

@@ -56,7 +56,7 @@ BASE = (
     Column("st", parse("int"), ColumnKind.STATIC),
     Column("ss", parse("set<text>"), ColumnKind.STATIC),
 )
-"""The table of the recorded histories."""
+"""The columns of the base table of the recorded histories."""
 
 
 def log_schema(*base: Column, cdc: CdcOptions = CdcOptions(enabled=True)) -> LogSchema:  # noqa: B008 - a frozen value
@@ -109,7 +109,7 @@ class History:
 
 @functools.cache
 def histories() -> list[History]:
-    """Return three histories: without images, with both kinds of images, and with full ones."""
+    """Return three histories: without images, with both kinds of images, and with full images."""
     return [_history(recorded) for recorded in read_recording(HISTORIES)]
 
 

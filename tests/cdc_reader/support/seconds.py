@@ -1,4 +1,4 @@
-"""A clock that counts seconds and advances only when someone sleeps."""
+"""A clock that counts seconds and advances only during sleeps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cdc_reader.cluster.throttle import Throttle
 
 
 class Seconds:
-    """A clock in seconds, and a function that sleeps by it."""
+    """A clock in seconds that advances only when `sleep` is called."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -15,11 +15,11 @@ class Seconds:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Advance the clock."""
+        """Advance the clock by `seconds`."""
         assert seconds >= 0
         self.now += seconds
 
 
 def throttle(clock: Seconds, limit: float | None = None) -> Throttle:
-    """Return a throttle that waits by this clock."""
+    """Return a throttle that measures time and sleeps with `clock`."""
     return Throttle(limit, clock, clock.sleep)

@@ -17,5 +17,5 @@ class TrustedClock(ManualClock, ClusterClock):
         return self.now()
 
     def correction(self) -> int:
-        """Return 0."""
+        """Return 0, because the clock is never corrected."""
         return 0

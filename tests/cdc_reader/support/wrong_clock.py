@@ -13,7 +13,7 @@ def _nothing() -> None:
 
 
 class WrongClock:
-    """A clock that is `ahead` µs ahead of `clock`. `on_sleep` is called during each sleep."""
+    """A clock that is `ahead` µs ahead of `clock`. Each sleep calls `on_sleep`."""
 
     def __init__(
         self, clock: ManualClock, ahead: int, on_sleep: Callable[[], None] = _nothing
@@ -29,7 +29,7 @@ class WrongClock:
         return self._clock.now() + self.ahead
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Advance by `micros`."""
+        """Advance the clock by `micros`, unless `wake` is set, and then call `on_sleep`."""
         self.slept += micros
         self._clock.sleep(micros, wake)
         self._on_sleep()

@@ -30,7 +30,7 @@ from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
 from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue, Row
 
 LogRow = Mapping[str, bytes | None]
-"""Serialized cells of a log row, by column; null is None."""
+"""Serialized cells of a log row, by column. A null cell is None."""
 
 _STARTS = {
     Operation.RANGE_START_INCLUSIVE: BEFORE,
@@ -51,7 +51,7 @@ class Fold:
     _range_start: Bound | None = None
 
     def apply(self, rows: Iterable[LogRow]) -> Fold:
-        """Apply log rows except images; the rows of each stream must be in log order."""
+        """Apply log rows except images. The rows of each stream must be in log order."""
         for row in rows:
             self._apply(row)
         return self

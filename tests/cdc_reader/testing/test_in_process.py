@@ -67,7 +67,7 @@ def all_streams(connection: InProcessConnection) -> Task:
 
 
 def test_real_sources_read_an_embedded_server(server: EmbeddedScylla) -> None:
-    """The sources read schema and generations, and the log with both strategies, page by page."""
+    """The sources read the schema, the generations, and pages of the log with both strategies."""
     asked: list[RecordedQuery] = []
     connection = InProcessConnection(server, SMALL_PAGES, before=asked.append)
     source = CqlLogSource(connection, schema_of(connection))

@@ -42,7 +42,7 @@ def address(scylla: Scylla) -> str:
 
 
 def test_the_embedded_server_is_the_default(pytester: pytest.Pytester) -> None:
-    """By default all tests run on the embedded server, as the summary table shows."""
+    """By default, all tests run on the embedded server, as the summary table shows."""
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=4, failed=1)
@@ -60,7 +60,7 @@ def test_the_embedded_server_is_the_default(pytester: pytest.Pytester) -> None:
 def test_tests_that_a_server_cannot_serve_are_skipped_with_the_reason(
     pytester: pytest.Pytester, scylla: Scylla
 ) -> None:
-    """Tests that need capabilities that a running server lacks are skipped.
+    """A test that needs a capability is skipped on a running server that lacks it.
 
     The reason names the first missing capability.
     """
@@ -140,7 +140,7 @@ def test_a_misspelt_option_is_refused_at_once(pytester: pytest.Pytester) -> None
 
 
 def test_a_misspelt_need_is_an_error(pytester: pytest.Pytester) -> None:
-    """An unknown capability is an error; otherwise, the test would always be skipped."""
+    """An unknown capability is an error, because the test would otherwise always be skipped."""
     pytester.makepyfile(
         """
         import pytest

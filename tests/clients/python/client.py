@@ -1,4 +1,4 @@
-"""A client that uses scylla-driver; test_clients.py describes what clients do."""
+"""A client that uses scylla-driver. `test_clients.py` describes what clients do."""
 
 import sys
 import time
@@ -97,14 +97,14 @@ def pages(session: Session) -> None:
 
 
 def transaction(session: Session) -> None:
-    """Insert a row twice with IF NOT EXISTS; only the first insert is applied."""
+    """Insert a row twice with IF NOT EXISTS. Only the first insert is applied."""
     insert = session.prepare("INSERT INTO many (pk, ck, v) VALUES (?, ?, ?) IF NOT EXISTS")
     applied = [session.execute(insert, (1, 1000, "new")).was_applied for _ in range(2)]
     assert applied == [True, False]
 
 
 def main(host: str, port: str, _datacenter: str, keyspace: str, joins: str = "") -> None:
-    """Run all steps; if `joins` is set, then wait for a node to join."""
+    """Run all steps. If `joins` is set, then wait for a node to join."""
     profile = ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(RoundRobinPolicy()), request_timeout=30
     )

@@ -24,7 +24,7 @@ Options = dict[str, str]
 
 
 def batch(spark: SparkSession, options: Options, _folder: str) -> list[int]:
-    """Read a batch; return what `found` returns."""
+    """Read a batch, and return what `found` returns."""
     return found(spark.read.format("scylla_cdc").options(**options).load())
 
 
@@ -41,7 +41,7 @@ def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def parquet(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """Write a query's rows to Parquet files; return what `found` returns for these files."""
+    """Write a query's rows to Parquet files, and return what `found` returns for these files."""
     run(changes(spark, options).format("parquet").option("path", f"{folder}/rows"), folder)
     return kept(spark, options, folder)
 
@@ -52,7 +52,7 @@ def kept(spark: SparkSession, _options: Options, folder: str) -> list[int]:
 
 
 def for_each_batch(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """Write each micro-batch to Parquet files under its number; return what `found` returns."""
+    """Write each micro-batch to Parquet files under its number, and return what `found` returns."""
 
     def keep(frame: DataFrame, number: int) -> None:
         frame.write.mode("overwrite").parquet(f"{folder}/rows/batch={number}")
@@ -62,7 +62,7 @@ def for_each_batch(spark: SparkSession, options: Options, folder: str) -> list[i
 
 
 def delta(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """Append rows to a Delta table, one commit per micro-batch; return what `found` returns."""
+    """Append rows to a Delta table, one commit per micro-batch. Return what `found` returns."""
     rows = f"{folder}/rows"
 
     def append(frame: DataFrame, number: int) -> None:

@@ -42,8 +42,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def _no_connection_outlives_its_server() -> Iterator[None]:
     """Close the connections that the source keeps open in this process.
 
-    Otherwise the driver would try to reach stopped servers until the tests end. It waits for random
-    intervals, and Hypothesis does not allow other users of the global random source.
+    Otherwise the driver tries to reach stopped servers until the tests end. It waits for random
+    intervals from Python's global random source, which Hypothesis does not let other code use.
     """
     yield
     for found in gc.get_objects():
@@ -91,7 +91,7 @@ def rows(options: dict[str, str]) -> Rows:
 
 @pytest.fixture
 def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """Execute statements in order; ``{t}`` stands for the table."""
+    """Execute statements in order. ``{t}`` stands for the table."""
 
     def execute(*statements: str) -> None:
         for statement in statements:

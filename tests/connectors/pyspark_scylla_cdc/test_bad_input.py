@@ -159,7 +159,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "fetchsise": [("1", "fetchsise is '1': no such option; did you mean fetchSize?")],
     "xyzzy": [("1", "xyzzy is '1': no such option; the options are hosts, port, keyspace")],
 }
-"""Wrong values of each option, with part of the error; then unknown options."""
+"""Wrong values of each option, with a part of the error, and two unknown options."""
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def in_turn() -> Iterator[str]:
 
 @pytest.fixture
 def ways(spark: SparkSession, load: Load, options: dict[str, str]) -> Ways:
-    """The ways to use the source; each takes options."""
+    """The ways to use the source. Each takes options."""
 
     def view(**more: str) -> None:
         given = ", ".join(f"{quoted(k)} {quoted(v)}" for k, v in {**options, **more}.items())
@@ -206,7 +206,7 @@ def refusal(way: Callable[..., object], **given: str) -> str:
 
 
 def test_every_option_is_given_wrongly() -> None:
-    """`WRONG` has a case for each option."""
+    """`WRONG` contains a case for each option."""
     assert {option.name for option in OPTIONS} == set(WRONG) - {"fetchsise", "xyzzy"}
 
 
@@ -302,7 +302,7 @@ def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str)
 
 @pytest.mark.slow
 def test_unknown_host(load: Load) -> None:
-    """A name that cannot be resolved fails within the connect timeout too."""
+    """If a host name cannot be resolved, `load()` fails within the connect timeout."""
     message = refusal(load, hosts="no-such-host.invalid", connectTimeout="2s")
     assert "hosts is 'no-such-host.invalid': cannot connect to no-such-host.invalid:9042" in message
     assert "{}" not in message
@@ -341,7 +341,7 @@ def test_wrong_password(load: Load) -> None:
 
 @pytest.mark.slow
 def test_a_password_is_not_parsed(spark: SparkSession) -> None:
-    """Each character of a password counts, even spaces at the ends: the login succeeds."""
+    """A password may contain any characters, including a space at either end."""
     from cdc_reader.testing import EmbeddedScylla
 
     password = " p@ \"ss'ü "
@@ -422,7 +422,7 @@ def failure(stream: DataFrame, folder: Path) -> str:
 
 
 def our_line(error: StreamingQueryException) -> str:
-    """Return the line of Spark's message with this project's error; fail if it has a traceback."""
+    """Return the line of Spark's message with this project's error. Fail if it has a traceback."""
     told, _, _ = str(error).partition("=== Streaming Query ===")
     assert "Traceback" not in told
     (line,) = [line for line in told.splitlines() if "cdc_reader.errors." in line]

@@ -1,6 +1,6 @@
 """Why filters are options: how Spark treats a Python source that supports filter pushdown.
 
-The tests use a separate source. If one of them fails, Spark may have changed, and this project's
+The tests use a separate source. If a test fails, Spark may have changed so that this project's
 source can support filters: see "Filters" in docs/reference/spark-options.md.
 """
 
@@ -29,7 +29,7 @@ pytestmark = [
 
 
 class Numbers(DataSource):
-    """The numbers 0, 1 and 2; with the filter `number = x`, only x."""
+    """A source of the numbers 0, 1 and 2, or only of x with the filter `number = x`."""
 
     @classmethod
     def name(cls) -> str:

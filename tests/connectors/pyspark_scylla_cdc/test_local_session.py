@@ -56,7 +56,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_unfit_java(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, expected: str
 ) -> None:
-    """If Java is too old or broken, the error states this and what to install."""
+    """If Java is too old or broken, the error says what is wrong and what to install."""
     fake_java(tmp_path, script)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match=expected) as refused:

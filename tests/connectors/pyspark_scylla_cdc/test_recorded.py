@@ -85,7 +85,7 @@ def recorded(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def history(scylla: Scylla, keyspace: str, recorded: Any) -> Iterator[History]:
-    """The history in table `t`; its streams are published as a generation of the recorded time."""
+    """The history in table `t`. Its streams are published as a generation of the recorded time."""
     log = Result.from_recording(recorded["log"])
     times = [micros(time) for time in column(log, "cdc$time")]
     for statement in [*recorded["types"], recorded["table"]]:
@@ -135,7 +135,7 @@ def test_stream_equals_recording(
 def test_changes_folded_are_the_recorded_table(
     load: Callable[..., DataFrame], history: History, recorded: Any
 ) -> None:
-    """Changes folded by key equal the recorded base table, whatever the images."""
+    """Changes folded by key equal the recorded base table, with and without images."""
     kept = ("pk", "ck", *(WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES))
     asked = {"format": "changes", "includeDelta": "true", "rangeDeletes": "emit"}
     asked["maxPartitions"] = "2"
@@ -156,7 +156,7 @@ def test_changes_folded_are_the_recorded_table(
 def test_envelopes_of_a_recording(
     load: Callable[..., DataFrame], history: History, recorded: Any
 ) -> None:
-    """Each change of a recording is an envelope that is valid by the package's schema."""
+    """Each change of a recording becomes an envelope that conforms to the package's schema."""
     kept = WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES
     asked = {"format": "envelope", "rangeDeletes": "skip", "endingTimestamp": history.until}
     frame = load(**asked, columns=",".join(kept))
@@ -268,7 +268,7 @@ def test_three_generations_streamed(
 def test_streams_come_from_the_generation_tables(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """Rows in streams of no known generation are not found, because the log is never scanned."""
+    """Rows are read only from streams of known generations, because the log is never scanned."""
     scylla.session.execute(TABLES["t"].format(ks=keyspace))
     log = Result.from_recording(GENERATIONS["log_t"])
     load_rows(scylla.session, TableName(keyspace, "t").log, log)
@@ -276,7 +276,7 @@ def test_streams_come_from_the_generation_tables(
 
 
 def run_to_parquet(frame: DataFrame, folder: Path) -> list[StreamingQueryProgress]:
-    """Write all available rows to Parquet; return the progress of each micro-batch."""
+    """Write all available rows to Parquet, and return the progress of each micro-batch."""
     writer = frame.writeStream.format("parquet").option("path", str(folder / "rows"))
     return read_available(writer.option("checkpointLocation", str(folder / "checkpoint")))
 
@@ -293,7 +293,10 @@ def ring(streams: Iterable[bytes]) -> list[StreamGroup]:
 
 
 def generations(described: Result) -> dict[int, list[StreamGroup]]:
-    """Return the groups of each generation, by start in ms, from rows of the description table."""
+    """Return the stream groups of each generation, by its start in ms.
+
+    `described` contains the rows of the description table.
+    """
     found = defaultdict(list)
     for row in decoded(described):
         start = round(row["time"].timestamp() * 1_000)
@@ -307,7 +310,7 @@ def column(result: Result, name: str) -> list[bytes]:
 
 
 def assert_recorded(rows: Sequence[Row], log: Result) -> None:
-    """Check that columns, rows and cells equal the recorded ones, with each row once."""
+    """Check that columns and rows equal the recorded ones, and that each row occurs once."""
     assert list(rows[0].__fields__) == [*(name for name, _ in log.columns), "_commit_timestamp"]
     found = [row.asDict(recursive=True) for row in rows]
     for row in found:

@@ -59,7 +59,7 @@ def test_a_report_is_read_as_it_was_written(report: Report) -> None:
     st.binary(min_size=16, max_size=16),
 )
 def test_an_address_is_read_as_it_was_written(host: str, port: int, key: bytes) -> None:
-    """An address with a host name, IPv4 or IPv6 is read as written; its repr hides the key."""
+    """An address with a host name, IPv4 or IPv6 is read as written. Its repr hides the key."""
     address = Address(host, port, key)
     assert Address.parse(str(address)) == address
     assert key.hex() not in repr(address)
@@ -86,7 +86,7 @@ def test_what_is_sent_arrives(inbox: Inbox) -> None:
 def test_reports_without_the_key_are_ignored(
     inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Reports without the key, or of another length, are ignored."""
+    """Reports without the right key or of a wrong length are ignored."""
     address = inbox.address
     send(REPORT, evolve(address, key=KEY))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
@@ -98,7 +98,7 @@ def test_reports_without_the_key_are_ignored(
 
 
 def test_a_report_without_a_listener_does_no_harm(inbox: Inbox) -> None:
-    """A closed port or an unknown host does not fail the task."""
+    """Sending a report to a closed port or an unknown host raises no error."""
     address = inbox.address
     inbox.close()
     send(REPORT, address)

@@ -33,7 +33,7 @@ NATIVES = st.sampled_from(sorted(NATIVE_TYPES)).map(Native)
 IN_UTC: dict[str, Any] = (
     {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 )
-"""The time zone UTC, which Spark 4.0 and 4.1 use without this argument."""
+"""The argument for the time zone UTC. Spark 4.0 and 4.1 use UTC, and lack the argument."""
 
 
 def nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
@@ -51,7 +51,7 @@ def nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
 
 @given(st.recursive(NATIVES, nested, max_leaves=8))
 def test_there_and_back(cql_type: CqlType) -> None:
-    """Batches have exactly the types that Spark expects."""
+    """A Spark schema converts back to exactly the Arrow schema from which it was made."""
     schema = arrow_schema([Column("x", cql_type)])
     assert to_arrow_schema(spark_schema(schema, BASE), **IN_UTC).equals(schema)
 

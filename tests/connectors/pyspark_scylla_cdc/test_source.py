@@ -89,7 +89,7 @@ def numbers(scylla: Scylla, keyspace: str) -> None:
 
 @pytest.mark.usefixtures("all_types")
 def test_every_type(load: Callable[..., DataFrame]) -> None:
-    """Each CQL type is read as it was written; unset columns are null."""
+    """Each CQL type is read as it was written. Unset columns are null."""
     rows = {row["pk"]: row for row in load().collect()}
     for name, (_, _, expected) in VALUES.items():
         found = rows[1][name]
@@ -124,7 +124,7 @@ def test_load_takes_keyspace_and_table(
 def test_columns_are_the_log_tables(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """The columns are those of ``SELECT *`` on the log table, then `_commit_timestamp`."""
+    """A DataFrame has the columns of ``SELECT *`` on the log table, then `_commit_timestamp`."""
     log = scylla.session.execute(f"SELECT * FROM {keyspace}.t_scylla_cdc_log LIMIT 1")
     frame = load()
     assert frame.columns == [*log.column_names, "_commit_timestamp"]
@@ -146,7 +146,7 @@ def test_one_dataframe_in_many_queries(load: Callable[..., DataFrame]) -> None:
 def test_unsettled_rows_are_read_by_a_batch(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """A batch reads recent writes too, even from a clock that is seconds ahead."""
+    """A batch also reads rows that have not settled, even from a clock that is seconds ahead."""
     ahead = SystemClock().now() + 4_000_000
     scylla.session.execute(
         f"INSERT INTO {keyspace}.t (pk, v) VALUES (1, 1) USING TIMESTAMP {ahead}"
@@ -285,7 +285,7 @@ def test_a_schema_is_a_projection(spark: SparkSession, options: dict[str, str]) 
 
 @pytest.mark.usefixtures("numbers")
 def test_aliases_of_another_connector(spark: SparkSession, options: dict[str, str]) -> None:
-    """Options of the Spark Cassandra Connector work under their names."""
+    """Names of the Spark Cassandra Connector's options are accepted as aliases."""
     host, _, port = options["hosts"].rpartition(":")
     reader = spark.read.format("scylla_cdc").options(
         **{

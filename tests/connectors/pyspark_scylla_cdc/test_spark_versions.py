@@ -1,4 +1,4 @@
-"""Streams in each version of Spark: triggers, limits, and repeated micro-batches.
+"""Streaming queries in each version of Spark: triggers, limits, and repeated micro-batches.
 
 Spark 4.0 and 4.1 do not pass a reader the start of a micro-batch, so they get a special reader.
 Tests that do not start Spark call that reader directly, as Spark would. All tests run with every
@@ -60,7 +60,7 @@ def make(options: dict[str, str], clock: ManualClock) -> Make:
 
 
 def plan(reader: WithoutStart, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """Plan and read a micro-batch; return the keys of its rows."""
+    """Plan and read a micro-batch. Return the keys of its rows."""
     batches = (batch for part in reader.partitions(start, end) for batch in reader.read(part))
     return sorted(row["pk"] for batch in batches for row in batch.to_pylist())
 
@@ -137,7 +137,7 @@ def test_an_offset_requested_too_early_ends_the_query(make: Make, clock: ManualC
 
 @pytest.fixture
 def run(load: Load, tmp_path: Path) -> Callable[..., Batches]:
-    """Run a query from its checkpoint; return the keys of each non-empty micro-batch."""
+    """Run a query from its checkpoint, and return the keys of each non-empty micro-batch."""
 
     def run(*, available_now: bool = True, fails: bool = False, **more: str) -> Batches:
         found: Batches = {}
@@ -177,7 +177,7 @@ def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_first_micro_batch_is_repeated(run: Callable[..., Batches], execute: Execute) -> None:
-    """The first micro-batch is repeated unchanged, although the checkpoint has only its end."""
+    """The first micro-batch is repeated unchanged, although only its end was recorded."""
     with pytest.raises(StreamingQueryException, match="the sink is gone"):
         run(fails=True)
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
@@ -189,7 +189,7 @@ def test_the_first_micro_batch_is_repeated(run: Callable[..., Batches], execute:
 
 @pytest.mark.spark
 def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
-    """Five rows, each at least the longest window apart, are in five micro-batches."""
+    """Rows that are `maxWindowPerTrigger` apart are in separate micro-batches."""
     base = SystemClock().now() // 1_000 - 200
     for number in range(5):
         execute(
@@ -206,7 +206,7 @@ def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_limit_of_available_now(run: Callable[..., Batches]) -> None:
-    """Spark 4.2 reads all rows in several micro-batches; in older versions, a run has only one.
+    """Spark 4.2 reads all rows in several micro-batches. In older versions, a run has only one.
 
     No run is empty before all rows have been read.
     """
@@ -224,7 +224,7 @@ def test_a_limit_of_available_now(run: Callable[..., Batches]) -> None:
 def test_sparks_wrapper_of_available_now(
     spark: SparkSession, run: Callable[..., Batches], execute: Execute
 ) -> None:
-    """The query does not resume while Spark wraps the source; the checkpoint stays unchanged."""
+    """While Spark wraps the source, a query fails and leaves its checkpoint unchanged."""
     assert run() == {0: list(range(10))}
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
     spark.conf.set(WRAPPER, "true")

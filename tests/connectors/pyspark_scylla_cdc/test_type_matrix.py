@@ -74,7 +74,7 @@ MULTI_CELL: dict[str, list[tuple[Any, Any]]] = {
 EVERY = {**MATRIX, **MULTI_CELL}
 NAMES = {f"c{number}": kind for number, kind in enumerate(EVERY)}
 AS_NUMBERS = {"date": "unix_date", "timestamp": "unix_micros"}
-"""Values beyond Python's calendar, which is smaller than Spark's, are collected as numbers."""
+"""The functions that turn values into numbers, because Python's calendar is too small."""
 
 
 @pytest.fixture
@@ -122,13 +122,13 @@ def frame(
 
 
 def test_all_native_types_are_here() -> None:
-    """No type is missing, except counters, which have no log."""
+    """The matrix contains each native type except counters, which have no log."""
     assert set(MATRIX) >= NATIVE_TYPES - {"counter"}
 
 
 @pytest.mark.usefixtures("everything")
 def test_values(frame: Callable[..., DataFrame]) -> None:
-    """Each value is read exactly as written; null and empty values stay distinct."""
+    """Each value is read exactly as written. Null and empty values stay distinct."""
     columns = [
         f"{AS_NUMBERS[kind]}({name}) AS {name}" if kind in AS_NUMBERS else name
         for name, kind in NAMES.items()
@@ -144,7 +144,7 @@ def test_values(frame: Callable[..., DataFrame]) -> None:
 
 @pytest.mark.usefixtures("everything")
 def test_decimal_type(load: Load) -> None:
-    """Decimals that fit become exact numbers; others raise an error that names the option."""
+    """Decimals that fit become exact numbers. All others raise an error that names the option."""
     project = {name: kind for name, kind in NAMES.items() if kind in ("decimal", "varint")}
     frame = load(format="changes", columns=",".join(project), decimalType="decimal(38, 6)")
     types = {name: frame.schema[name].dataType.simpleString() for name in project}
@@ -175,7 +175,7 @@ def test_nested_decimals(execute: Execute, load: Load) -> None:
 def test_timestamps_that_spark_cannot_hold(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """A value beyond 64 bits of microseconds ends the query; the column may be left out."""
+    """A timestamp beyond 64 bits of µs ends the query, unless its column is left out."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp, v int) WITH cdc = {'enabled': true}"
     )

@@ -1,11 +1,12 @@
 """The embedded server in a container, which is started like ScyllaDB's image.
 
-It accepts the options of that image; options that only concern a real server's hardware and files
-have no effect. The nodes of the embedded server share one store in one process, in the container
-without `--seeds`. A container with `--seeds` relays to that container. Its node joins there, is
-reached by CQL and REST at the relaying container's address, and is down while the relaying
-container is down. Nodes thus join, leave and fail as in a real cluster, except that the whole
-cluster is lost if the first container fails.
+The container accepts the options of that image. Options that only concern a real server's hardware
+and files have no effect.
+
+All nodes share one store in one process, in the container that is started without `--seeds`. A
+container with `--seeds` adds a node to that process, and relays CQL and REST connections from its
+own address to that node. The node is down while its container is down. Nodes thus join, leave and
+fail as in a real cluster, except that the whole cluster is lost if the first container fails.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _CREDENTIALS = ("cassandra", "cassandra")
 
 
 def options() -> argparse.Namespace:
-    """Parse the command line; like the real server, reject unknown options."""
+    """Parse the command line. Like the real server, reject unknown options."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--authenticator", default="AllowAllAuthenticator")
     parser.add_argument("--cluster-name", default="")

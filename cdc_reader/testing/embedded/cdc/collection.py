@@ -14,7 +14,7 @@ Elements = Mapping[bytes, bytes]
 
 
 def encode(cql_type: CqlType, elements: Elements) -> bytes:
-    """Encode the log column's value: lists become maps, other types are frozen."""
+    """Encode the elements as the log column's value; a list becomes a map."""
     if isinstance(cql_type, UserType):
         return _encode_user_type(cql_type, elements)
     if isinstance(cql_type, SetType):
@@ -29,7 +29,7 @@ def encode_keys(cql_type: CqlType, keys: Iterable[bytes]) -> bytes:
 
 @cache
 def element_order(cql_type: CqlType) -> SortKey:
-    """Return the sort key of a multi-cell column's element keys."""
+    """Return a function that maps a multi-cell column's element keys to sort keys."""
     match cql_type:
         case SetType(element):
             return sort_key(element)

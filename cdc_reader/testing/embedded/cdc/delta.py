@@ -36,7 +36,7 @@ class LogRow:
 
 
 def delta_rows(table: Table, change: Change, with_values: bool) -> Iterator[LogRow]:
-    """Return the log rows of a change.
+    """Yield the log rows of a change.
 
     If `with_values` is False (``delta: 'keys'``), the rows contain only keys.
     """

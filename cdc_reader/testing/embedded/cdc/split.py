@@ -1,10 +1,13 @@
 """Splits a mutation into log records: a single one if possible, else one per timestamp.
 
-The rules are ScyllaDB's (`cdc/split.cc`). A mutation is visited in this order: static cells; rows
-in clustering order, each with its marker, its columns by name (a collection's tombstone before its
-elements) and its tombstone; range tombstones; the partition tombstone. The mutation becomes one
-record unless that would lose information: if timestamps or TTLs differ, if it changes both the
-static row and clustering rows, if a row deletion follows an upsert, and so on (`_is_simple`).
+The rules are ScyllaDB's (`cdc/split.cc`). The parts of a mutation are visited in this order: static
+cells, rows in clustering order, range tombstones, and the partition tombstone. In a row, the marker
+comes first, then the columns by name, then the row tombstone. In a collection, the tombstone comes
+before the elements.
+
+The mutation becomes one record unless that would lose information. It is split, for example, if its
+timestamps or TTLs differ, if it changes both the static row and clustering rows, or if a row
+deletion follows an upsert (see `_Walk.is_simple`).
 """
 
 from __future__ import annotations
@@ -172,7 +175,7 @@ def _split_row(row: Row, groups: defaultdict[int, _Group]) -> None:
 def _split_insert(
     key: RowKey, marker: Cell, cells: dict[str, Cell | MultiCell], group: _Group
 ) -> None:
-    """Move collection cells without a tombstone to an update, because no INSERT writes these."""
+    """Move collection cells without a tombstone to an update; an INSERT never writes such cells."""
     added, inserted = dict[str, Cell | MultiCell](), dict[str, Cell | MultiCell]()
     for name, value in cells.items():
         without_tombstone = isinstance(value, MultiCell) and value.deletion is None

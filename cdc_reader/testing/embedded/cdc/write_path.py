@@ -107,7 +107,7 @@ class WritePath:
 def _rows(
     base: Table, record: Record, images: ImageState | None, is_last: bool
 ) -> Iterator[LogRow]:
-    """Return the preimages, deltas and postimages of one record."""
+    """Yield the preimages, deltas and postimages of one record."""
     if images and base.cdc.preimage != "false":
         yield from images.preimages(record)
     for change in record.changes:

@@ -1,4 +1,4 @@
 """Converts CQL literals and JSON to bytes, and bytes to sortable keys.
 
-May import `grammar`. Begin with `constant`, which serializes CQL constants.
+This package may import `grammar`. Begin with `constant`, which serializes CQL constants.
 """

@@ -91,7 +91,10 @@ def _map(value: Any, key: CqlType, element: CqlType) -> bytes:
 
 
 def _key(name: str, key: CqlType) -> Any:
-    """Return a map key's JSON value: for text and blob the name, else the name parsed as JSON."""
+    """Return the JSON value of a map key, which JSON writes as a name.
+
+    For text, ascii and blob keys, the value is the name itself. Other names are parsed as JSON.
+    """
     return name if str(key) in _KEYS_AS_THEY_ARE else read_json(name)
 
 

@@ -19,7 +19,7 @@ _BIGINT = Native("bigint")
 
 
 def decode(cql_type: Native, value: bytes) -> Any:
-    """Return the value as the driver would; a counter is an int.
+    """Return the value in the driver's Python type; a counter is an int.
 
     Raises InvalidRequest for an empty value, and for a decimal with too many decimal places.
     """

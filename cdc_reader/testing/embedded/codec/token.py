@@ -29,7 +29,10 @@ def cdc_token(stream_id: bytes) -> int:
 
 
 def serialise_key(values: tuple[bytes, ...]) -> bytes:
-    """Serialize a key: one value unchanged, several as [2-byte length, value, 0x00] each."""
+    """Serialize a partition key.
+
+    A single value is unchanged. Each of several values becomes a 2-byte length, the value and 0x00.
+    """
     if len(values) == 1:
         return values[0]
     return b"".join(len(v).to_bytes(2, "big") + v + b"\x00" for v in values)

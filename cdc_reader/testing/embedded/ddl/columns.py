@@ -76,7 +76,7 @@ def check_counter(column: Column, among_counters: bool) -> None:
 
 
 def check_static(static: bool, has_clustering: bool) -> Kind:
-    """Return the kind of a non-key column; a static one requires clustering columns."""
+    """Return the kind of a non-key column; a static column requires clustering columns."""
     if static and not has_clustering:
         raise InvalidRequest(
             "Static columns are only useful (and thus allowed) if the table has at least one "

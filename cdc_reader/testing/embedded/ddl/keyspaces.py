@@ -189,7 +189,7 @@ def _by_datacenter(
 
 
 def _tablets(properties: Mapping[str, ast.PropertyValue]) -> int | None:
-    """Return the initial number of tablets, 0 for the server's choice; None for vnodes."""
+    """Return the initial number of tablets; 0 lets the server choose, None means vnodes."""
     value = properties.get("tablets")
     if not isinstance(value, Mapping):
         return None

@@ -173,7 +173,10 @@ def _check_compression(options: Mapping[str, str], profile: Profile) -> None:
 def cdc_options(
     properties: ast.Properties, profile: Profile, altering: bool = False
 ) -> CdcOptions | None:
-    """Return the `cdc` property; None if absent. In newer versions, ALTER requires `enabled`."""
+    """Return the value of the `cdc` property; None if it is absent.
+
+    In newer versions, an ALTER that sets CDC options must include `enabled`.
+    """
     given = properties.values.get("cdc")
     if given is None:
         return None

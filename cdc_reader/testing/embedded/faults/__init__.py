@@ -1,7 +1,7 @@
 """Fault injection: which statements fail, and how.
 
-May import no other package of the server. Begin with `fault`, which defines faults; `plan` matches
-statements to faults, and `errors` creates the error responses.
+This package may import no other package of the server. Begin with `fault`, which defines faults;
+`plan` matches statements to faults, and `errors` creates the error responses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The error responses of faults, with the codes, messages and counts that ScyllaDB sends.
 
-They describe a single replica that does not respond.
+The counts describe a single replica that does not respond.
 """
 
 from __future__ import annotations

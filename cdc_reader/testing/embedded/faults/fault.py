@@ -39,7 +39,7 @@ class FaultKind(enum.Enum):
 
 @frozen
 class Statement:
-    """What faults need to know about a statement before it is executed."""
+    """The properties of a statement that decide which faults may affect it."""
 
     cql: str
     consistency: int
@@ -91,8 +91,9 @@ class Fault:
     Args:
         kind: the effect, or its name, such as "read-timeout".
         match: words that a matching statement contains, such as "ks.t_scylla_cdc_log", ignoring
-            case and quotes. If empty, every statement matches except those on `system` and
-            `system_schema`, which drivers depend on. To match those as well, name the keyspace.
+            case and quotes. If empty, every statement matches, except statements on `system` and
+            `system_schema`, which drivers depend on. Those statements match only if the words
+            include the name of the keyspace.
         times: the number of statements to affect; None for no limit.
         after: the number of matching statements to let pass first.
         seconds: the length of the delay, for the kind DELAY.

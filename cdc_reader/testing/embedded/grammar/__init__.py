@@ -1,4 +1,5 @@
 """Parses CQL text into syntax trees, without knowledge of the schema.
 
-May import no other package of the server. Begin with `parser`; `ast` defines the trees.
+This package may import no other package of the server. Begin with `parser`; `ast` defines the
+trees.
 """

@@ -91,7 +91,7 @@ def _parse(cql: str) -> ast.Statement:
 
 
 def _check_extent(cql: str) -> None:
-    """Reject texts with too many tokens, which, unlike long strings, take long to parse."""
+    """Reject texts with too many tokens, which take long to parse; a long string is one token."""
     if len(cql) <= _MAX_WORDS:
         return
     beyond = next(itertools.islice(_WORD.finditer(cql), _MAX_WORDS, None), None)

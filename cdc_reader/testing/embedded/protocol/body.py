@@ -67,7 +67,7 @@ class BodyReader:
         return None if size < 0 else self.take(size)
 
     def value(self) -> Value:
-        """Read a [value], which may be null, and from version 4 on also "not set"."""
+        """Read a [value], which may be null or, from version 4 on, "not set"."""
         size = self.int32()
         if size >= 0:
             return self.take(size)

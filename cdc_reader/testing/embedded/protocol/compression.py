@@ -1,4 +1,4 @@
-"""Compresses frame bodies with lz4 and snappy, as the protocol specification says."""
+"""Compresses frame bodies with lz4 or snappy, as the protocol specification requires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One client's connection, without its socket: bytes in, requests out.
+"""One client's connection, without its socket: converts received bytes to requests.
 
 The table lists the allowed requests. The response to any other request is ScyllaDB's error. The
 connection stays open, except after an unreadable header.

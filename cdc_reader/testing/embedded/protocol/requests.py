@@ -33,12 +33,12 @@ class QueryFlag(enum.IntFlag):
 
 @frozen
 class Options:
-    """Requests the server's supported options."""
+    """A request for the server's supported options."""
 
 
 @frozen
 class Startup:
-    """Opens the connection."""
+    """The request that opens the connection."""
 
     options: Mapping[str, str]
 
@@ -52,7 +52,7 @@ class AuthResponse:
 
 @frozen
 class Register:
-    """Subscribes to events of these kinds."""
+    """A subscription to events of these kinds."""
 
     events: tuple[str, ...]
 

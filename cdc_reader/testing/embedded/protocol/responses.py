@@ -188,7 +188,10 @@ def _prepared(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
 
 
 def _bind_metadata(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
-    """Encode the bind variables and, since version 4, the indexes of those in the partition key."""
+    """Encode the metadata of a statement's bind variables.
+
+    From version 4 on, the metadata includes the indexes of the partition key's variables.
+    """
     columns = prepared.bind_columns
     is_global = len({(column.keyspace, column.table) for column in columns}) == 1
     flags = MetadataFlag.GLOBAL_TABLE if is_global else MetadataFlag(0)

@@ -1,4 +1,5 @@
 """Plans and executes statements on schema and storage.
 
-May import `grammar`, `ddl`, `cdc`, `system` and the packages below them. Begin with `engine`.
+This package may import `grammar`, `ddl`, `cdc`, `system` and the packages below them. Begin with
+`engine`.
 """

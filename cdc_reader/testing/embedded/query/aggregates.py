@@ -77,7 +77,10 @@ def _sum(name: str, numbers: list[Any]) -> Any:
 
 
 def _average(name: str, numbers: list[Any]) -> Any:
-    """Return the average; round integers toward zero, decimals half to even at their scale."""
+    """Return the average, rounded toward zero for integers and half to even for decimals.
+
+    The average of decimals has the scale of their sum.
+    """
     total, count = _sum(name, numbers), max(len(numbers), 1)
     if isinstance(total, float):
         return total / count

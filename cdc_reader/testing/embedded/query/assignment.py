@@ -132,7 +132,7 @@ def _put_all(row: Row, column: Column, entries: list[tuple[bytes, bytes]], write
 def _entries(
     cql_type: CqlType, value: bytes, new_keys: Callable[[int], list[bytes]]
 ) -> list[tuple[bytes, bytes]]:
-    """Return (cell key, cell value) of each element; `new_keys` generates the keys of a list."""
+    """Return (cell key, cell value) pairs of the elements; `new_keys` generates a list's keys."""
     match cql_type:
         case ListType():
             values = elements.list_elements(value)

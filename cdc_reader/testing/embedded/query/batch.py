@@ -63,7 +63,10 @@ class WritePlan:
 def apply(
     steps: Sequence[Step], sink: MutationSink, is_batch: bool, timestamp: int | None = None
 ) -> Void | Rows:
-    """Apply modifications together, each with its execution; BATCH USING sets `timestamp` (µs)."""
+    """Apply modifications together, each with its execution.
+
+    `timestamp` (µs) is the timestamp that BATCH USING specifies, if any.
+    """
     if not steps:
         return Void()
     execution = steps[0][1]

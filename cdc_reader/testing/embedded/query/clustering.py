@@ -57,9 +57,10 @@ class Slice:
 
 @frozen
 class ClusteringRestriction:
-    """Key prefixes given by ``=`` and IN, then slices; without either, all rows.
+    """The rows whose key prefix matches ``=`` and IN, narrowed by slices; by default, all rows.
 
-    `prefix` holds the values of single columns; `tuples` returns prefixes of `width` columns.
+    A key prefix has `width` columns. `tuples` returns the prefixes that a multi-column relation
+    allows. If it is None, `prefix` holds a function for each column, which returns its values.
     """
 
     table: Table

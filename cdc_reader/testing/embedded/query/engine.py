@@ -109,7 +109,7 @@ class Engine:
         return "" if found is None else found.cql
 
     def forget(self, statement_id: bytes | None = None) -> None:
-        """Discard a prepared statement, or all of them, as after a node's restart."""
+        """Discard a prepared statement; without an id, discard all, as a restarted node does."""
         if statement_id is None:
             self._prepared.clear()
         else:

@@ -82,7 +82,7 @@ def _native(cql_type: Native) -> _ToJson:
 
 
 def _map(write_key: _ToJson, write_value: _ToJson) -> _ToJson:
-    """Return a function that formats maps, whose keys become strings, whatever their type."""
+    """Return a function that formats maps; keys of any type become strings."""
 
     def key_text(key: bytes) -> str:
         written = write_key(key)

@@ -26,7 +26,7 @@ class JsonRow:
     _read: tuple[Execution, Mapping[str, bytes | None]] | None = None
 
     def value(self, column: Column) -> Evaluate:
-        """Return a function that evaluates to the column's value."""
+        """Return a function that returns the column's value."""
         return lambda execution: self._cells(execution).get(column.name, self._missing)
 
     def key(self, column: Column) -> Candidates:

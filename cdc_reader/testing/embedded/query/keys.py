@@ -34,7 +34,7 @@ class ExactKeys:
         return [key for key in itertools.product(*columns) if self._exists(key)]
 
     def _exists(self, key: PartitionKey) -> bool:
-        """Return False for a log partition that is unreadable: its key is not 16 bytes long."""
+        """Return False for a log's unreadable partition, whose key is not 16 bytes long."""
         return not self.table.is_cdc_log or len(key[0]) == 16
 
 
@@ -60,7 +60,7 @@ KeyRestriction = ExactKeys | TokenRange
 
 
 def check_product(columns: Sequence[Sequence[object]], most: int) -> None:
-    """Reject IN lists with more than `most` combinations, which are keys of partitions or rows."""
+    """Reject IN lists that combine into more than `most` keys of partitions or rows."""
     size = math.prod(len(column) for column in columns)
     if size > most:
         raise ServerError(

@@ -48,7 +48,11 @@ def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
 
 
 def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tuple[Column, ...]:
-    """Return the conditions' columns (all for IF [NOT] EXISTS) and, for batches, key columns."""
+    """Return the table's columns that the result contains.
+
+    These are the columns of the conditions (all columns for IF [NOT] EXISTS) and, for a batch, the
+    key columns.
+    """
     named = {
         column
         for modification in modifications

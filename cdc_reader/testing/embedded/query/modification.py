@@ -37,8 +37,9 @@ def _operations(on_statics: bool) -> Any:
 class Modification:
     """A planned INSERT, UPDATE or DELETE.
 
-    `operations` write the cells of their columns. With `inserts`, the statement also writes row
-    markers. With `deletes`, it deletes the rows, ranges or partitions that `rows` selects.
+    `operations` write the cells of their columns. If `inserts` is True, the statement also
+    writes row markers. If `deletes` is True, it deletes the rows, ranges or partitions that `rows`
+    selects.
     """
 
     table: Table
@@ -63,7 +64,7 @@ class Modification:
         default_timestamp: int,
         before: Mapping[tuple[UUID, PartitionKey], Partition],
     ) -> list[Partition]:
-        """Return one mutation per partition key; each extends the one in `before`, if any."""
+        """Return one mutation per partition key; extend the key's mutation in `before`, if any."""
         if self.timeout is not None:
             self.timeout(execution)
         timestamp = self._timestamp(execution, default_timestamp)

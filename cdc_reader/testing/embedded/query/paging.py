@@ -1,4 +1,4 @@
-"""Paging states, which encode where a page ended, as bytes opaque to the client."""
+"""Paging states: bytes, opaque to the client, that encode where a page ended."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def _exact(where: Where, scope: Scope) -> ExactKeys:
 
 
 def _check_rows(where: Where, columns: list[Column], when: Conditions | None, verb: str) -> None:
-    """Check that statements on regular columns specify rows, and those on static columns do not."""
+    """Check that writes to regular columns specify rows, and writes to static columns do not."""
     clustering = where.clustering
     names_regular = when is not None and (
         when.names_regular or (when.exists is not None and not clustering.is_open)

@@ -1,7 +1,8 @@
 """Reads result rows from stored partitions.
 
-`PlainReader` is for plain columns without filters, which log readers query: it copies stored cells
-directly to result tuples. `ViewReader` is for all other queries.
+`PlainReader` is for queries of plain columns without filters, such as the queries of log readers.
+It copies stored cells directly to result tuples. `DistinctReader` is for SELECT DISTINCT, and
+`ViewReader` is for all other queries.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class SetKeyspace:
 
 @frozen
 class Rows:
-    """A page of rows of serialized cells, None for null. The last page has no paging state."""
+    """A page of rows, whose cells are serialized or None. The last page has no paging state."""
 
     columns: tuple[ColumnSpec, ...]
     rows: list[tuple[bytes | None, ...]]
@@ -44,7 +44,10 @@ class Rows:
 
 @frozen
 class EncodedPage:
-    """An encoded page: `metadata` describes `columns` columns; `flags` are the metadata's flags."""
+    """A page of rows that is already encoded.
+
+    `columns` is the number of columns that `metadata` describes, and `flags` are its flags.
+    """
 
     flags: int
     columns: int
@@ -57,9 +60,9 @@ class EncodedPage:
 class Prepared:
     """A prepared statement: its id, bind variables and result columns.
 
-    `partition_key_indexes` are the indexes of the partition key's bind variables, in key order;
-    empty if part of the key is not bound. `result_columns` is empty for statements that return no
-    rows.
+    `partition_key_indexes` holds the indexes of the partition key's bind variables, in key order.
+    It is empty if part of the key is not bound. `result_columns` is empty for statements that
+    return no rows.
     """
 
     id: bytes

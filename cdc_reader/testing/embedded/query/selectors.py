@@ -156,7 +156,7 @@ def _cast(source: Output, target: CqlType, scope: Scope) -> Output:
 def _applied(
     name: str, returns: CqlType, function: Callable[[bytes], bytes], source: Output
 ) -> Output:
-    """Apply a function to the non-null value of each row, or of an aggregate."""
+    """Return `source` with `function` applied to its non-null values, or to its aggregate."""
 
     def compute(view: RowView, execution: Execution) -> bytes | None:
         value = source.compute(view, execution)

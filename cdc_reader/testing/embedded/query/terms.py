@@ -179,7 +179,10 @@ def _map(
 
 
 def _key(what: str, unit: str, part: Evaluate) -> Callable[[Execution], bytes]:
-    """Limit the length of a map's key or a set's element; the message uses `what` and `unit`."""
+    """Return a function that evaluates a map's key or a set's element, and limits its length.
+
+    The error message contains the words `what` and `unit`.
+    """
 
     def evaluate(execution: Execution) -> bytes:
         value = whole(part(execution))
@@ -320,7 +323,7 @@ ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, 
 
 
 def check_ordered(relation: Relation, spec: ColumnSpec, scope: Scope, what: str) -> None:
-    """Reject a slice of durations, which have no order; `what` is for the message."""
+    """Reject a slice of durations, which have no order; `what` is a word in the message."""
     if relation.operator not in ORDERINGS or "duration" not in map(str, parts(spec.type)):
         return
     if scope.catalog.profile.new_words:
@@ -333,7 +336,7 @@ def check_ordered(relation: Relation, spec: ColumnSpec, scope: Scope, what: str)
 
 
 def candidates(relations: Sequence[Relation], spec: ColumnSpec, scope: Scope) -> Candidates:
-    """Compile relations on one column, at least one of them ``=`` or IN, to the allowed values."""
+    """Compile relations on one column to its allowed values; at least one must be ``=`` or IN."""
     exact = [
         (one if each.operator == "=" else several)(each.value, spec, scope)
         for each in relations

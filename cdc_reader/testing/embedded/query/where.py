@@ -64,13 +64,19 @@ def analyse(relations: Sequence[AnyRelation], scope: Scope) -> Where:
 
 
 def partition_key_markers(relations: Sequence[AnyRelation], scope: Scope) -> tuple[int, ...]:
-    """Return the indexes of the partition key's bind variables if ``=`` binds all, else none."""
+    """Return the indexes of the partition key's bind variables.
+
+    The result is empty unless ``=`` binds every column of the partition key to a variable.
+    """
     equal = (r for r in relations if isinstance(r, Relation) and r.operator == "=")
     return bound_key({relation.column: relation.value for relation in equal}, scope)
 
 
 def bound_key(values: Mapping[str, Term], scope: Scope) -> tuple[int, ...]:
-    """Return the indexes of the partition key's bind variables if all of it is bound, else none."""
+    """Return the indexes of the partition key's bind variables.
+
+    The result is empty unless `values` binds every column of the partition key to a variable.
+    """
     terms = [values.get(column.name) for column in scope.table.partition_key]
     indexes = tuple(term.index for term in terms if isinstance(term, Marker))
     return indexes if len(indexes) == len(terms) else ()

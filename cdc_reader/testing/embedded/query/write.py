@@ -23,7 +23,7 @@ ReadRow = Callable[[], LiveRow]
 
 @frozen
 class Write:
-    """The write settings of a statement: `ttl` in seconds, 0 for none; `timestamp` in µs.
+    """A statement's write settings: `ttl` in seconds (0 for none), and `timestamp` in µs.
 
     With `expiry_first`, cells with the same timestamp are compared by expiry before they are
     compared by value: the later expiry wins.

@@ -59,8 +59,9 @@ class MultiCell:
 def reconcile(left: Cell, right: Cell) -> Cell:
     """Return the winner of two cells with the same key.
 
-    The later timestamp wins, then dead over live, then the higher precedence, then the larger
-    value, then expiring over not expiring, then the later expiry.
+    The cell with the later timestamp wins. If the timestamps are equal, these rules apply in
+    order: a dead cell wins over a live cell, the higher precedence wins, the larger value wins, a
+    cell with a TTL wins over a cell without one, and the later expiry wins.
     """
     return left if _rank(left) >= _rank(right) else right
 

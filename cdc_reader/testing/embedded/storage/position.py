@@ -30,7 +30,10 @@ def position(sort_keys: Sequence[SortKey], values: Sequence[bytes], place: int =
 
 @frozen
 class Bound:
-    """The gap BEFORE (inclusive as a start) or AFTER (inclusive as an end) a prefix's rows."""
+    """The gap BEFORE or AFTER the rows with a prefix.
+
+    A start is inclusive if its place is BEFORE, and an end is inclusive if its place is AFTER.
+    """
 
     prefix: tuple[bytes, ...]
     place: int

@@ -52,7 +52,10 @@ class Row:
         self.deletion = latest(self.deletion, timestamp)
 
     def live(self, deletion: int | None, now: int) -> LiveRow:
-        """Return the row at `now` (seconds), under a range or partition tombstone at `deletion`."""
+        """Return the live row at `now` (seconds).
+
+        `deletion` is the time of a range or partition tombstone that covers the row, if any.
+        """
         floor = latest(self.deletion, deletion)
         marker = self.marker
         if marker is not None and (not marker.is_live(now) or covers(floor, marker.timestamp)):

@@ -129,7 +129,7 @@ STREAMS_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions_v2")
 
 
 class StreamsTable(Table):
-    """`system.cdc_streams`, whose streams are in the order of their (signed) tokens, not bytes."""
+    """`system.cdc_streams`, whose streams are sorted by their signed tokens, not by their bytes."""
 
     @cached_property
     def clustering_sort_keys(self) -> tuple[SortKey, ...]:

@@ -130,7 +130,11 @@ def _type(user_type: UserType) -> Row:
 
 
 def _table(keyspace: Keyspace, table: Table, catalog: Catalog) -> Iterator[Row]:
-    """Describe a table; newer versions add its log's properties, and comment out a log."""
+    """Describe a table.
+
+    Newer versions add a row with the properties of the table's log. If the table is itself a log,
+    they put its statement into a comment.
+    """
     text = f"CREATE TABLE {_name(table)} (\n{_columns(table)}\n) WITH "
     if table.clustering:
         order = (f"{quote(c.name)} {'DESC' if c.descending else 'ASC'}" for c in table.clustering)

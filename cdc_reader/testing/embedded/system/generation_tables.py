@@ -37,7 +37,7 @@ class GenerationTables:
         self.database.apply(described)
 
     def announce(self, generation: Generation) -> None:
-        """Write the timestamp, by which clients know that the description is complete."""
+        """Write the timestamp, which tells clients that the description is complete."""
         announced = Partition(self.catalog.table(*GENERATION_TIMESTAMPS), (b"timestamps",))
         announced.row((_timestamp(generation),)).set_marker(Cell(generation.start_us, b""))
         self.database.apply(announced)

@@ -1,4 +1,4 @@
 """The simulated cluster: nodes, tokens, generations, and the choice of streams for writes.
 
-May import `cdc`, `schema` and `codec`. Begin with `cluster`.
+This package may import `cdc`, `schema` and `codec`. Begin with `cluster`.
 """

@@ -12,8 +12,8 @@ from cdc_reader.testing.embedded.topology.tablets import StreamHistory
 class Misplacing:
     """Settings of the fault: a write is logged `by` generations after the current one.
 
-    If `by` is negative, the write is logged in an earlier generation. With `twice`, it is logged in
-    the current stream too, as in ScyllaDB 5.2 when generations changed.
+    If `by` is negative, the write is logged in an earlier generation. If `twice` is True,
+    the write is logged in the current stream too, as in ScyllaDB 5.2 when generations changed.
     """
 
     by: int = 0

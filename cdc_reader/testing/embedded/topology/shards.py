@@ -1,7 +1,8 @@
 """Computes which shard of a node owns a token, with ScyllaDB's algorithm, biased-token-round-robin.
 
-The token, as an offset from the smallest token and without its `ignore_msb` highest bits, is scaled
-to the number of shards. Each shard therefore owns a slice in each of 2^ignore_msb repetitions.
+The algorithm subtracts the smallest token from the token, drops the `ignore_msb` highest bits of
+the result, and scales the rest to the number of shards. Each shard therefore owns a slice in each
+of 2^ignore_msb repetitions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ def shard_of(token: int, shards: int, ignore_msb: int) -> int:
 
 
 def first_token_of(shard: int, start: int, end: int, shards: int, ignore_msb: int) -> int:
-    """Return the first token of `shard` in (start, end], which may wrap around; `end` if none."""
+    """Return the first token of `shard` in (start, end]; `end` if there is none.
+
+    The range may wrap around.
+    """
     if start < end:
         return _first_without_wrap(shard, start, end, shards, ignore_msb)
     if start != MAX_TOKEN:

@@ -26,7 +26,7 @@ _SOURCES = Path(__file__).parent
 
 
 def rust() -> list[str] | None:
-    """Build the program with ScyllaDB's Rust library; return its command, or None without cargo."""
+    """Build the program with ScyllaDB's Rust library. Return its command, or None without cargo."""
     if shutil.which("cargo") is None:
         return None
     target = BUILD / "rust"
@@ -37,7 +37,7 @@ def rust() -> list[str] | None:
 
 
 def go() -> list[str] | None:
-    """Build the program with ScyllaDB's Go library; return its command, or None without go."""
+    """Build the program with ScyllaDB's Go library. Return its command, or None without go."""
     if shutil.which("go") is None:
         return None
     program = (BUILD / "go" / "scylla-cdc-peer").resolve()
@@ -48,7 +48,7 @@ def go() -> list[str] | None:
 
 
 def java() -> list[str] | None:
-    """Build the program with ScyllaDB's Java library; return its command, or None without mvn."""
+    """Build the program with ScyllaDB's Java library. Return its command, or None without mvn."""
     if shutil.which("mvn") is None:
         return None
     target = (BUILD / "java").resolve()  # Maven resolves a relative path in the source directory
@@ -66,7 +66,7 @@ def _on_few_processors(jvm: str) -> list[str]:
     """Return the JVM command with which the library runs fastest on two processors.
 
     With few processors a JVM has no common pool, and the library would start a thread for each row.
-    Rows pass from thread to thread, so one processor gives steady results; with two, the library is
+    Rows pass from thread to thread, so one processor gives steady results. With two, the library is
     up to four times slower.
     """
     processors = os.sched_getaffinity(0)
@@ -123,7 +123,7 @@ def _against(peer: str, read: Callable[[], Turn], served: Served, times: int) ->
 
 
 def _reading(command: list[str], served: Served, start: int) -> Callable[[], Turn]:
-    """Return a function that runs a peer once; its Turn contains the time that the peer reports."""
+    """Return a function that runs a peer once. Its Turn contains the time that the peer reports."""
 
     def read() -> Turn:
         place = [f"127.0.0.1:{served.port}", KEYSPACE, FLAT, str(start), str(_now_ms())]

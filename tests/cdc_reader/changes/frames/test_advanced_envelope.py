@@ -1,4 +1,4 @@
-"""Messages of format ``envelope`` with an `AdvancedEnvelope`, as the connector documents them."""
+"""`AdvancedEnvelope` messages, compared with the messages that the connector documents."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def reader(connection: ConnectionConfig, keyspace: str) -> Iterator[CdcReader]:
 def test_the_documented_messages(
     reader: CdcReader, execute: Execute, name: str, envelope: AdvancedEnvelope
 ) -> None:
-    """Each message contains the requested images and has the key in the requested places."""
+    """Each message contains the requested images, and the key in the requested places."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     assert messages(reader, envelope) == DOCUMENTED["messages"][name]
 
 
 def test_only_updated_columns(reader: CdcReader, execute: Execute) -> None:
-    """An update contains only changed columns; inserts and deletes contain the whole row.
+    """An update contains only changed columns. Inserts and deletes contain the whole row.
 
     The modes of `before` and `after` are independent.
     """
@@ -113,7 +113,7 @@ def test_the_fields(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_by_default_each_message_has_the_key(reader: CdcReader, execute: Execute) -> None:
-    """By default every message contains the key; in a delete, only the key identifies the row."""
+    """By default, every message contains the key. In a delete, only the key identifies the row."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     batches = reader.change_batches(format="envelope", envelope=AdvancedEnvelope())
     keys = [row["key"] for row in batches.read_all().to_pylist()]
@@ -151,7 +151,7 @@ def test_the_documented_values(reader: CdcReader, execute: Execute, keyspace: st
 
 
 def test_the_source(reader: CdcReader, execute: Execute, keyspace: str) -> None:
-    """The times in each source agree, and `sequence` orders the changes."""
+    """The times in each `source` field agree, and `sequence` orders the changes."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     found = reader.change_batches(format="envelope", envelope=IMAGES).read_all().to_pylist()
     sources = [row["source"] for row in found]

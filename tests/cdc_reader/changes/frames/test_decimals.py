@@ -26,7 +26,7 @@ EXPONENTS = st.integers(-80, 80) | st.integers(-FARTHEST, FARTHEST)
 
 @st.composite
 def numbers(draw: st.DrawFn, kind: pa.Decimal128Type) -> str:
-    """Draw a number in the kernel's text form: any number, or one near the limits of `kind`."""
+    """Draw any number, or one near the limits of `kind`, in the kernel's text form."""
     if draw(st.booleans()):
         digits = draw(st.integers(-(10 ** draw(st.integers(0, 90))), 10**90))
         exponent = draw(EXPONENTS)
@@ -67,7 +67,7 @@ def fits(text: str, kind: pa.Decimal128Type) -> bool:
 def test_a_number_is_converted_exactly_or_refused(
     given: tuple[pa.Decimal128Type, list[str | None]],
 ) -> None:
-    """If all numbers fit, they are converted exactly; if one does not, an error is raised."""
+    """If all numbers fit, they are converted exactly. Otherwise, an error is raised."""
     kind, texts = given
     array = pa.array(texts, pa.string())
     if all(text is None or fits(text, kind) for text in texts):

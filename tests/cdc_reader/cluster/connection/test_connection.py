@@ -73,7 +73,10 @@ def test_no_tls_path_is_no_tls() -> None:
 
 @pytest.mark.needs("topology")
 def test_the_authority_that_is_given_is_trusted() -> None:
-    """Without TLS, the connection fails, and the error says that the port uses TLS."""
+    """A server with a certificate of the given CA is trusted.
+
+    Without TLS, the connection fails, and the error says that the port uses TLS.
+    """
     from cdc_reader.testing import EmbeddedScylla
 
     certificate, key = TLS / "certificate.pem", TLS / "key.pem"

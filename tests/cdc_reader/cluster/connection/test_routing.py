@@ -63,7 +63,7 @@ def ask_until(connection: Connection, is_so: Callable[[], bool]) -> None:
 
 
 class Reads:
-    """Reads streams, and records the driver's requests."""
+    """A reader of streams that records the driver's requests."""
 
     def __init__(self, connection: Connection) -> None:
         table = CdcTable(connection, TableName("ks", "t"))

@@ -20,7 +20,7 @@ TINY = 1e-6
 
 
 def sent(clock: Seconds, limited: Throttle, pauses: Iterable[float]) -> list[float]:
-    """Return the times at which queries were sent, one after each pause."""
+    """Send a query after each pause, and return the times at which the queries were sent."""
     times = []
     for pause in pauses:
         clock.sleep(pause)
@@ -84,7 +84,7 @@ def test_it_slows_down_within_bounds_and_recovers(
 def test_one_overload_slows_down_once() -> None:
     """Overload errors of queries that were in flight together lower the rate once.
 
-    The errors of later queries lower it again.
+    The errors of later queries lower the rate again.
     """
     clock = Seconds()
     limited = throttle(clock, 1_000)

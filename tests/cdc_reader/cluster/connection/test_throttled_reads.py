@@ -88,7 +88,7 @@ def test_an_overloaded_node_is_queried_less_often(
 def test_other_failures_do_not_slow_down(server: EmbeddedScylla, connection: Connection) -> None:
     """Failures other than overload do not lower the rate.
 
-    A node that is down says nothing about the load that other nodes can take.
+    A node that is down does not show that other nodes are overloaded.
     """
     connection.throttle = limited = Recording()
     faults = [Fault(kind, LOG) for kind in ("unavailable", "server-error", "read-timeout")]

@@ -59,7 +59,10 @@ def test_the_name_of_a_contact_point_counts() -> None:
 
 @pytest.mark.parametrize("client_authority", [None, CLIENT])
 def test_a_port_that_speaks_tls_alone(client_authority: str | None) -> None:
-    """Without TLS, the port does not respond or closes the connection, and the error says why."""
+    """The error for a connection without TLS says that the port uses TLS.
+
+    The server does not respond, or it closes the connection.
+    """
     with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=client_authority) as server:
         message = refusal(server, connect_timeout=timedelta(seconds=1))
     assert message.endswith("it speaks TLS on this port; check the port, or turn tls on")
@@ -101,7 +104,7 @@ def test_the_authorities_of_the_system_are_trusted(monkeypatch: pytest.MonkeyPat
 
 
 class Warnings(logging.Handler):
-    """Waits for the first warning of `cdc_reader.cluster.tls`."""
+    """A log handler whose future `first` receives the first warning."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -134,7 +137,7 @@ def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
 
 
 def test_a_server_without_tls_is_reported() -> None:
-    """If a server responds without TLS, the error says so."""
+    """The error for a server without TLS says that the port does not use TLS."""
     with EmbeddedScylla() as server:
         assert "does not speak TLS on this port" in refusal(server, tls_ca=BOTH)
 
@@ -158,7 +161,7 @@ def test_a_client_shows_its_certificate() -> None:
     ],
 )
 def test_settings_that_contradict_each_other(settings: dict[str, object], message: str) -> None:
-    """A certificate without TLS raises an error; no unencrypted connection is opened."""
+    """Contradictory TLS settings raise an error, so no unencrypted connection is opened."""
     with pytest.raises(ConfigurationError, match=message):
         ConnectionConfig("host", **settings)  # type: ignore[arg-type]
 

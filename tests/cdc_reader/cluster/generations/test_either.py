@@ -24,7 +24,7 @@ IMPORT = "import sys; sys.modules['cassandra.cluster'] = None; import cdc_reader
 
 
 def run(code: str, *arguments: str, path: Path | None = None) -> str:
-    """Return the stderr of a separate Python process.
+    """Run the code in a separate Python process, and return its stderr.
 
     `path` is an extra directory of packages.
     """
@@ -46,7 +46,10 @@ def test_one_of_them_is_installed() -> None:
 
 
 def test_two_installed_drivers_are_reported_once(tmp_path: Path) -> None:
-    """Two installed drivers overwrite each other's files; one warning says how to repair them."""
+    """If two drivers are installed, one warning says how to repair them.
+
+    The drivers overwrite each other's files.
+    """
     [there] = installed_drivers()
     [other] = set(DRIVERS) - {there}
     folder = tmp_path / f"{other.replace('-', '_')}-1.2.3.dist-info"
@@ -61,7 +64,10 @@ def test_two_installed_drivers_are_reported_once(tmp_path: Path) -> None:
 
 
 def test_a_missing_driver_is_reported_with_what_to_install() -> None:
-    """The message says what to install, even if a removed driver left files behind."""
+    """The error for a missing driver says what to install.
+
+    This holds even if a removed driver left files behind.
+    """
     *_, last = run(IMPORT).splitlines()
     assert last.startswith("ImportError: no driver for ScyllaDB can be imported")
     assert last.endswith("then 'pip install cassandra-driver' or 'pip install scylla-driver'")

@@ -36,7 +36,7 @@ def streams_of(groups: Sequence[StreamGroup]) -> set[StreamId]:
 
 @pytest.fixture
 def server() -> EmbeddedScylla:
-    """A ScyllaDB 4.3 server with two generations, which tests reach in process."""
+    """A ScyllaDB 4.3 server with two generations. Tests use it in process, without sockets."""
     server = EmbeddedScylla(version="4.3", ring_delay_ms=0)
     server.execute(
         "CREATE KEYSPACE ks WITH replication = "

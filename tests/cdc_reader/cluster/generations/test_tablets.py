@@ -62,7 +62,7 @@ def test_tablets_are_detected_by_keyspace(generations: TableGenerations) -> None
 
 
 def test_each_stream_is_a_group_that_its_token_ends(generations: TableGenerations) -> None:
-    """Each tablet has one group. Groups are ordered by their end tokens, up to the last token."""
+    """Each tablet has a group of one stream. Groups are ordered by their end tokens."""
     [start] = generations.timestamps()
     assert start == NOW - 5 * SECOND
     groups = Generation(Window(start, start + 1), tuple(generations.groups(start))).groups
@@ -121,7 +121,7 @@ def test_a_set_that_arrives_during_the_wait_is_returned(server: EmbeddedScylla) 
 def test_the_streams_of_a_table_dropped_meanwhile_are_not_waited_for(
     server: EmbeddedScylla, generations: TableGenerations
 ) -> None:
-    """The error says that the table was dropped, without waiting for its streams."""
+    """The error says that the table was dropped. It is raised without waiting for streams."""
     [start] = generations.timestamps()
     server.execute("DROP TABLE tk.t")
     with pytest.raises(TableNotFoundError, match=r"tk\.t .* dropped"):

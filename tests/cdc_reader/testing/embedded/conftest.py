@@ -16,7 +16,7 @@ STREAM = bytes(range(16))
 
 
 class OneStream:
-    """A stream chooser that logs all writes to one stream."""
+    """A stream chooser that returns the same stream for all writes."""
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> tuple[bytes, ...]:
         del key, write_us, now_us
@@ -25,7 +25,7 @@ class OneStream:
 
 @define
 class Shell:
-    """Runs statements on an engine, in keyspace `ks`."""
+    """A shell that runs statements on an engine, in the keyspace `ks`."""
 
     now_us: int = 1_700_000_000_000_000
     catalog: Catalog = field(factory=Catalog)
@@ -55,11 +55,11 @@ class Shell:
         return result.rows
 
     def consistency(self, consistency: int) -> None:
-        """Set the consistency of subsequent statements."""
+        """Set the consistency level of subsequent statements."""
         self.options = evolve(self.options, consistency=consistency)
 
     def ints(self, cql: str) -> list[tuple[int | None, ...]]:
-        """Return all rows of a SELECT, whose columns must be integers."""
+        """Return all rows of a SELECT of integer columns."""
         return [
             tuple(None if c is None else int.from_bytes(c, "big", signed=True) for c in row)
             for row in self.rows(cql)
@@ -80,7 +80,7 @@ class Shell:
                 return pages
 
     def refusal(self, cql: str, *values: bytes | None) -> tuple[int, str]:
-        """Execute a statement that must fail; return the error's code and message."""
+        """Execute a statement that must fail, and return the error's code and message."""
         with pytest.raises(CqlError) as caught:
             self.run(cql, *values)
         return caught.value.code, caught.value.message

@@ -84,7 +84,7 @@ def is_unsupported(found: Answer, op: Any) -> bool:
 def test_a_recorded_case_repeats(
     sessions: dict[str, Session], version: str, replication: str, ops: list[Any]
 ) -> None:
-    """All responses are equal in full: errors, columns, rows and warnings."""
+    """All responses equal the recorded responses, including errors, columns, rows and warnings."""
     found = answers(sessions[version], replication, ops)
     wrong = [
         f"{expected}\n  found {response}"

@@ -27,7 +27,7 @@ FRAMES = int(os.environ.get("SCYLLA_CDC_FUZZ", "2000"))
 SEED = int(os.environ.get("SCYLLA_CDC_FUZZ_SEED", "1"))
 PER_CONNECTION = 50
 
-# One statement per paragraph; indented lines continue it.
+# Each statement starts on an unindented line. Indented lines continue it.
 STATEMENTS = re.split(
     r"\n(?! )",
     """
@@ -75,14 +75,14 @@ WORDS = sorted({word for cql in STATEMENTS for word in re.findall(r"\w+|[^\w\s]"
 
 @define
 class Fuzzer:
-    """Generates valid, damaged and random frames."""
+    """A generator of valid, damaged and random frames."""
 
     source: random.Random
     prepared: list[tuple[bytes, int]] = field(factory=list)
     """Pairs (id, number of values) of prepared statements."""
 
     def volley(self, count: int) -> list[bytes]:
-        """Return frames for one connection; the last frame may close it."""
+        """Return frames for one connection. The last frame may close the connection."""
         frames = [self.frame() for _ in range(count)]
         if self.source.random() < 0.5:
             frames[-1] = self._mutated(frames[-1])
@@ -212,7 +212,7 @@ def connect(server: EmbeddedScylla, compression: str | None = None) -> socket.so
 
 
 def ask(connection: socket.socket, frame: bytes) -> tuple[int, bytes]:
-    """Send a frame; return (opcode, body) of the response."""
+    """Send a frame, and return (opcode, body) of the response."""
     connection.sendall(frame)
     _, _, _, opcode, size = HEADER.unpack(read(connection, HEADER.size))
     return opcode, read(connection, size)
@@ -241,7 +241,7 @@ def set_up(witness: socket.socket) -> list[tuple[bytes, int]]:
 
 
 def fire(server: EmbeddedScylla, frames: list[bytes], compression: str | None) -> int:
-    """Send frames on a new connection; return the number of responses until it is closed."""
+    """Send frames on a new connection, and return the number of responses until it is closed."""
     answers = bytearray()
     with connect(server, compression) as connection, suppress(ConnectionError):
         connection.sendall(b"".join(frames))
@@ -263,7 +263,7 @@ def count_frames(data: bytearray) -> int:
 def test_no_bytes_crash_the_server_or_hang_another_connection(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever bytes are sent, at most their own connection is closed.
+    """Bytes of any kind close at most the connection on which they are sent.
 
     Another client always gets responses, and no bug is logged.
     """
@@ -284,7 +284,7 @@ def test_no_bytes_crash_the_server_or_hang_another_connection(
 def refusal(cql: str) -> str | None:
     """Return the syntax error of a text, or None if the text is a statement.
 
-    Also returns None for other errors, such as a value that its type cannot hold.
+    For other errors, such as a value that its type cannot hold, the result is also None.
     """
     try:
         parse(cql)

@@ -1,4 +1,4 @@
-"""Tests the features by which clients recognize ScyllaDB: options, tables, traces, descriptions."""
+"""Tests features by which clients recognize ScyllaDB, such as options, tables and traces."""
 
 import io
 import socket
@@ -42,7 +42,7 @@ def options(server: EmbeddedScylla, port: int) -> tuple[int, dict[str, list[str]
 
 
 def test_clients_choose_their_shard_by_their_port(server: EmbeddedScylla) -> None:
-    """On the shard-aware port, clients select the shard; on the other port, shards take turns."""
+    """On the shard-aware port, clients select the shard. On the other port, shards take turns."""
     _, told = options(server, server.port)
     port = int(told["SCYLLA_SHARD_AWARE_PORT"][0])
     for _ in range(2 * SHARDS):

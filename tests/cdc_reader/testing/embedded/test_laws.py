@@ -123,7 +123,7 @@ class Tables:
     keyspace: str
 
     def run(self, images: str, history: list[str]) -> tuple[Log, list[list[bytes | None]]]:
-        """Execute statements in a new partition; return its log records and its rows."""
+        """Execute statements in a new partition, and return its log records and its rows."""
         key, table = next(KEYS), f"{self.keyspace}.t_{images}"
         for statement in history:
             self.session.execute(statement.replace("<t>", table).replace("<pk>", str(key)))
@@ -191,7 +191,7 @@ def test_the_fold_of_the_log_is_the_table(tables: Tables, history: list[str], im
 def test_every_record_is_numbered_and_ends_once(
     tables: Tables, history: list[str], images: str
 ) -> None:
-    """Rows of a record are numbered from 0; only the last row has `cdc$end_of_batch` set."""
+    """Rows of a record are numbered from 0, and only the last has `cdc$end_of_batch` set."""
     for record in tables.run(images, history)[0]:
         numbers = [int.from_bytes(row["cdc$batch_seq_no"] or b"", "big") for row in record]
         assert numbers == list(range(len(record)))
@@ -218,7 +218,7 @@ def test_images_are_the_rows_before_and_after(
 
 
 def check_images(fold: Fold, rows: list[LogRow], images: str) -> None:
-    """Check that each image shows the values of the fold; a full image shows all columns."""
+    """Check that each image shows the values of the fold. A full image shows all columns."""
     for image in rows:
         is_static = image["ck"] is None
         held = state(fold, image["pk"] or b"", image["ck"])

@@ -1,4 +1,4 @@
-"""Tests unusual requests over real sockets: the server responds like ScyllaDB or rejects them."""
+"""Tests that the server handles unusual requests as ScyllaDB does, or rejects them."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -71,7 +71,7 @@ def test_a_table_that_is_dropped_ends_paging(server: EmbeddedScylla, session: Se
 
 @pytest.mark.parametrize("size", [-(1 << 31), -1, 1, (1 << 31) - 1])
 def test_any_page_size_gives_all_rows(session: Session, size: int) -> None:
-    """Any page size returns all rows; a size below 1 means no paging."""
+    """Any page size returns all rows. A size below 1 means no paging."""
     statement = SimpleStatement("SELECT ck FROM ks.t", fetch_size=size)
     assert len(session.execute(statement).all()) == 10
 
@@ -210,7 +210,7 @@ def test_what_cannot_be_calculated_is_refused(
 def test_extreme_values_are_kept_but_not_converted(
     numbers: Session, column: str, value: str, selected: str
 ) -> None:
-    """Extreme values can be stored; converting them is rejected, and does not crash the server."""
+    """Extreme values can be stored. Converting them is rejected and does not crash the server."""
     numbers.execute(f"INSERT INTO ks.n (pk, ck, {column}) VALUES (2, 1, {value})")
     assert len(numbers.execute("SELECT pk, ck FROM ks.n WHERE pk = 2").all()) == 1
     with pytest.raises(InvalidRequest, match=r"not supported|out of bounds"):
@@ -218,7 +218,7 @@ def test_extreme_values_are_kept_but_not_converted(
 
 
 def test_decimal_keys_are_equal_by_value(numbers: Session) -> None:
-    """Decimal keys are equal if their values are, even with different numbers of decimal places."""
+    """Decimal keys with equal values are equal, even if their scales differ."""
     row = "ks.n WHERE pk = 3 AND ck = 1"
     numbers.execute("INSERT INTO ks.n (pk, ck, m, s, fm) VALUES (3, 1, {1.0: 'a', 10: 'b'}, "
                     "{2, 1.0, 1.00}, {10: 'b', 9.5: 'c', 9.50: 'd'})")  # fmt: skip
@@ -487,7 +487,7 @@ def test_some_consistencies_are_for_writes(session: Session, level: str) -> None
 
 
 def test_listings_have_all_keyspaces_until_one_is_used(session: Session) -> None:
-    """Before USE, DESCRIBE TABLES lists all keyspaces' tables; after USE, those of one keyspace."""
+    """DESCRIBE TABLES lists the tables of all keyspaces, or of one keyspace after USE."""
     session.execute("CREATE TABLE ks.a (pk int PRIMARY KEY)")
     keyspaces = [row.name for row in session.execute("DESC KEYSPACES")]
     assert keyspaces == sorted(keyspaces)

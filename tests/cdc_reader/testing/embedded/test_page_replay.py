@@ -1,4 +1,4 @@
-"""Tests the replay of pages: each reader gets all of them, from the first page on."""
+"""Tests the replay of pages, in which each reader gets all pages in order."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 
 def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, session: Session) -> None:
-    """Text and prepared statements return the pages; after the replay, the table is read again."""
+    """In a replay, text and prepared statements return the pages. Later, they read the table."""
     pages = server.pages(SELECT, page_size=10)
     assert len(pages) == 3
     session.execute("TRUNCATE ks.t")

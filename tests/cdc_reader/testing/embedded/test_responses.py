@@ -1,7 +1,7 @@
 """Tests that the raw responses to 88 requests equal those recorded from real servers.
 
 The tests compare opcode, flags, kind, metadata, error code and message. They do not compare ids,
-times, tokens and paging states, which differ even between runs of a real server. `DIFFERENT` lists
+times, tokens or paging states, which differ even between runs of a real server. `DIFFERENT` lists
 the requests whose responses differ here, with the reason.
 """
 

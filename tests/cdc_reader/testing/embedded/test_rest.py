@@ -23,14 +23,14 @@ def scylla() -> Iterator[EmbeddedScylla]:
 
 
 def ask(scylla: EmbeddedScylla, method: str, path: str, host: str | None = None) -> Any:
-    """Send a request to a node, by default the first; return the decoded JSON response."""
+    """Send a request to a node, by default the first, and return the decoded JSON response."""
     url = f"http://{host or scylla.host}:{scylla.api_port}/{path}"
     with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=20) as answer:
         return json.load(answer)
 
 
 def refusal(scylla: EmbeddedScylla, method: str, path: str) -> tuple[int, str]:
-    """Send a request that must fail; return (status, message)."""
+    """Send a request that must fail, and return (status, message)."""
     with pytest.raises(urllib.error.HTTPError) as refused:
         ask(scylla, method, path)
     with refused.value as answer:

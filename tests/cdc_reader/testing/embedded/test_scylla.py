@@ -122,7 +122,7 @@ def test_system_peers_v2_does_not_exist(session: Session) -> None:
 
 
 def test_clients_receive_schema_change_events(server: EmbeddedScylla) -> None:
-    """Registered clients are notified of a new table and of its log; others are not."""
+    """Registered clients, and no others, are notified of a new table and of its log."""
     with RawClient(server) as listener, RawClient(server) as other, RawClient(server) as actor:
         assert listener.ask(RegisterMessage(["SCHEMA_CHANGE"]))[0] == READY
         assert other.ask(RegisterMessage(["STATUS_CHANGE"]))[0] == READY
@@ -153,7 +153,7 @@ def test_use_affects_its_connection_only(server: EmbeddedScylla) -> None:
 
 
 def test_garbage_ends_only_its_connection(server: EmbeddedScylla) -> None:
-    """A client that sends garbage is disconnected with a protocol error; others are not."""
+    """A client that sends garbage gets a protocol error and is disconnected, but others are not."""
     with RawClient(server) as client, RawClient(server) as healthy:
         client.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
         opcode, _, body = client.receive()
@@ -231,7 +231,7 @@ def test_the_right_password_is_accepted() -> None:
 
 
 def test_tls_protects_the_connection() -> None:
-    """A client that trusts the certificate can connect; one without TLS cannot."""
+    """A client that trusts the certificate can connect, but a client without TLS cannot."""
     with EmbeddedScylla(certificate=TLS / "certificate.pem", key=TLS / "key.pem") as server:
         context = ssl.create_default_context(cafile=str(TLS / "certificate.pem"))
         context.check_hostname = True
@@ -397,7 +397,7 @@ def test_a_refusal_without_a_connection_is_an_exception() -> None:
 
 
 def test_a_table_under_replay_is_not_executed_against() -> None:
-    """`execute` raises ValueError for a table under replay, as its pages are already encoded."""
+    """`execute` raises ValueError for a table under replay, whose pages are already encoded."""
     server = EmbeddedScylla()
     server.replay("system", "local", server.pages("SELECT key FROM system.local"))
     with pytest.raises(ValueError, match="not under replay"):

@@ -10,8 +10,7 @@ OPTIONS_REQUEST = b"\x04\0\0\0\x05\0\0\0\0"
 def test_small_answers_do_not_wait_for_each_other() -> None:
     """Each response is sent at once.
 
-    With TCP's default, a second small response would wait until the client has acknowledged the
-    first.
+    By default, TCP delays a second small response until the client has acknowledged the first.
     """
     with EmbeddedScylla(port=0) as scylla:
         server = scylla._server

@@ -45,7 +45,7 @@ def connecting(contact_point: str) -> Iterator[None]:
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_server_that_stops() -> None:
-    """A stopped server leaves no socket open; Python would report an open one."""
+    """A server that is stopped leaves no socket open. Python would warn of an open socket."""
     for _ in range(5):
         with EmbeddedScylla() as server, connecting(server.contact_point):
             server.stop()

@@ -1,6 +1,6 @@
 """Writes to a table as fast as the server accepts rows, until standard input ends.
 
-Arguments: HOST PORT. Rows are numbered in order. At the end it prints the number of rows.
+Arguments: HOST PORT. Rows are numbered in order. At the end, the program prints the number of rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A streaming query that follows a table to which rows are written at full speed.
 
 Server, writer and query run in separate processes on one machine. The test counts rows, and
-compares the size of micro-batches and the memory with their first values, so the speed and load of
-the machine do not matter.
+compares the last measurements with the first ones, so the result does not depend on the speed and
+the load of the machine.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def address() -> Iterator[tuple[str, int]]:
 
 @pytest.mark.timeout(300 + 3 * SECONDS)
 def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path) -> None:
-    """Each row is delivered once; neither micro-batches nor memory grow with time.
+    """Each row is delivered once, and neither the micro-batches nor the memory use grow.
 
-    In a query that falls behind, micro-batches have more and more rows.
+    The micro-batches of a query that falls behind keep growing.
     """
     host, port = address
     options = {
@@ -105,7 +105,7 @@ def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path)
 
 @contextmanager
 def writing(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
-    """Run the writer process; it writes until its input ends."""
+    """Run the writer process, which writes until its standard input ends."""
     command = [sys.executable, str(WRITER), host, str(port)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as writer:
@@ -116,7 +116,7 @@ def writing(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def sampled(query: FollowedQuery) -> Iterator[Sample]:
-    """Measure at the end of each micro-batch after the warm-up, for the requested time."""
+    """Yield a sample for each micro-batch after the warm-up, for at least `SECONDS`."""
     clock = SystemClock()
     for _ in range(WARM_UP):
         query.next_batch()
@@ -134,7 +134,10 @@ def sample(query: FollowedQuery, batch: MicroBatch) -> Sample:
 
 
 def assert_steady(samples: Sequence[Sample]) -> None:
-    """Check that the medians of the last third are within `LIMITS` of those of the first third."""
+    """Check that the medians of the last third of the samples do not exceed `LIMITS`.
+
+    The limits are computed from the medians of the first third.
+    """
     third = len(samples) // 3
     first, last = samples[:third], samples[-third:]
     grown = {}

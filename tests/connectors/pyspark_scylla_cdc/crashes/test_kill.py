@@ -63,7 +63,7 @@ def session(cluster: EmbeddedScylla) -> Iterator[Session]:
 
 @pytest.fixture
 def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
-    """The query that must survive; the test starts it."""
+    """A query that must survive the kills. The test starts it."""
     options = {
         "hosts": cluster.contact_point,
         "keyspace": "ks",
@@ -141,7 +141,7 @@ def killed(chance: random.Random) -> list[Role]:
 
 
 def run_and_kill(query: FollowedQuery, role: Role, chance: random.Random) -> None:
-    """Let the query run some micro-batches, then kill it or its workers in the next one."""
+    """Wait for a few micro-batches, then kill processes with this role during the next one."""
     for _ in range(chance.randint(1, 3)):
         while not query.next_batch().rows:
             pass

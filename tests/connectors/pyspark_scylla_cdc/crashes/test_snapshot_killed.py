@@ -54,7 +54,7 @@ def cluster() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
-    """The query that must survive; the test starts it."""
+    """A query that must survive the kills. The test starts it."""
     options = {
         "hosts": cluster.contact_point,
         "path": "ks.t",
@@ -71,9 +71,9 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
 def test_each_row_comes_once(
     spark: SparkSession, cluster: EmbeddedScylla, query: FollowedQuery
 ) -> None:
-    """Driver and workers are killed while rows are written.
+    """Each row of the snapshot is delivered once, and the copy equals the table.
 
-    Each row of the snapshot is delivered once, and the copy equals the table.
+    The driver and its workers are killed while rows are written.
     """
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
     print(f"KILL_SEED={seed}")
@@ -105,7 +105,7 @@ def test_each_row_comes_once(
 
 
 def run_and_kill(query: FollowedQuery, role: Role, chance: random.Random) -> None:
-    """Let the query run some micro-batches, then kill it or its workers in the next one."""
+    """Wait for a few micro-batches, then kill processes with this role during the next one."""
     for _ in range(chance.randint(1, 3)):
         query.next_batch()
     query.kill_within(LONGEST, role, chance)
@@ -126,7 +126,10 @@ def rows_of(cluster: EmbeddedScylla) -> dict[Key, int | None]:
 
 @contextmanager
 def writing(cluster: EmbeddedScylla, draw: random.Random) -> Iterator[None]:
-    """Change, delete and insert rows in the background, in read and unread partitions."""
+    """Update, delete and insert rows in the background.
+
+    Some rows are in partitions that the query has read, and others in partitions still to be read.
+    """
     stop = threading.Event()
 
     def write() -> None:

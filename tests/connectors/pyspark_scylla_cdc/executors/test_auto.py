@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 LOG = "ks.t_scylla_cdc_log"
 PARTITIONS, QUERIES = 8, 16
-"""Partitions per micro-batch, and queries to read a partition (1,024 streams) by streams."""
+"""Partitions per micro-batch, and queries per partition (1,024 streams) with `streams`."""
 SPARSE, DENSE, KEYS = 10, 2, 900
 """Seconds of writes to one key, seconds of writes to many keys, and the number of the many keys."""
 
@@ -49,7 +49,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 
 def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) -> int:
-    """Write `keys` rows per second for some seconds; return the time at the end."""
+    """Write `keys` rows per second for `seconds`, and return the time at the end."""
     for _ in range(seconds):
         for key in range(keys):
             cluster.execute("INSERT INTO ks.t (pk) VALUES (?)", [struct.pack(">i", key)])
@@ -85,7 +85,10 @@ def test_auto_chooses_by_measurements(
 def asked(
     spark: SparkSession, cluster: EmbeddedScylla, folder: Path, start: int, end: int
 ) -> tuple[int, int]:
-    """Follow the log to `end`, one second per micro-batch; return counts of queries by strategy."""
+    """Read the log up to `end`, one second per micro-batch.
+
+    Return the number of queries by streams, and the number of queries by ranges.
+    """
     ways = [
         Fault("delay", f"{LOG} WHERE {by}", times=None, seconds=1e-6)
         for by in ("cdc$stream_id IN", "token(cdc$stream_id)")

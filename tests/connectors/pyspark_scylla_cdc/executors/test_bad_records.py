@@ -1,4 +1,4 @@
-"""Rows that cannot be converted: the query ends, or only these rows are skipped or quarantined."""
+"""Rows that cannot be converted: they end the query, are skipped, or are quarantined."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ FITTING = {"decimalType": "decimal(6, 2)"}
 NUMBERS = ("1", "2.50", "-9999.99", "null", "1.234", "99999.5", "1e10")
 KEYS = ("1", "2", "3", "99999", "123456", "-99999999999999999999999999999999999999999")
 TIMES = ("1000", "-86400000", "null", str((1 << 63) - 1), str(1 - (1 << 63)))
-"""The last two or three values of each list do not fit. Times are in ms, and Arrow counts µs."""
+"""The last three numbers, the last three keys and the last two times cannot be converted.
+
+Times are written in ms, and Arrow holds them in µs.
+"""
 UNITS = Context(prec=6, traps=[Inexact, InvalidOperation])
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BAD = object()
@@ -74,10 +77,10 @@ WAYS: dict[str, tuple[str, dict[str, str]]] = {
 def test_good_rows_are_whole_and_bad_ones_counted(
     execute: Execute, rows: Rows, seed: int, count: int, way: str
 ) -> None:
-    """The rows are compared with a read in which all values fit: decimals as text, times as ms.
+    """`skip` leaves out exactly the bad rows, and `quarantine` leaves out exactly the bad cells.
 
-    `skip` leaves out the rows that cannot be converted, and no others. `quarantine` returns all
-    rows; marked rows lack the cells that cannot be converted, and no others.
+    The expected rows come from a read in which all values fit: decimals as text, times as ms.
+    `quarantine` marks each row from which it leaves out a cell.
     """
     images, options = WAYS[way]
     execute(TABLE + images, f"ALTER TABLE {{t}} WITH cdc = {images}")
@@ -109,7 +112,7 @@ def test_good_rows_are_whole_and_bad_ones_counted(
 
 
 def statements(seed: int, count: int) -> list[str]:
-    """Return writes of values that fit, and of some that do not."""
+    """Return random writes, some of which contain values that cannot be converted."""
     draw = random.Random(seed)
     return [statement(draw) for _ in range(count)]
 
@@ -145,7 +148,10 @@ def write(draw: random.Random, pk: int) -> str:
 
 
 def converted(row: Row, *, has_times: bool) -> Row:
-    """Return the expected row; `BAD` stands for values that do not fit. `at` follows from `ms`."""
+    """Return the expected row, with `BAD` for each value that cannot be converted.
+
+    If `has_times` is set, the column `at` is computed from `ms`.
+    """
     made: Row = {}
     for name, cell in row.items():
         if name in ("before", "after") and cell is not None:
@@ -166,7 +172,7 @@ def converted(row: Row, *, has_times: bool) -> Row:
 
 
 def each(cell: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert a cell or a field of an envelope; a collection is `BAD` if any of its elements is."""
+    """Convert a cell or an envelope's field. A collection is `BAD` if an element is `BAD`."""
     match cell:
         case None:
             return None
@@ -197,7 +203,7 @@ def moment(millis: int) -> Any:
 
 
 def leaves(cell: Any) -> list[Any]:
-    """Return the cells of a row at all depths."""
+    """Return all cells of a row, including nested ones."""
     match cell:
         case dict():
             return [leaf for part in cell.values() for leaf in leaves(part)]
@@ -255,7 +261,10 @@ def test_a_bad_row_ends_the_query_by_default(execute: Execute, rows: Rows) -> No
 def test_bad_rows_are_logged_without_their_values(
     execute: Execute, rows: Rows, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
-    """One event contains the key, time and reason of a skipped row; another contains the count."""
+    """The event of a skipped row contains its key, time and reason, but no other values.
+
+    Another event contains the number of skipped or quarantined rows.
+    """
     execute(
         TABLE + POSTIMAGES,
         "INSERT INTO {t} (pk, k, d) VALUES (7, 1, 31415926535)",
@@ -274,7 +283,7 @@ def test_bad_rows_are_logged_without_their_values(
 
 
 def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
-    """The record of a quarantined row contains the log's rows; bad cells keep their values."""
+    """The record of a quarantined row contains its log rows, including values of bad cells."""
     at = TIMES[-2]
     execute(
         TABLE + POSTIMAGES,
@@ -294,7 +303,7 @@ def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
 
 
 def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
-    """A change from before postimages were enabled is a bad record; later changes are read."""
+    """A change made before postimages were enabled is a bad record. Later changes are read."""
     execute(
         TABLE + DELTAS,
         "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)",
@@ -324,7 +333,10 @@ def test_a_data_frame_without_the_column_is_refused(
 
 
 def test_a_snapshot(execute: Execute, rows: Rows) -> None:
-    """Rows of a snapshot follow the same rules; a bad static column does not affect other rows."""
+    """Bad rows of a snapshot are skipped or quarantined too.
+
+    A bad static value affects only the static row of its partition.
+    """
     execute(
         TABLE + FULL,
         "INSERT INTO {t} (pk, k, d, s) VALUES (1, 1, 1, 1e10)",
@@ -357,13 +369,13 @@ WRITES = (
 )
 """Three rows are good: the first INSERT, the preimage of the first UPDATE, and the row that the
 second UPDATE made. The other six are bad: two inserts, an update, a delete, a preimage, and the
-last row."""
+last INSERT."""
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_folded(execute: Execute, load: Load) -> None:
-    """Deletes apply if their keys can be converted; other bad rows leave the row unchanged."""
+    """Folding applies a bad delete if its key can be converted, and ignores other bad rows."""
     execute(TABLE + FULL, *WRITES)
     changes = load(format="changes", **FITTING, onBadRecord="quarantine", columns="d")
     assert changes.schema["_bad_record"].dataType.simpleString() == (
@@ -380,7 +392,7 @@ def test_folded(execute: Execute, load: Load) -> None:
 def test_a_repeated_micro_batch_has_the_same_rows(
     execute: Execute, load: Load, tmp_path: Path, policy: str, count: int
 ) -> None:
-    """If a query fails after reading a micro-batch, the repeated micro-batch has the same rows."""
+    """A micro-batch that is repeated after a failure contains the same rows."""
     execute(TABLE + FULL, *WRITES)
     seen: list[list[str]] = []
 

@@ -1,4 +1,4 @@
-"""The format ``changes``: the rows of each statement, with and without images."""
+"""The format ``changes``: the rows that each statement produces, with and without images."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_delta_beside_images(table: Callable[[str], None], execute: Execute, row
 
 
 def test_partial_preimages(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Preimages with only the modified columns are returned only with `_modified_columns`."""
+    """Partial preimages are returned only if `includeDelta` names the modified columns."""
     table("'preimage': true, 'postimage': true")
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (1, 2, 3, 'a')",
@@ -130,7 +130,7 @@ def test_partial_preimages(table: Callable[[str], None], execute: Execute, rows:
 
 
 def test_rows_of_one_batch(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """The images of several rows interleave in the log; each change gets its own images."""
+    """The images of several rows interleave in the log. Each change gets its own images."""
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, v) VALUES (1, 1, 10)",
@@ -198,7 +198,7 @@ def test_range_deletes(
     where: str,
     expected: tuple[Any, ...],
 ) -> None:
-    """Range deletes are never dropped silently: they end the query or come with their bounds."""
+    """A range delete ends the query, is returned with its bounds, or is skipped on request."""
     table("'postimage': true")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)", f"DELETE FROM {{t}} WHERE pk = 1 AND {where}")
     with pytest.raises(ConfigurationError, match=r"rangeDeletes is 'fail': at .*give 'emit'"):
@@ -250,7 +250,7 @@ def test_table_without_clustering_key(execute: Execute, rows: Rows) -> None:
 def test_missing_images_are_refused(
     table: Callable[[str], None], rows: Rows, images: str, given: dict[str, str], expected: str
 ) -> None:
-    """The error states the statement that enables the missing images."""
+    """The error contains the statement that enables the missing images."""
     table(images)
     with pytest.raises(UnsupportedTableError, match=expected):
         changes(rows, **given)
@@ -259,7 +259,7 @@ def test_missing_images_are_refused(
 def test_the_printed_statement_works(
     table: Callable[[str], None], execute: Execute, rows: Rows
 ) -> None:
-    """After the printed statement, new changes can be read; older changes raise an error."""
+    """After the printed statement, new changes can be read. Older changes raise an error."""
     table("'ttl': 3600")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)")
     with pytest.raises(UnsupportedTableError) as refused:
@@ -274,7 +274,7 @@ def test_the_printed_statement_works(
 
 
 def test_chosen_columns(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """With fewer columns, fewer images are needed. The other columns are left out."""
+    """Only the chosen columns and the key are returned, and fewer images are needed."""
     table("'ttl': 3600")
     execute("INSERT INTO {t} (pk, ck, v, m) VALUES (1, 2, 3, {1: 'a'})")
     (row,) = rows(format="changes", columns="v", includeDelta="true")

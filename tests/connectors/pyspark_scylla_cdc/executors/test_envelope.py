@@ -54,7 +54,7 @@ def cell(value: Any) -> dict[str, Any]:
 
 
 def test_with_images(execute: Execute, rows: Rows) -> None:
-    """`before` and `after` are complete rows; a null value differs from an unknown one."""
+    """`before` and `after` are complete rows. A null value differs from an unknown one."""
     execute(TABLE + "{'enabled': true, 'preimage': 'full', 'postimage': true}", *HISTORY)
     first, second = row(cell(3), cell("a")), row(cell(None), cell("a"))
     assert envelopes(rows) == [("c", None, first), ("u", first, second), ("d", second, None)]
@@ -66,7 +66,7 @@ def test_with_images(execute: Execute, rows: Rows) -> None:
 
 
 def test_with_partial_preimages(execute: Execute, rows: Rows) -> None:
-    """An update's preimage contains only the modified columns; a delete's contains all columns."""
+    """An update's preimage contains only the modified columns. A delete's preimage is complete."""
     execute(TABLE + "{'enabled': true, 'preimage': true, 'postimage': true}", *HISTORY)
     (_, created, updated), (_, _, last), (_, deleted, _) = [
         (op, before, after) for op, before, after in envelopes(rows)
@@ -87,7 +87,7 @@ def test_with_deltas_alone(execute: Execute, rows: Rows) -> None:
 
 
 def test_static_columns(execute: Execute, rows: Rows) -> None:
-    """An envelope of a static row contains only static columns; other envelopes contain none."""
+    """An envelope of a static row contains only static columns. Other envelopes contain none."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, s int static, v int, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'postimage': true}",
@@ -118,7 +118,7 @@ def test_refused(
 
 @pytest.mark.spark
 def test_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
-    """Envelopes that Spark converts to JSON are valid by the packaged schema."""
+    """Envelopes that Spark converts to JSON conform to the packaged schema."""
     execute(TABLE + "{'enabled': true, 'preimage': 'full', 'postimage': true}", *HISTORY)
     frame = load(format="envelope").selectExpr(
         "to_json(struct(*), map('ignoreNullFields', 'false')) AS document"
@@ -143,7 +143,7 @@ def test_projected(execute: Execute, rows: Rows) -> None:
 
 @pytest.mark.spark
 def test_the_advanced_output_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
-    """As JSON, the advanced output has plain values, of the types that Kafka Connect writes."""
+    """In JSON, the advanced output contains plain values of the types that Kafka Connect uses."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, at timestamp, m map<text, int>) "
         "WITH cdc = {'enabled': true, 'preimage': 'full', 'postimage': true}",

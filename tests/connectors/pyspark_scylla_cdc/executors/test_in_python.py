@@ -58,7 +58,7 @@ def test_python_and_spark_give_the_same_rows(
 
 
 def unordered(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table, sorted, with maps as the fixture `rows` returns them."""
+    """Return the rows of a table in a fixed order, with maps as dicts."""
     return in_order(table.to_pylist(maps_as_pydicts="strict"))
 
 

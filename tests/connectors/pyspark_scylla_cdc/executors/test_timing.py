@@ -1,4 +1,4 @@
-"""Measurements of reads, by which the strategy is chosen."""
+"""The measurements of reads that determine the strategy."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from cdc_reader.testing import ManualClock
 from pyspark_scylla_cdc.executors.timing import timed
 
 COST = {Strategy.STREAMS: 5, Strategy.RANGES: 2}
-"""µs per stream."""
+"""The time that a read with each strategy takes, in µs per stream."""
 SMALL, LARGE = 100, 1_000
 
 
 @frozen
 class Reads:
-    """Successive reads of one log; `COST` determines how long each waits for its rows."""
+    """Successive reads of one log. `COST` determines how long each waits for its rows."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(0))
     choice: StrategyChoice = field(factory=lambda: StrategyChoice(Strategy.AUTO))
 
     def read(self, streams: int, filled: int = 1, handling: int = 0) -> Strategy:
-        """Read some streams, with `handling` µs of work per batch; return the strategy used."""
+        """Read some streams, with `handling` µs of work per batch. Return the strategy used."""
         used = self.choice.next()
         batches = self._waited_for(streams * COST[used], filled)
         rows = timed(batches, self.choice, used, self.clock, streams=streams, queries=streams // 10)
@@ -58,7 +58,7 @@ def test_time_spent_by_the_consumer_does_not_count() -> None:
 
 
 def test_streams_with_rows_are_counted() -> None:
-    """While many streams have rows, only the strategy `streams` is used."""
+    """While many streams contain rows, only the strategy `streams` is used."""
     reads = Reads()
     assert {reads.read(LARGE, filled=LARGE // 10) for _ in range(50)} == {Strategy.STREAMS}
     for _ in range(21):

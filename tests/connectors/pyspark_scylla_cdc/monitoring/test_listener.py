@@ -1,4 +1,4 @@
-"""The listener, called by Spark or, in the same way, by the tests."""
+"""The listener, called by Spark, or by tests that pass the same events."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def event(
 
 
 def ended(run: UUID = COPY, exception: str | None = None) -> QueryTerminatedEvent:
-    """Return the event that Spark passes to a listener after a query."""
+    """Return the event that Spark passes to a listener when a query ends."""
     return QueryTerminatedEvent(COPY, run, exception, None)
 
 
@@ -92,7 +92,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def registry() -> CollectorRegistry:
-    """The registry that the user passes."""
+    """The Prometheus registry that the listener uses."""
     return CollectorRegistry()
 
 
@@ -108,9 +108,9 @@ def listener(clock: ManualClock, registry: CollectorRegistry) -> Iterator[Scylla
 def test_the_figures_of_a_micro_batch(
     listener: ScyllaCdcListener, shown: Callable[[Offset], str | Json]
 ) -> None:
-    """The listener reports rows and durations; lag and headroom are in seconds.
+    """The listener reports rows and durations. Lag and headroom are in seconds.
 
-    With Connect, Spark passes an offset as the text of a dict.
+    Spark Connect passes an offset as the text of a dict.
     """
     listener.onQueryProgress(event(source(shown(START), shown(END), 4)))
     (status,) = listener.streams
@@ -150,7 +150,10 @@ def test_a_log_without_a_ttl_keeps_rows_for_good(
 def test_the_share_of_a_snapshot(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
-    """The offset's token determines the share; the time taken so far determines the time left."""
+    """The offset's token determines the share of the table that has been read.
+
+    The share and the elapsed time determine the time left.
+    """
     pending = evolve(START, snapshot=SnapshotState.PENDING)
     first, second = (evolve(pending, token=(quarter - 2) << 62) for quarter in (1, 2))
     done = evolve(START, snapshot=SnapshotState.DONE)
@@ -235,7 +238,7 @@ def test_a_restart_that_fails_at_once_is_a_failure_too(
 def test_the_later_of_two_sources_of_one_table_counts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """Prometheus gets the larger lag of the two sources; `streams` has a status for each source."""
+    """Prometheus gets the larger lag of the two sources. `streams` contains both."""
     behind = evolve(END, position=NOW - 60 * SECOND)
     sources = [source(text(START), text(end), 4) for end in (behind, END)]
     listener.onQueryProgress(event(*sources))
@@ -287,7 +290,7 @@ def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: Collect
 
 
 def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) -> None:
-    """A repeated report counts once; the queries of a repeated task count twice.
+    """A repeated report counts once. The queries of a repeated task count twice.
 
     A task is repeated, for example, if foreachBatch reads the micro-batch a second time.
     """
@@ -314,7 +317,7 @@ def test_late_rows_that_are_only_reported_come_with_the_plan(listener: ScyllaCdc
 
 
 def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixture) -> None:
-    """Each micro-batch has one event; values that are unknown are left out."""
+    """Each micro-batch is logged as one event, which leaves out unknown values."""
     with caplog.at_level("INFO", "pyspark_scylla_cdc"):
         listener.onQueryProgress(event(source(text(START), text(END), 4)))
         tell(listener, report(1, 0), report(2, 1))

@@ -20,7 +20,7 @@ END = 60
 
 @frozen
 class Poll:
-    """A request for an offset: how far the position moves, and what a lagging node hides."""
+    """A request for an offset: the distance to advance, and the generations that a node hides."""
 
     step: int
     hidden: frozenset[int]
@@ -34,10 +34,10 @@ ANNOUNCED = st.dictionaries(st.integers(1, END), st.integers(0, 20), max_size=MO
 
 @given(st.integers(0, 20), ANNOUNCED, POLLS)
 def test_each_row_is_read_once(begin: int, announced: dict[int, int], polls: list[Poll]) -> None:
-    """Each write time is read once, in the streams of its generation, in any order of announcement.
+    """Each write time is read once, in its generation, whatever the order of announcements.
 
-    `announced` maps each generation to the number of the poll before which it is announced. A node
-    that lags may hide a generation that was visible earlier.
+    `announced` maps each generation to the number of the poll before which it is announced. A
+    lagging node may hide a generation that was visible earlier.
     """
     announced = {0: 0, **announced}
     ends = [*polls, *[Poll(0, frozenset())] * (21 - len(polls)), Poll(END, frozenset())]

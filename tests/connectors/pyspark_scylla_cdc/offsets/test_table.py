@@ -38,7 +38,7 @@ Stored = dict[str, Any]
 
 @frozen
 class Tables:
-    """The tables of a server, and queries that read them. Both use `clock`."""
+    """The tables of a server, and queries that read them. Server and queries use `clock`."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -77,7 +77,7 @@ def batch_keys(batch: BatchReader) -> list[int]:
 
 
 def read(reader: StreamReader | BatchReader, parts: Sequence[InputPartition]) -> list[int]:
-    """Return the keys of the rows in some partitions."""
+    """Return the keys of the rows in these partitions."""
     return [key for part in parts for batch in reader.read(part) for key in batch["pk"].to_pylist()]
 
 
@@ -117,7 +117,7 @@ def test_an_offset_names_its_table(tables: Tables) -> None:
 
 
 def test_an_offset_at_rest_stays_as_it_is(tables: Tables) -> None:
-    """Offsets of each version stay unchanged, even if the table has changed."""
+    """An offset that does not advance stays unchanged, even if the table has changed."""
     tables.create()
     offset = tables.advanced(tables.query())
     tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
@@ -178,7 +178,10 @@ GONE = "the log was dropped, and created again at .*; onDataLoss is 'fail': give
 
 
 def test_a_log_created_again_is_a_loss(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-    """A log created again is a loss for restarted and running queries, and for starting offsets."""
+    """If a log is dropped and created again, queries report the loss of rows.
+
+    This holds for running and restarted queries, and for queries with starting offsets.
+    """
     tables.create()
     running = tables.query()
     offset = tables.advanced(running)
@@ -206,7 +209,7 @@ def test_a_log_created_again_is_a_loss(tables: Tables, caplog: pytest.LogCapture
 def test_a_log_created_again_within_a_window(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each micro-batch before the log's creation reports its part of the loss."""
+    """A micro-batch that starts before the log's creation reports its part of the loss."""
     tables.create()
     stream = tables.query(onDataLoss="continue", maxWindowPerTrigger="1s")
     offset = tables.advanced(stream)
@@ -244,7 +247,10 @@ def test_a_first_micro_batch_done_again_in_another_log(tables: Tables) -> None:
 def test_a_log_created_again_after_the_plan(
     tables: Tables, caplog: pytest.LogCaptureFixture, behind: int
 ) -> None:
-    """Tasks notice a log created again, even if the clock of the creating node is behind."""
+    """If the log is created again after the plan, the tasks report the loss.
+
+    This holds even if the clock of the node that creates the log is behind.
+    """
     tables.clock.advance(2 * HOUR)
     tables.create()
     modes = ("fail", "resnapshot", "continue")
@@ -284,7 +290,7 @@ def test_a_log_created_again_after_the_plan(
 def test_late_rows_of_a_log_created_again_after_the_plan(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A task notices that late rows named in the plan are gone."""
+    """A task raises an error if late rows that its plan names are gone."""
     tables.create()
     stream, lenient, anew = (
         tables.query(**CHANGES, lateRows="deliver", onDataLoss=mode)
@@ -308,7 +314,7 @@ def test_late_rows_of_a_log_created_again_after_the_plan(
 
 
 def test_a_log_created_again_and_a_new_snapshot(tables: Tables) -> None:
-    """With ``resnapshot``, the next micro-batch begins to read the table again."""
+    """With ``resnapshot``, a new snapshot begins in the next micro-batch."""
     tables.create()
     anew = {**CHANGES, "onDataLoss": "resnapshot"}
     offset = tables.advanced(tables.query(**anew))
@@ -320,7 +326,7 @@ def test_a_log_created_again_and_a_new_snapshot(tables: Tables) -> None:
 
 
 def test_a_ttl_too_short_for_new_snapshots_is_refused(tables: Tables) -> None:
-    """Too short a TTL is rejected at `load()`, and when a running query finds a loss."""
+    """A TTL that is too short for a new snapshot is rejected at `load()` and after a loss."""
     tables.create(ttl=3_600)
     anew = {**CHANGES, "onDataLoss": "resnapshot"}
     stream = tables.query(**anew)
@@ -363,7 +369,7 @@ def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
 
 
 def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
-    """An offset of version 2 records a pending snapshot; an offset of version 1 does not."""
+    """An offset of version 2 records a pending snapshot. An offset of version 1 does not."""
     tables.create()
     tables.clock.advance(HOUR)
     pending = {"version": 2, "position": tables.clock.now() - 100 * SECOND}
@@ -389,7 +395,7 @@ def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
 
 
 def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
-    """Return an offset before row 2, which expires after an hour; row 3 is written later.
+    """Return an offset before row 2, which expires after an hour. Row 3 is written later.
 
     When row 3 is written, the TTL is `later_ttl` seconds.
     """
@@ -410,7 +416,7 @@ def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
 def test_starting_offsets_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
 ) -> None:
-    """Starting offsets follow the rules for checkpoints. Only offsets of version 3 record a TTL."""
+    """Starting offsets follow the rules for checkpoints. Offsets of version 1 record no TTL."""
     given = expired(tables, version, later_ttl)
     tables.clock.advance(120 * SECOND)
     strict = tables.query(startingOffsets=json.dumps(given))
@@ -470,7 +476,7 @@ def test_a_starting_timestamp_whose_rows_expired(
 
 
 def test_a_start_in_the_future_is_told(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-    """A batch has no rows, a stream waits, and both log a warning."""
+    """If the start is in the future, a batch is empty, a stream waits, and both log a warning."""
     tables.create()
     start = tables.clock.now() + HOUR
     starting = {"startingTimestamp": format_timestamp(start)}
@@ -488,7 +494,7 @@ def test_a_start_in_the_future_is_told(tables: Tables, caplog: pytest.LogCapture
 def test_a_starting_timestamp_before_the_table(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A log younger than its TTL has lost nothing."""
+    """A log that is younger than its TTL has lost no rows."""
     tables.clock.advance(SystemClock().now() - tables.clock.now())
     tables.create(ttl=3_600)
     tables.clock.advance(HOUR // 2)
@@ -502,7 +508,7 @@ def test_a_starting_timestamp_before_the_table(
 def test_a_table_made_anew_has_lost_nothing(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log of an earlier table with the same name does not make this log older."""
+    """If a table is created again, only the age of its new log determines what was lost."""
     tables.clock.advance(SystemClock().now() - tables.clock.now())
     tables.create(ttl=3_600)
     tables.clock.advance(3 * HOUR)
@@ -542,7 +548,7 @@ def test_rows_with_a_write_time_before_the_table(
 
 
 def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) -> None:
-    """If a query stopped in its first micro-batch, rows that expire before its restart are lost."""
+    """A query that stops in its first micro-batch reports rows that expire before its restart."""
     tables.create(ttl=3_600)
     given = json.dumps(tables.advanced(tables.query()))
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
@@ -589,7 +595,7 @@ def test_raising_the_ttl_does_not_hide_a_loss(tables: Tables) -> None:
 
 
 def test_lowering_the_ttl_is_no_loss(tables: Tables) -> None:
-    """Older rows keep the old TTL and newer ones have the new TTL, even for a running query."""
+    """Lowering the TTL loses no older rows, because the new TTL applies only to newer rows."""
     tables.create(ttl=86_400)
     stream = tables.query(startingTimestamp="latest")
     offset = tables.advanced(stream)
@@ -608,7 +614,10 @@ def test_lowering_the_ttl_is_no_loss(tables: Tables) -> None:
 
 
 def planned(tables: Tables, **more: str) -> tuple[StreamReader, Sequence[InputPartition]]:
-    """Return a query and its second micro-batch, with row 1, which expires after an hour."""
+    """Return a query and the partitions of its second micro-batch.
+
+    The micro-batch contains row 1, which expires after an hour.
+    """
     tables.create(ttl=3_600)
     stream = tables.query(**more)
     offset = tables.advanced(stream)
@@ -619,7 +628,7 @@ def planned(tables: Tables, **more: str) -> tuple[StreamReader, Sequence[InputPa
 
 @pytest.mark.parametrize("late_rows", ["ignore", "deliver"])
 def test_rows_that_expire_before_their_task_reads_them(tables: Tables, late_rows: str) -> None:
-    """A task that reads too late ends the query; one that reads in time does not."""
+    """A task that reads rows after they have expired raises an error."""
     stream, parts = planned(tables, lateRows=late_rows)
     sent = pickle.loads(pickle.dumps(parts))
     assert read(stream, sent) == [1]
@@ -633,7 +642,7 @@ def test_rows_that_expire_before_their_task_reads_them(tables: Tables, late_rows
 def test_a_task_that_comes_too_late_may_go_on(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The task logs the span in which the missing row was written."""
+    """With `continue`, a late task logs the span in which the expired row was written."""
     stream, parts = planned(tables, onDataLoss="continue")
     assert "rows_lost" not in caplog.text
     tables.clock.advance(2 * HOUR)
@@ -652,7 +661,10 @@ def test_a_task_that_comes_too_late_may_go_on(
 def test_rows_that_expire_before_a_batch_reads_them(
     tables: Tables, caplog: pytest.LogCaptureFixture, start: dict[str, str], is_error: bool
 ) -> None:
-    """Without a start, a batch logs a warning and reads the remaining rows; with one, it fails."""
+    """If rows expire before a batch reads them, a batch with a start fails.
+
+    A batch without a start logs a warning and reads the remaining rows.
+    """
     tables.create(ttl=3_600)
     given = json.dumps(tables.advanced(tables.query()))
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
@@ -695,7 +707,7 @@ def test_the_oldest_rows_of_an_old_log(
 def test_spark_ends_a_stream_whose_rows_expired(
     execute: Callable[..., None], load: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """The rows expire while no query runs."""
+    """Spark ends a query if rows expired while the query was stopped."""
     cdc = "{'enabled': true, 'ttl': 5}"
     execute(f"CREATE TABLE {{t}} (pk int PRIMARY KEY) WITH cdc = {cdc}")
 

@@ -1,4 +1,4 @@
-"""Errors as this package raises them for Spark; `test_bad_input` tests them in Spark."""
+"""How this package raises errors for Spark. `test_bad_input` tests the errors in Spark."""
 
 from __future__ import annotations
 

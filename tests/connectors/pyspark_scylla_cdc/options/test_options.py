@@ -107,7 +107,7 @@ def test_options_that_cannot_be_zero(option: Option) -> None:
 def test_a_query_that_begins_after_its_end_is_refused() -> None:
     """A start after the end is rejected. `latest` is the time at which the query starts.
 
-    A query that is restarted starts at its checkpoint, which may be earlier.
+    A restarted query starts at its checkpoint, which may be earlier.
     """
     end = 1_795_219_200_000_000
     options = parse(startingTimestamp="latest", endingTimestamp="2026-11-21")
@@ -117,7 +117,7 @@ def test_a_query_that_begins_after_its_end_is_refused() -> None:
 
 
 def test_options_of_this_source() -> None:
-    """The options of formats, bounds and limits become values."""
+    """Options for formats, bounds and limits are parsed into values."""
     options = parse(
         format="Changes",
         includeDelta="TRUE",
@@ -163,7 +163,7 @@ def test_options_of_this_source() -> None:
 
 
 def test_the_advanced_envelope() -> None:
-    """The options of the advanced envelope become settings; other envelopes reject them."""
+    """The options of the advanced envelope are parsed. Other envelopes reject them."""
     advanced = parse(
         format="envelope",
         envelopeOutput="advanced",
@@ -203,7 +203,7 @@ def test_times_ago_count_from_when_the_options_are_read() -> None:
     ],
 )
 def test_a_path_names_keyspace_and_table(path: str, expected: TableName) -> None:
-    """The argument of `load` is the path; the options `keyspace` and `table` may repeat it."""
+    """The argument of `load` is the path. The options `keyspace` and `table` may repeat it."""
     alone = {"hosts": "db1", "path": path}
     assert SourceOptions.parse(alone).table == expected
     assert SourceOptions.parse(alone | {"table": expected.name}).table == expected
@@ -403,7 +403,7 @@ def test_password_shows_nowhere() -> None:
 
 
 def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
-    """Only the path of the file is sent; each machine reads its own file."""
+    """Only the path of the file is sent. Each machine reads its own file."""
     secret = tmp_path / "password"
     secret.write_text("hunter2\n")
     options = parse(username="u", passwordFile=str(secret))

@@ -1,4 +1,4 @@
-"""A partition key with nearly all writes: all Spark partitions share its rows."""
+"""A partition key that gets nearly all writes: all Spark partitions share its rows."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def given(cluster: EmbeddedScylla) -> dict[str, str]:
-    """The options for the table."""
+    """The options for reading the table."""
     return {
         "hosts": cluster.contact_point,
         "keyspace": "ks",
@@ -77,7 +77,7 @@ def given(cluster: EmbeddedScylla) -> dict[str, str]:
 
 @pytest.fixture
 def load(spark: SparkSession, given: dict[str, str], clock: ManualClock) -> Any:
-    """Loads the whole log; its end is in the future by Spark's clock."""
+    """Loads the whole log. The end of the log is in the future by Spark's clock."""
 
     def load(**more: str) -> DataFrame:
         end = {"endingTimestamp": format_timestamp(clock.now())}
@@ -126,7 +126,7 @@ def test_a_stream_spreads_a_key_only_where_that_is_wanted(
     least: str | None,
     expected: int,
 ) -> None:
-    """A key's rows are in order, in one partition unless more partitions are requested."""
+    """A key's rows are in one partition unless more are requested, and they are in order."""
     options = SourceOptions.parse({**given, **({"minPartitions": least} if least else {})})
     reader = stream_reader(options, clock)
     end = {"version": 1, "position": clock.now()}
@@ -167,7 +167,7 @@ def test_a_partition_key_is_asked_for_once(
 def test_chosen_columns(
     cluster: EmbeddedScylla, given: dict[str, str], clock: ManualClock, strategy: str
 ) -> None:
-    """Other columns that the source needs are read, but not returned."""
+    """Only the chosen columns are returned, although the source needs to read others."""
     end = {"endingTimestamp": format_timestamp(clock.now())}
     options = SourceOptions.parse({**given, **end, "readStrategy": strategy})
     reader = BatchReader(options, schema_of(options), ("pk",))

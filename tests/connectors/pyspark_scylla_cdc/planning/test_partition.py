@@ -63,14 +63,17 @@ def planned(streams: Streams, count: int, slices: int = 1) -> list[LogPartition]
 
 
 def not_loaded(generation: int) -> Streams:
-    """Fail: no generation should be read."""
+    """Fail, because no generation may be read."""
     raise AssertionError(f"generation {generation} was read")
 
 
 @pytest.mark.parametrize("size", [50, INLINE + 1])
 @pytest.mark.parametrize("count", [1, 3])
 def test_every_stream_in_order(size: int, count: int) -> None:
-    """A partition carries up to `INLINE` streams; if there are more, the executor reads them."""
+    """The partitions read all streams in order.
+
+    A partition contains up to `INLINE` streams. If there are more, the executor loads them.
+    """
     streams = streams_of(list(range(size)))
     load = not_loaded if size <= INLINE else (lambda _: streams)
     asked: list[StreamId] = []

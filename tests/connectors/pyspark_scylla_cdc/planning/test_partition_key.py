@@ -44,7 +44,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 
 def write(session: Session, clock: ManualClock, server: EmbeddedScylla) -> None:
-    """Write each key in each generation."""
+    """Create the tables, and write each key in each generation."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -79,7 +79,7 @@ def read(cluster: EmbeddedScylla) -> Callable[..., list[dict[str, Any]]]:
 def test_one_query_a_generation(
     cluster: EmbeddedScylla, read: Callable[..., list[dict[str, Any]]]
 ) -> None:
-    """One query per generation, whatever its number of streams, reads only the rows of the key."""
+    """A key takes one query per generation, and the query reads only rows of the key."""
     for pk in (0, 7, 41):
         asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
         with cluster.faults.during(asked):
@@ -120,7 +120,7 @@ def test_ranges_of_the_ring(
     read: Callable[..., list[dict[str, Any]]],
     count: int,
 ) -> None:
-    """Read by ranges, each partition takes one query per generation. Each row is read once.
+    """With `ranges`, a partition takes one query per generation, and each row is read once.
 
     The rows span too short a time to be divided.
     """

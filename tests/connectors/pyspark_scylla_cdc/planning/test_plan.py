@@ -53,7 +53,7 @@ def length_of(share: Sequence[StreamSpan], stream: int) -> int:
 def test_each_stream_and_moment_once(
     starts: list[int], sizes: list[int], filled: Window, at_least: int, more: int, count: int
 ) -> None:
-    """The shares together read each stream once for each µs at which its generation operates."""
+    """Together, the shares read each stream once for each µs that its generation is in force."""
     lengths = dict(zip([0, *sorted(starts)], sizes, strict=False))
     window, at_most = Window(10, 90), at_least + more
     parts = spans(timeline(starts), window, lengths.__getitem__, filled)
@@ -207,7 +207,7 @@ def test_nothing_to_read() -> None:
 
 
 def test_millions_of_streams() -> None:
-    """Planning takes no work per stream."""
+    """The work of planning does not grow with the number of streams."""
 
     def plan() -> list[list[StreamSpan]]:
         parts = spans(timeline([HOUR]), Window(0, DAY), lambda _: 1_600_000)

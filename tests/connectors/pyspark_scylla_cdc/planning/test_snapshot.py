@@ -62,7 +62,7 @@ def table(execute: Execute) -> None:
 
 @pytest.mark.usefixtures("table")
 def test_rows_of_a_snapshot(rows: Rows) -> None:
-    """Each row is an insert at the snapshot's position; static columns are separate rows."""
+    """Each row is an insert at the snapshot's position. Static columns are separate rows."""
     found = [row for row in rows(**SNAPSHOT) if row["_sequence"] == 0 and row["_inserted"]]
     found = [row for row in found if row["_commit_version"].endswith("-" + "0" * 16)]
     assert {row["_change_type"] for row in found} == {"insert"}
@@ -79,7 +79,7 @@ def test_rows_of_a_snapshot(rows: Rows) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("table")
 def test_folded(scylla: Scylla, keyspace: str, load: Load) -> None:
-    """Folding the snapshot and the log produces the table; folding the log alone does not."""
+    """Folding the snapshot and the log produces the table. Folding the log alone does not."""
     assert folded(load(**SNAPSHOT)) == table_of(scylla, f"{keyspace}.t")
     assert len(folded(load(format="changes", maxPartitions="2"))) < 10
 
@@ -98,10 +98,10 @@ def test_streamed(
     tmp_path: Path,
     limit: int | None,
 ) -> None:
-    """Micro-batches within the limit read the whole table; after a restart the log follows.
+    """Micro-batches within the limit read the whole table. After a restart, the log follows.
 
-    With `availableNow`, Spark runs all these micro-batches in one run; Spark 4.0 and 4.1 run only
-    one.
+    With `availableNow`, one run of the query executes all of these micro-batches. In Spark 4.0 and
+    4.1, a run executes only one.
     """
     limits = {} if limit is None else {"maxRowsPerTrigger": str(limit)}
     checkpoint = tmp_path / "checkpoint"
@@ -146,7 +146,7 @@ def test_streamed(
 def test_fold_begins_anew_with_a_snapshot(
     spark: SparkSession, scylla: Scylla, keyspace: str, options: dict[str, str], load: Load
 ) -> None:
-    """The mark `snapshot_begin` drops all earlier rows, so deleted rows leave the copy."""
+    """Folding drops all rows before `snapshot_begin`, so deleted rows leave the copy."""
     given = {**SNAPSHOT, "onDataLoss": "resnapshot"}
     clock = TrustedClock(SystemClock().now() + 60_000_000)
     parsed = SourceOptions.parse({**options, **given})
@@ -169,7 +169,10 @@ def test_fold_begins_anew_with_a_snapshot(
 def test_streamed_after_a_loss(
     spark: SparkSession, scylla: Scylla, keyspace: str, load: Load, tmp_path: Path
 ) -> None:
-    """A query whose position has expired reads the table between two marks."""
+    """A query whose position has expired reads the table again.
+
+    The rows come between a `snapshot_begin` and a `snapshot_complete`.
+    """
     position = SystemClock().now() - 2 * 86_400_000_000
     given = {name: value for name, value in SNAPSHOT.items() if name != "snapshot"}
     frame = load(

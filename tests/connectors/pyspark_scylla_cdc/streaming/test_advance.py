@@ -74,7 +74,7 @@ def test_a_limited_micro_batch_has_not_caught_up(
 
 
 def test_pace_of_options() -> None:
-    """Durations of the options become microseconds."""
+    """The durations given as options are converted to microseconds."""
     given = {"hosts": "h", "keyspace": "k", "table": "t", "confidenceWindow": "1s"}
     options = SourceOptions.parse(
         {

@@ -51,7 +51,7 @@ Make = Callable[..., StreamReader]
 
 @pytest.fixture
 def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Creates readers, with given options and internal settings; their table has no changes."""
+    """Creates readers of a table without changes, with given options and internal settings."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -97,7 +97,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def poll(
     stream: StreamReader, start: dict[str, Any], clock: ManualClock, seconds: int, rate: int = 8
 ) -> list[dict[str, Any]]:
-    """Poll a stream `rate` times a second; return the offsets after `start`."""
+    """Poll a stream `rate` times a second, and return the offsets after `start`."""
     offsets = [start]
     for _ in range(seconds * rate):
         clock.advance(SECOND // rate)
@@ -136,7 +136,7 @@ def test_log_without_changes(make: Make, clock: ManualClock, asked: Counter[str]
 
 
 def test_rows_after_an_idle_time(make: Make, clock: ManualClock, session: Session) -> None:
-    """Rows written after an idle time are in the next micro-batch, once."""
+    """Rows written after an idle time are delivered once, in the next micro-batch."""
     stream = make()
     start = settled(stream, clock)
     assert poll(stream, start, clock, 20) == []
@@ -205,7 +205,7 @@ def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
 def test_more_streams_than_are_probed(
     make: Make, clock: ManualClock, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With too many streams, the log is not queried; the more streams, the larger the steps."""
+    """If there are too many streams to check, the position advances without queries of the log."""
     stream = make(chunk=1)
     parts = stream.partitions(*window(clock))
     streams = sum(part.streams for part in parts if isinstance(part, LogPartition))
@@ -312,7 +312,10 @@ def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int
 
 @pytest.mark.spark
 def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> None:
-    """The call returns on an idle table, with all rows; rows written later are delivered too."""
+    """`processAllAvailable` returns, with all rows, even if the table is idle.
+
+    Rows that are written afterwards are delivered too.
+    """
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
     frame = load(stream=True, confidenceWindow="0s", minAdvance="1ms")
     found: list[int] = []
@@ -334,7 +337,7 @@ def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> 
 
 
 def process(query: StreamingQuery) -> None:
-    """Wait for all available rows; fail if this takes longer than `PATIENCE`."""
+    """Wait for all available rows, and fail if this takes longer than `PATIENCE`."""
     with ThreadPoolExecutor(1) as pool:
         waited = pool.submit(query.processAllAvailable)
         try:
@@ -345,7 +348,7 @@ def process(query: StreamingQuery) -> None:
 
 
 def micro_batches(query: StreamingQuery) -> set[int]:
-    """Return the numbers of the micro-batches that ran; an idle query repeats its last report."""
+    """Return the numbers of the micro-batches that ran. An idle query repeats its last report."""
     return {
         progress.batchId for progress in query.recentProgress if "addBatch" in progress.durationMs
     }

@@ -120,7 +120,7 @@ def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_micro_batch_done_again(follow: Make) -> None:
-    """A repeated micro-batch contains the same rows; rows that have arrived since are late."""
+    """A repeated micro-batch contains the same rows. Rows that have arrived since are late."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1, age=60)
@@ -141,7 +141,10 @@ def test_micro_batch_done_again(follow: Make) -> None:
 
 @pytest.mark.parametrize("after", [0, 300_000, 700_000, 2_000_000, 9_000_000])
 def test_rows_that_arrive_around_a_plan(follow: Make, after: int) -> None:
-    """A row that arrives around the time of a plan is in one micro-batch, in each attempt at it."""
+    """A row that arrives around the time of a plan is in exactly one micro-batch.
+
+    Each attempt at that micro-batch contains the row.
+    """
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.clock.advance(SECOND - after % SECOND)
@@ -194,7 +197,7 @@ def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.Mo
 def test_strays_are_delivered_once(
     follow: Make, cluster: EmbeddedScylla, twice: bool, strategy: str
 ) -> None:
-    """Strays are in the window of their write time. A stray with a twin is not delivered."""
+    """A stray without a twin is delivered once. A stray with a twin is not delivered."""
     followed = follow(lateRows="deliver", readStrategy=strategy)
     followed.run(60)
     written = followed.around_switch(cluster, twice=twice)
@@ -209,7 +212,7 @@ def test_strays_are_delivered_once(
 def test_strays_that_arrive_late_are_delivered_once(
     follow: Make, cluster: EmbeddedScylla, twice: bool, by: int
 ) -> None:
-    """The search finds strays on both sides of a change of generation."""
+    """Sweeps find late strays on both sides of a change of generation."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     before, after = followed.switch(cluster)
@@ -261,7 +264,7 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered(
 def test_strays_of_a_micro_batch_done_again(
     follow: Make, cluster: EmbeddedScylla, twice: bool
 ) -> None:
-    """A repeated micro-batch contains the same strays; new strays are in the next one."""
+    """A repeated micro-batch contains the same strays. New strays are in the next one."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     cluster.join(vnodes=3)
@@ -304,7 +307,7 @@ def test_no_restart_repeats_or_loses_a_stray(
 
 
 def test_strays_of_one_partition(follow: Make, cluster: EmbeddedScylla) -> None:
-    """Strays of other partitions in the same streams are left out."""
+    """With `partitionKey`, strays of other partitions are left out."""
     followed = follow(lateRows="deliver", partitionKey='{"pk": 3}')
     followed.run(60)
     followed.around_switch(cluster, twice=False)
@@ -332,7 +335,7 @@ def test_more_strays_than_an_offset_may_name(
 def test_strays_are_reported(
     follow: Make, cluster: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each stray counts once, on time or late; a stray with a twin counts only if it is late."""
+    """Each stray is counted once. A stray with a twin is counted only if it is late."""
     followed = follow()
     followed.run(100)
     followed.around_switch(cluster, twice=False)
@@ -369,7 +372,7 @@ def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
 
 @pytest.mark.slow
 def test_turned_on_later(follow: Make, clock: ManualClock, session: Session) -> None:
-    """An older checkpoint has no late rows, so the search starts at its position."""
+    """If `deliver` is turned on later, the search starts at the position of the checkpoint."""
     before = follow(lateRows="ignore")
     before.run(100)
     before.write(1, age=60)
@@ -413,7 +416,7 @@ def test_a_log_that_keeps_rows_for_good(follow: Make, session: Session) -> None:
 
 @pytest.mark.parametrize("ttl", [600, 172_800])
 def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
-    """A change of the TTL makes no timely row look late, and no late row look timely."""
+    """After a change of the TTL, late rows and timely rows are still recognized."""
     followed = follow(lateRows="deliver")
     for pk in range(5):
         followed.write(pk)
@@ -434,7 +437,10 @@ def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
 def test_late_rows_from_before_a_change_of_the_ttl(
     follow: Make, session: Session, ttl: int
 ) -> None:
-    """Late rows are delivered once, across restarts; a repeated micro-batch has the same rows."""
+    """Late rows that arrive before and after a change of the TTL are delivered once.
+
+    A micro-batch that is repeated after the change contains the same rows.
+    """
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1)
@@ -472,7 +478,8 @@ SCHEMA = pa.schema(
 class Log:
     """A log of one stream, with the write time and the time of arrival of each row, in µs.
 
-    The server's clock is `server` µs ahead of the reader's. The server counts whole seconds.
+    The server's clock is `server` µs ahead of the reader's. The server measures TTLs in whole
+    seconds.
     """
 
     rows: list[tuple[int, int]]
@@ -598,7 +605,7 @@ TIMES = st.lists(st.tuples(MOMENTS, MOMENTS), min_size=1, max_size=5)
 
 @given(MOMENTS, TIMES, NAMES, NAMES)
 def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
-    """The late rows of an offset survive serialization, as the same text."""
+    """The late rows of an offset survive serialization, which always yields the same text."""
     ends, reads = zip(*times, strict=True)
     told = Late(Reads(start, ends, reads, known), rows)
     text = json.dumps(told.to_json())

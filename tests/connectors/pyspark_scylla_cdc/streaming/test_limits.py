@@ -27,7 +27,7 @@ Offset = dict[str, Any]
 
 @pytest.fixture
 def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Creates readers of an idle table; rows settle after a second."""
+    """Creates readers of an idle table. Rows settle after a second."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -83,7 +83,7 @@ def test_bytes(make: Make, write: Callable[..., None], rows: int, size: int) -> 
 
 
 def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
-    """The limit that is reached first applies. A micro-batch has at least one row."""
+    """The limit that is reached first applies. A micro-batch contains at least one row."""
     stream = make(maxBytesPerTrigger="100k", maxRowsPerTrigger="10")
     start = stream.initialOffset()
     write(40)
@@ -145,7 +145,10 @@ def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
 def test_each_row_is_counted_once(
     rows: list[int], polls: list[int], least: int, shortest: int, longest: int, idle: int
 ) -> None:
-    """A window that has enough rows, is long, or is empty becomes a micro-batch; others wait."""
+    """Windows wait until they have enough rows or are long, and no row is counted twice.
+
+    A window without rows waits only until it is as long as `idle`.
+    """
     counted: list[Window] = []
 
     def held(window: Window) -> int:
@@ -173,7 +176,7 @@ def test_each_row_is_counted_once(
 
 
 def test_tasks_share_the_rate(make: Make, write: Callable[..., None]) -> None:
-    """Each partition has an equal part of the limit; the driver may use the whole limit."""
+    """Each partition gets an equal part of the limit. The driver may use the whole limit."""
     stream = make(maxQueriesPerSecond="1000", maxPartitions="4")
     options = stream._options
     throttle = connection_of(options.connection(), options.read).throttle

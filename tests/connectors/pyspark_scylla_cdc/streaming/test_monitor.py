@@ -1,4 +1,4 @@
-"""What the driver knows about a micro-batch, and how partitions carry it to the tasks."""
+"""The driver's figures for a micro-batch, which the partitions pass to the tasks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def rows(reader: StreamReader, partitions: Any) -> list[int]:
 def test_reported_partitions_have_the_same_rows(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """Reporting does not change the rows of a partition; outside a task, nothing is reported."""
+    """Reporting does not change the rows of a partition. Outside a task, nothing is reported."""
     plain, told = make(), make(**REPORT_TO)
     start = plain.initialOffset()
     for pk in range(20):
@@ -92,7 +92,7 @@ def test_reported_partitions_have_the_same_rows(
 def test_the_plan_tells_what_the_driver_knows(
     make: Make, session: Session, clock: ManualClock, plans: list[Plan], cluster: EmbeddedScylla
 ) -> None:
-    """Queries since the last plan count once. Polls of an idle log count in the next plan."""
+    """A plan contains the number of queries since the last plan, polls of an idle log included."""
     reader = make(**REPORT_TO)
     offset = reader.initialOffset()
     for _ in range(2):
@@ -113,7 +113,7 @@ def test_the_plan_tells_what_the_driver_knows(
 def test_late_rows_that_are_only_reported(
     make: Make, session: Session, clock: ManualClock, plans: list[Plan]
 ) -> None:
-    """The plan of the next micro-batch contains the number of late rows, once."""
+    """The number of late rows is in the plan of the next micro-batch, and in no other plan."""
     reader = make(**REPORT_TO, lateRows="report")
     offset = reader.initialOffset()
     for second in range(240):

@@ -1,4 +1,4 @@
-"""A stream finds the generations that the cluster creates while it is followed."""
+"""A streaming query finds the generations that the cluster creates while the query runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
 def test_rows_of_a_generation_made_between_two_micro_batches(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """Rows written after a node has joined are read once, too."""
+    """Rows written before and after a node joins are read once."""
     start = stream.initialOffset()
     clock.advance(SECOND)
     write(session, 1)
@@ -131,7 +131,7 @@ def test_a_generation_announced_behind_the_position(
     mode: str,
     stored: int,
 ) -> None:
-    """The generation is read from its start; each row is delivered once, even a late one."""
+    """A generation announced late is read from its start, and each row is delivered once."""
     followed = late(lateRows=mode)
     written(followed, 0, 1)
     unannounced(cluster, followed.clock, stored)
@@ -172,7 +172,10 @@ def test_a_restart_while_a_generation_is_unannounced(
 def test_a_repeated_micro_batch_reads_the_generations_of_its_plan(
     cluster: EmbeddedScylla, late: Make, mode: str
 ) -> None:
-    """A repeated micro-batch has the same rows; the next one reads a generation announced later."""
+    """A repeated micro-batch contains the same rows.
+
+    The next micro-batch reads a generation that was announced after the first attempt.
+    """
     followed = late(lateRows=mode)
     followed.write(0)
     unannounced(cluster, followed.clock)
@@ -218,7 +221,7 @@ def test_a_late_generation_older_than_the_query(
 
 
 def test_several_generations_announced_out_of_order(cluster: EmbeddedScylla, late: Make) -> None:
-    """The older generation is delivered too, although a newer one has long been known."""
+    """Rows of an older generation are delivered even if a newer one has long been known."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -236,7 +239,10 @@ def test_several_generations_announced_out_of_order(cluster: EmbeddedScylla, lat
 
 
 def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late: Make) -> None:
-    """Rows of a late generation count as available, before and after the position."""
+    """A query that reads all available rows also reads a generation announced late.
+
+    This includes the generation's rows from before the position.
+    """
     followed = late()
     written(followed, 0)
     unannounced(cluster, followed.clock)
@@ -258,7 +264,7 @@ def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late:
 def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
     cluster: EmbeddedScylla, late: Make
 ) -> None:
-    """If Spark passes no start, one micro-batch has the rows before its window and those in it."""
+    """If Spark passes no start, a micro-batch also contains rows from before its window."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -278,7 +284,7 @@ def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
 
 
 def test_starting_offsets_from_before_an_announcement(cluster: EmbeddedScylla, late: Make) -> None:
-    """A query that starts at another's offset also delivers the rows that the other left unread."""
+    """A query that starts at an offset also delivers older rows that were unread at that offset."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -430,7 +436,7 @@ def test_topology_changed_between_plan_and_read(
 def test_another_number_of_partitions(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """A micro-batch that is planned again with other settings has the same rows."""
+    """A micro-batch that is planned again with other settings contains the same rows."""
     start = stream.initialOffset()
     write(session, 1)
     clock.advance(SECOND)  # A generation begins at a whole millisecond, which may be in the past.
@@ -449,7 +455,10 @@ def test_another_number_of_partitions(
 
 
 def test_rows_limit(session: Session, stream: StreamReader, clock: ManualClock) -> None:
-    """A micro-batch has about the allowed number of rows, however rows are distributed in time."""
+    """A micro-batch contains about the allowed number of rows.
+
+    This holds however the rows are distributed in time.
+    """
     limited = StreamReader(
         evolve(stream._options, max_rows=100), stream._schema, stream._names, clock
     )
@@ -491,7 +500,7 @@ def test_rows_limit_after_a_quiet_time(
 def test_rows_limit_of_many_pages(
     session: Session, stream: StreamReader, clock: ManualClock, fetch_size: int, limit: int
 ) -> None:
-    """The limit holds for any number of pages, and for any hot stream."""
+    """The limit holds for any number of pages, even if one stream contains nearly all rows."""
     read = evolve(stream._options.read, fetch_size=fetch_size)
     options = evolve(stream._options, max_rows=limit, read=read)
     limited = StreamReader(options, stream._schema, stream._names, clock)
@@ -525,7 +534,7 @@ def write(session: Session, value: int) -> None:
 def micro_batch(
     stream: StreamReader, start: dict[str, int], clock: ManualClock
 ) -> tuple[list[tuple[int, int]], dict[str, int]]:
-    """Advance by a minute; return the sorted changes that have settled, and the end offset."""
+    """Advance by a minute. Return the sorted changes that have settled, and the end offset."""
     clock.advance(60 * SECOND)
     end = stream.reportLatestOffset()
     rows = [

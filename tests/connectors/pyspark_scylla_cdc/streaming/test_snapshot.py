@@ -1,4 +1,4 @@
-"""A snapshot in micro-batches: a query, its crashes and its checkpoint, as Spark runs them.
+"""A snapshot that is read in micro-batches by a query that crashes and restarts, as in Spark.
 
 `SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` sets the seed
 of the first one.
@@ -47,7 +47,7 @@ tokens = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), max_size=40).map(sorted
 
 @given(tokens, st.integers(1, 50))
 def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int) -> None:
-    """A micro-batch has as many whole partitions as fit, but at least one. No row is missed."""
+    """A micro-batch contains as many whole partitions as fit, but at least one."""
     start, ends = MIN_TOKEN, []
     while start < MAX_TOKEN:
         ahead = RowsAhead(np.array([t for t in found if t > start], np.int64), is_all=True)
@@ -74,7 +74,7 @@ def test_rows_that_are_not_counted_are_estimated(found: list[int]) -> None:
 
 
 def test_static_columns_count_as_rows(make: Make, session: Session) -> None:
-    """The static columns of a partition are a separate row."""
+    """The static columns of a partition count as a separate row."""
     create(session, statics=True)
     for pk in range(30):
         session.execute("INSERT INTO ks.t (pk, ck, s, v) VALUES (%s, 1, 2, 3)", (pk,))
@@ -100,7 +100,7 @@ class Query:
     is_ending: bool = False
 
     def start(self, *, available_now: bool = False) -> StreamReader:
-        """Start a run; like Spark, plan an empty micro-batch at the checkpoint first."""
+        """Start a run. Like Spark, plan an empty micro-batch at the checkpoint first."""
         self.reader, self.is_ending = self.make(), available_now
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
@@ -110,11 +110,11 @@ class Query:
         return self.reader
 
     def crash(self) -> None:
-        """End the run; only the checkpoint and the sink remain."""
+        """End the run. Only the checkpoint and the sink remain."""
         self.reader = None
 
     def step(self, crash: Callable[[], bool] = lambda: False) -> bool:
-        """Run a micro-batch, which crashes if `crash` returns True; return False if none is due."""
+        """Run a micro-batch, which crashes if `crash` returns True. Return False if none is due."""
         reader = self.reader or self.start(available_now=self.is_ending)
         start = self._start(reader)
         if len(self.offsets) == self.committed:
@@ -319,7 +319,7 @@ def test_a_trigger_that_asks_for_everything_gets_it(
 
 @pytest.mark.skipif(not TELLS_START, reason="this Spark does not tell which trigger runs")
 def test_the_log_comes_after_the_table(make: Make, session: Session, clock: ManualClock) -> None:
-    """Even without limits, the log is read in separate micro-batches after those of the table."""
+    """Even without limits, the log is read in separate micro-batches, after the table."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -352,7 +352,7 @@ def test_an_empty_table(make: Make, session: Session, clock: ManualClock) -> Non
 def test_a_snapshot_that_outlasts_the_log_loses_rows(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """Rows of the log written after the snapshot began have expired, so the query ends."""
+    """A query ends with an error if rows of the log expire before its snapshot is complete."""
     create(session, ttl=3_600)
     fill(session, 40, 20)
     query = Query(lambda: make(maxRowsPerTrigger="15"))
@@ -369,7 +369,7 @@ def test_a_snapshot_that_outlasts_the_log_loses_rows(
 
 
 def test_an_offset_of_a_snapshot_is_no_start(make: Make, session: Session) -> None:
-    """An offset within a snapshot is rejected as a start, as it would skip the remaining rows."""
+    """An offset within a snapshot is rejected as a start, because rows would be skipped."""
     create(session)
     fill(session, 40, 20)
     query = Query(lambda: make(maxRowsPerTrigger="15"))
@@ -447,7 +447,7 @@ def _is_in(key: Key, row: Row) -> bool:
 
 
 def check_history(seed: int, make: Make, session: Session, clock: ManualClock) -> None:
-    """Run a query with random crashes and writes; check its micro-batches and its copy."""
+    """Run a query with random crashes and writes. Check the micro-batches and the copy."""
     draw = random.Random(seed)
     session.execute("DROP TABLE IF EXISTS ks.t")
     create(session)
@@ -498,7 +498,7 @@ def _rows(session: Session) -> dict[Key, int | None]:
 
 
 def check_seeds(count: int, check: Callable[[int], None]) -> None:
-    """Check `count` seeds; the error of a failure names its seed."""
+    """Run `check` for `count` seeds. The error of a failed check names its seed."""
     for seed in range(FIRST, FIRST + count):
         try:
             check(seed)
@@ -508,7 +508,7 @@ def check_seeds(count: int, check: Callable[[int], None]) -> None:
 
 
 def test_some_histories(make: Make, session: Session, clock: ManualClock) -> None:
-    """Rows are delivered once, within the limits, and before the log; the copy equals the table."""
+    """Rows are delivered once, within the limits, and before the log. The copy equals the table."""
     check_seeds(5, lambda seed: check_history(seed, make, session, clock))
 
 
@@ -535,7 +535,7 @@ class Copy:
         return copy
 
     def apply(self, batch: list[Row]) -> None:
-        """Apply a micro-batch's changes; after a snapshot, delete all rows with older versions."""
+        """Apply a micro-batch's changes. After a snapshot, delete all rows with older versions."""
         plain = {key: value for key, (_, value) in self.rows.items()}
         for row in sorted(batch, key=lambda row: (row["_commit_version"], row["_sequence"])):
             kind, version = row["_change_type"], row["_commit_version"]
@@ -559,7 +559,10 @@ AGAIN = {"onDataLoss": "resnapshot", "maxRowsPerTrigger": "15"}
 
 
 def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: ManualClock) -> None:
-    """The query continues. New rows come between two marks, and an offset records the lost span."""
+    """After a loss, a query continues with a new snapshot.
+
+    Two rows mark where the snapshot begins and ends, and an offset records the lost span.
+    """
     create(session, ttl=3_600)
     fill(session, 40, 20)
     query = Query(lambda: make(**AGAIN))
@@ -595,7 +598,10 @@ def caught_up(make: Make, session: Session, clock: ManualClock) -> Query:
 def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """The micro-batch is repeated as planned, with the remaining rows; a new snapshot follows."""
+    """If rows expire before a micro-batch is repeated, a new snapshot follows it.
+
+    The repeated micro-batch contains the remaining rows.
+    """
     query = caught_up(make, session, clock)
     session.execute("DELETE FROM ks.t WHERE pk = 3")
     clock.advance(60 * SECOND)
@@ -613,7 +619,10 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
 def test_a_loss_that_shows_when_rows_were_read(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """The micro-batch fails. After a restart come the remaining rows, then a new snapshot."""
+    """If rows expire before the tasks read them, the micro-batch fails.
+
+    After a restart, the query delivers the remaining rows, and then a new snapshot.
+    """
     query = caught_up(make, session, clock)
     session.execute("DELETE FROM ks.t WHERE pk = 3")
     session.execute("INSERT INTO ks.t (pk, ck, v) VALUES (1, 1000, 1)")
@@ -652,7 +661,7 @@ def test_what_excludes_a_new_snapshot(make: Make, given: dict[str, str], message
 
 
 def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) -> None:
-    """Write, crash, and pause at random, even for longer than the TTL; compare copy and table."""
+    """Write, crash, and pause at random, even for longer than the TTL. Compare copy and table."""
     draw = random.Random(seed)
     session.execute("DROP TABLE IF EXISTS ks.t")
     create(session, ttl=3_600)

@@ -1,4 +1,4 @@
-"""Streams: their start, their advance, and restarts that repeat nothing."""
+"""Streaming queries: their start, their advance, and restarts that repeat nothing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def position(offset: dict[str, Any]) -> int:
 
 
 def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) -> None:
-    """Only the offset at the end of the first micro-batch contains the start."""
+    """Only the offset at the end of the first micro-batch contains the query's start."""
     stream = reader()
     start = stream.initialOffset()
     end = stream.latestOffset(start, LIMIT)
@@ -102,7 +102,7 @@ def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: M
 def test_polling_costs_no_query(
     monkeypatch: pytest.MonkeyPatch, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """However often Spark polls, the position depends only on the clock, and advances in steps."""
+    """However often Spark polls, no query is sent until the position is due to advance."""
     stream = reader(confidenceWindow="10s", minAdvance="2s", idleAdvance="2s")
     start = {"version": 1, "position": clock.now() - 10 * SECOND}
     seen = set()

@@ -49,7 +49,7 @@ def write(session: Session, clock: ManualClock) -> Callable[..., None]:
 
 @pytest.fixture
 def parse(cluster: EmbeddedScylla, write: Callable[..., None]) -> Iterator[Parse]:
-    """Parses options for the table, after its first rows have been written."""
+    """Parses options for the table. The fixture writes the first rows."""
     write(*KEYS)
     opened = set()
 

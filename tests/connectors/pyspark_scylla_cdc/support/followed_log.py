@@ -43,7 +43,7 @@ class FollowedLog:
         self.session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0) USING TIMESTAMP %s", (pk, at))
 
     def step(self, *, commit: bool = True) -> list[int]:
-        """Run the next micro-batch, if any, and return its keys; `commit` stores its offset."""
+        """Run the next micro-batch, if any, and return its keys. If `commit`, store its offset."""
         latest = json.dumps(self.reader.latestOffset(json.loads(self.offsets[-1]), LIMIT))
         if latest == self.offsets[-1]:
             return []
@@ -60,7 +60,7 @@ class FollowedLog:
         return sorted(row["pk"] for batch in batches for row in batch.to_pylist())
 
     def run(self, seconds: int) -> list[int]:
-        """Poll once a second; return the keys of all micro-batches."""
+        """Poll once a second, and return the keys of all micro-batches."""
         found: list[int] = []
         for _ in range(seconds):
             self.clock.advance(SECOND)
@@ -70,13 +70,13 @@ class FollowedLog:
     def astray(
         self, server: EmbeddedScylla, pk: int, *, by: int, twice: bool = False, age: int = 0
     ) -> None:
-        """Write a row `by` generations after the right one; if `twice`, also in the right one."""
+        """Write a row in the generation `by` after its own, and if `twice`, in its own too."""
         server.misplacing.by, server.misplacing.twice = by, twice
         self.write(pk, age)
         server.misplacing.by = 0
 
     def around_switch(self, server: EmbeddedScylla, *, twice: bool) -> list[int]:
-        """Write rows around a change of generation, half of them as strays; return all keys."""
+        """Write rows around a change of generation, half of them as strays. Return all keys."""
         server.cluster.ring_delay_ms = 5_000
         server.join(vnodes=3)
         switch = server.cluster.generations[-1].start_us
@@ -91,7 +91,7 @@ class FollowedLog:
         return list(range(40))
 
     def switch(self, server: EmbeddedScylla) -> tuple[Generation, Generation]:
-        """Create a generation that begins now; return the previous one and the new one."""
+        """Create a generation that begins now, and return the previous one and the new one."""
         server.join(vnodes=3)
         before, after = server.cluster.generations[-2:]
         return before, after

@@ -30,7 +30,7 @@ FAILURES = 3
 
 
 class Role(Enum):
-    """A process's role in the query. Only command lines of such processes contain the value."""
+    """A process's role in the query. The value occurs only in command lines of such processes."""
 
     DRIVER = SCRIPT.name
     JVM = "bin/java"
@@ -50,7 +50,7 @@ class MicroBatch:
 
 
 class FollowedQuery:
-    """Writes a log's rows to `folder`; the query restarts after each of its `failures`."""
+    """A query that writes a log's rows to `folder`, and restarts after each of its `failures`."""
 
     def __init__(self, folder: Path, options: dict[str, str]) -> None:
         self.folder = folder
@@ -75,7 +75,7 @@ class FollowedQuery:
             self._process = self._launch(errors)
 
     def _launch(self, errors: IO[bytes]) -> subprocess.Popen[str]:
-        """Start the driver process; its standard output is a pipe."""
+        """Start the driver process. Its standard output is a pipe."""
         return subprocess.Popen(
             [sys.executable, str(SCRIPT), str(self.folder), self._options],
             stdout=subprocess.PIPE,
@@ -90,7 +90,7 @@ class FollowedQuery:
         self._process.communicate()
 
     def kill_some(self, role: Role, chance: random.Random) -> bool:
-        """Kill one or more workers with this role; return False if there are none."""
+        """Kill one or more workers with this role, and return False if there are none."""
         workers = self.pids(role)
         for pid in chance.sample(workers, chance.randint(1, len(workers)) if workers else 0):
             with suppress(ProcessLookupError):
@@ -100,7 +100,7 @@ class FollowedQuery:
     def kill_within(self, seconds: float, role: Role, chance: random.Random) -> None:
         """Kill processes with this role at a random moment within the next `seconds`.
 
-        A killed driver is restarted; after the loss of workers the query recovers by itself.
+        A killed driver is restarted. A query that loses workers recovers by itself.
         """
         self.stay(chance.uniform(0, seconds))
         if role is Role.DRIVER:
@@ -135,7 +135,7 @@ class FollowedQuery:
             pass
 
     def stay(self, seconds: float) -> None:
-        """Let the query run for some seconds; fail if it ends."""
+        """Let the query run for `seconds`, and fail if it ends."""
         with suppress(subprocess.TimeoutExpired):
             raise AssertionError(f"it ended by itself: {self._process.wait(seconds)}")
 

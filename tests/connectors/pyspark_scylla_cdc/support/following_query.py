@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 class Narrator(StreamingQueryListener):
-    """Prints for each micro-batch its rows, the position after it, and the heap in use, in MB."""
+    """Prints the number of rows, the end position and the heap in use (MB) of each micro-batch."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm = spark._jvm
@@ -53,7 +53,7 @@ def tell(**facts: Any) -> None:
 
 
 def follow(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
-    """Follow the log until the query fails; return the failure."""
+    """Follow the log until the query fails, and print the failure."""
     query = spark.readStream.format("scylla_cdc").options(**options).load().writeStream
     query = query.option("checkpointLocation", str(folder / "checkpoint"))
     try:

@@ -18,7 +18,7 @@ _EXTENSIONS = (
 
 
 def settings(warehouse: Path) -> dict[str, str]:
-    """Return the settings of a session with Delta Lake and Iceberg; empty if unavailable."""
+    """Return the settings of a session with Delta Lake and Iceberg, or {} if unavailable."""
     version = pyspark.__version__.rpartition(".")[0]
     if version not in _VERSIONS:
         return {}

@@ -26,7 +26,7 @@ def stream_reader(options: SourceOptions, clock: Clock) -> StreamReader:
 
 @contextmanager
 def stream_readers(known: Mapping[str, str], clock: Clock) -> Iterator[Callable[..., StreamReader]]:
-    """Yield a function that creates stream readers with the options `known` and further ones."""
+    """Yield a function that creates stream readers with `known` and additional options."""
     with ExitStack() as opened:
 
         def make(**more: str) -> StreamReader:

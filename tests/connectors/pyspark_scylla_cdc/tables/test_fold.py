@@ -39,7 +39,7 @@ TIMES = [uuid_from_time(number, clock_seq=9, node=5) for number in range(4)]
 
 @pytest.fixture(autouse=True)
 def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Plan each fold once; adaptive execution would start a job for each exchange."""
+    """Plan each fold once. Adaptive execution would start a job for each exchange."""
     spark.conf.set(ADAPTIVE, "false")
     yield
     spark.conf.unset(ADAPTIVE)
@@ -81,7 +81,7 @@ def random_statements(seed: int, count: int, before: int = 0) -> list[str]:
 
 
 def statement(draw: random.Random, before: int) -> str:
-    """Draw a statement; an explicit timestamp is at most a millisecond after `before`."""
+    """Draw a statement. An explicit timestamp is at most a millisecond after `before`."""
     pk, a, b = draw.randrange(3), draw.choice("xyz"), draw.choice(TIMES)
     row = f"pk = {pk} AND a = '{a}' AND b = {b}"
     at = f"USING TIMESTAMP {before + draw.randrange(1_000)} " if draw.random() < 0.3 else ""

@@ -1,4 +1,4 @@
-"""At each time, the versions that are valid equal the table as it was at that time."""
+"""The versions that are valid at a time equal the table at that time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Watch = Callable[[Sequence[str]], list[tuple[int, Rows]]]
 
 @pytest.fixture(autouse=True)
 def one_job_a_query(spark: SparkSession) -> Iterator[None]:
-    """Plan each query once; adaptive execution would start a job for each exchange."""
+    """Plan each query once. Adaptive execution would start a job for each exchange."""
     spark.conf.set(ADAPTIVE, "false")
     yield
     spark.conf.unset(ADAPTIVE)
@@ -48,7 +48,7 @@ def one_job_a_query(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture
 def watch(scylla: Scylla, keyspace: str, execute: Execute) -> Watch:
-    """Execute statements; return a time after each, and the table's rows at that time."""
+    """Execute statements. Return a time after each of them, and the table's rows at that time."""
 
     def watch(statements: Sequence[str]) -> list[tuple[int, Rows]]:
         seen = []
@@ -67,7 +67,7 @@ def onto_nothing(changes: DataFrame) -> DataFrame:
 
 
 def told(frame: DataFrame) -> Rows:
-    """Return versions with their validity in microseconds."""
+    """Return the rows of a DataFrame of versions, with their validity in microseconds."""
     times = {name: sf.unix_micros(name) for name in (VALID_FROM, VALID_TO)}
     return rows_of(frame.withColumns(times))
 
@@ -82,7 +82,7 @@ def valid_at(time: int, found: Rows) -> Rows:
 
 
 def known(rows: Rows) -> tuple[Rows, set[tuple[int, Any]]]:
-    """Return the rows with values, and the static values. Other rows may differ; see `fold`."""
+    """Return the rows with values, and the static values. Other rows may differ (see `fold`)."""
     statics = {(row["pk"], row["s"]) for row in rows if row["s"] is not None}
     return [row for row in rows if row["v"] is not None or row["w"]], statics
 
@@ -104,7 +104,7 @@ def test_the_valid_versions_are_the_table_at_each_time(
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_in_every_micro_batch(execute: Execute, load: Load, watch: Watch, seed: int) -> None:
-    """Versions continue from the current versions of an earlier micro-batch."""
+    """The versions valid at each time equal the table, even if several micro-batches add them."""
     execute(TABLE + IMAGES["full images"])
     statements = [text for text in random_statements(seed, 120) if "TIMESTAMP" not in text]
     execute(*statements[:10])
@@ -140,7 +140,7 @@ def test_current_versions_are_the_folded_rows(execute: Execute, load: Load) -> N
 
 
 def test_each_version_ends_when_the_next_begins(execute: Execute, load: Load) -> None:
-    """Writes with the same time make one version; a row that is deleted at that time has none."""
+    """Writes with the same time create one version, or none if they include a delete."""
     now = SystemClock().now()
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, m frozen<map<int, int>>) "
@@ -163,7 +163,7 @@ def test_each_version_ends_when_the_next_begins(execute: Execute, load: Load) ->
 
 
 def test_static_columns_alone(execute: Execute, load: Load, watch: Watch) -> None:
-    """Static columns make a separate row whenever their partition has no other row."""
+    """Static columns are a separate row while their partition contains no other row."""
     execute(TABLE + IMAGES["full images"])
     row = f"pk = 1 AND a = 'x' AND b = {TIMES[0]}"
     seen = watch(

@@ -48,19 +48,22 @@ ROUND = 15
 PAGE = Path(__file__).parents[4] / "docs/howto/keep-a-table-current.md"
 BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FORMATS = ["delta", "deltalake", "iceberg", "parquet"]
-"""Formats; ``delta`` is written by Delta Lake's library, ``deltalake`` by the package deltalake."""
+"""The formats of copies.
+
+Delta Lake's library writes ``delta``, and the package deltalake writes ``deltalake``.
+"""
 
 
 @pytest.fixture(autouse=True)
 def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Plan each fold once; adaptive execution would start a job for each exchange."""
+    """Plan each fold once. Adaptive execution would start a job for each exchange."""
     spark.conf.set(ADAPTIVE, "false")
     yield
     spark.conf.unset(ADAPTIVE)
 
 
 class Crash(Exception):
-    """A crash before a merge, or between the merge and Spark's commit."""
+    """The error that simulates a crash before a merge, or between the merge and Spark's commit."""
 
 
 class Crashing:
@@ -99,7 +102,7 @@ class Crashing:
 
 @pytest.fixture
 def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
-    """Sets the point at which copies started later will crash; None means no crash."""
+    """Sets the point at which copies started later will crash. None means no crash."""
     made = mirroring._sink
     planned: list[str | None] = [None]
 
@@ -123,7 +126,7 @@ def place(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> dict[str, str]:
-    """The arguments of `mirror` for a copy of each format, if the session can write it."""
+    """The arguments of `mirror` for a copy, in each format that the session can write."""
     kind, target = request.param, str(tmp_path / "copy")
     has_lakehouse = spark.conf.get(f"spark.sql.catalog.{CATALOG}", None) is not None
     if kind in {"delta", "iceberg"} and not has_lakehouse:
@@ -164,7 +167,7 @@ def test_a_copy_is_the_table_through_crashes(
     _number: int,
     history: bool,
 ) -> None:
-    """A copy that starts with rows that are not in the log equals the table after crashes.
+    """After crashes, a copy equals the table, including the rows that are not in the log.
 
     Each micro-batch is merged once.
     """
@@ -211,7 +214,7 @@ def statements(draw: random.Random, count: int) -> list[str]:
 
 @pytest.mark.slow
 def test_new_columns_come_along(execute: Execute, start: Start, place: dict[str, str]) -> None:
-    """Columns may be added between and during runs.
+    """A copy gets the columns that are added to the table between and during runs.
 
     A dropped column stays in the copy with its last values.
     """
@@ -252,7 +255,7 @@ def test_several_tables_in_one_call(
     place: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    """Each table has its own copy and checkpoint. A copy without its checkpoint is rejected."""
+    """Each table has its own copy and checkpoint. A checkpoint without its copy is rejected."""
     names = [f"{keyspace}.t", f"{keyspace}.other"]
     for number, name in enumerate(names):
         scylla.session.execute(
@@ -280,7 +283,7 @@ def test_several_tables_in_one_call(
 def test_a_copy_without_its_checkpoint_is_rejected(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
-    """A new checkpoint cannot continue a copy; its first micro-batch writes nothing."""
+    """A new checkpoint cannot continue a copy. Its first micro-batch writes nothing."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",
@@ -298,9 +301,10 @@ def test_a_copy_without_its_checkpoint_is_rejected(
 def test_an_older_checkpoint_is_rejected(
     execute: Execute, start: Start, place: dict[str, str], tmp_path: Path, runs: int
 ) -> None:
-    """With a checkpoint restored from a backup, Spark plans other micro-batches with old numbers.
+    """A checkpoint that was restored from a backup is rejected in every run.
 
-    The copy rejects them in every run and stays as it is.
+    With such a checkpoint, Spark plans other micro-batches under old numbers. The copy stays
+    unchanged.
     """
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
@@ -346,7 +350,10 @@ def test_a_query_without_a_version_cannot_take_over_a_copy(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """A query crashes as it writes its first version; another query then makes the copy."""
+    """A query that has written no version cannot continue a copy that another query wrote.
+
+    The first query crashes as it writes its first version.
+    """
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",
@@ -384,7 +391,7 @@ def test_micro_batches_without_rows_count(
 
 
 def test_a_copy_keeps_its_kind(execute: Execute, start: Start, place: dict[str, str]) -> None:
-    """A copy with history cannot continue without history, nor the other way round."""
+    """A copy with history cannot continue without history, and rejects a column `valid_to`."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",
@@ -439,7 +446,7 @@ def test_the_block_of_the_page(
 
 
 def test_wrong_values_are_told(start: Start) -> None:
-    """Wrong values raise an error before any row is read."""
+    """Invalid arguments raise an error before any row is read."""
     for values, message in (
         ({"format": "csv"}, "format is 'csv': give one of delta, iceberg, parquet"),
         ({"format": "iceberg"}, "checkpoint is None: give a directory"),

@@ -153,8 +153,8 @@ func (s *span) GetCurrentGeneration(context.Context) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// StartGeneration is the only time to tell the library where to stop. Earlier, it may stop before
-// it finds a generation; after the first window, it reads another one.
+// StartGeneration tells the library where to stop. If told earlier, the library may stop before it
+// finds a generation; if told after the first window, it reads another window.
 func (s *span) StartGeneration(context.Context, time.Time) error {
 	s.begun()
 	return nil

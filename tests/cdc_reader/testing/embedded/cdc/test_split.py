@@ -135,7 +135,7 @@ def test_records_hold_exactly_the_mutation(mutation: Partition) -> None:
 
 @given(batches())
 def test_records_come_by_ascending_timestamp_and_are_never_empty(mutation: Partition) -> None:
-    """There is one record per timestamp, each with at least one change."""
+    """Records have distinct, ascending timestamps, and each record has at least one change."""
     split = records(mutation)
     times = [record.timestamp for record in split]
     assert times == sorted(set(times))
@@ -144,7 +144,7 @@ def test_records_come_by_ascending_timestamp_and_are_never_empty(mutation: Parti
 
 @given(batches())
 def test_a_delta_row_has_one_ttl(mutation: Partition) -> None:
-    """All live cells of a delta row have the same TTL; a row with dead cells has no TTL."""
+    """All live cells of a delta row have the row's TTL. A row with dead cells has no TTL."""
     for record in records(mutation):
         for change in record.changes:
             if isinstance(change, RowWrite):

@@ -89,7 +89,7 @@ def test_constants_by_type(kind: str, text: str, of_type: str, value: str) -> No
 def test_a_constant_that_is_no_value_is_refused(
     kind: str, text: str, of_type: str, message: str
 ) -> None:
-    """Text of the right kind with invalid contents is rejected."""
+    """A constant of the right kind with an invalid value is rejected."""
     with pytest.raises(MarshalError) as caught:
         literal(kind, text, of_type)
     assert str(caught.value) == f"marshaling error: {message}"

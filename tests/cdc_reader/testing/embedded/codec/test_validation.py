@@ -14,7 +14,7 @@ U = UserType("ks", "u", (("x", parse("int")), ("y", parse("text"))))
 
 
 def check(of_type: str) -> Callable[[bytes], bytes]:
-    """Return the validator of a type; `u` is a UDT of int and text."""
+    """Return the validator of a type. The type `u` is a UDT of int and text."""
     return validator(parse(of_type, lambda _: U))
 
 
@@ -34,7 +34,7 @@ def numbers(*values: int) -> bytes:
     ],
 )
 def test_a_wrong_size_is_refused(of_type: str, size: int, name: str) -> None:
-    """A value of the wrong size is rejected; the error names the type's class and the size."""
+    """A value of the wrong size is rejected. The error names the type's class and the size."""
     with pytest.raises(MarshalError) as caught:
         check(of_type)(bytes(size))
     assert str(caught.value) == (

@@ -80,7 +80,7 @@ def view(base: str, options: str = "") -> str:
 
 
 def test_cdc_on_a_materialized_view(shell: Any) -> None:
-    """A view with CDC is rejected with ScyllaDB's message; other views are not supported."""
+    """A view with CDC is rejected with ScyllaDB's message. Other views are not supported."""
     refusal = INVALID, "Cannot enable CDC for a materialized view"
     assert shell.refusal(view("t", CDC)) == refusal
     _, message = shell.refusal(view("t", "WITH comment = 'cdc'"))
@@ -95,7 +95,7 @@ def test_a_materialized_view_of_a_log(shell: Any, base: str) -> None:
 
 
 def test_dropping_a_log(shell: Any) -> None:
-    """A log cannot be dropped while its base table writes to it; a detached log can be dropped."""
+    """A log can be dropped only after CDC has been disabled on its base table."""
     message = f"Cannot DROP cdc log table {LOG}"
     assert shell.refusal(f"DROP TABLE {LOG}") == (UNAUTHORIZED, message)
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -130,7 +130,7 @@ RENAME = f'ALTER TABLE {LOG} RENAME "cdc$stream_id" TO s'
 
 @pytest.mark.parametrize("version", ["2025.1.10", "2025.3", "2026.2"], indirect=True)
 def test_altering_a_logs_columns(shell: Any) -> None:
-    """A log's columns cannot be altered; the error depends on whether CDC is still enabled."""
+    """A log's columns cannot be altered. The error depends on whether CDC is still enabled."""
     for cql in COLUMN_STATEMENTS:
         assert shell.refusal(cql) == (
             INVALID,
@@ -186,7 +186,7 @@ def test_adding_a_base_column(shell: Any) -> None:
     indirect=["version"],
 )
 def test_dropping_a_base_column(shell: Any, remembered: set[str]) -> None:
-    """Dropping a base column drops its log columns; since 5.1 they are recorded as dropped."""
+    """Dropping a base column drops its log columns. Since 5.1, the log records them as dropped."""
     shell.run("ALTER TABLE t DROP a")
     assert not {"a", "cdc$deleted_a"} & set(log(shell).by_name)
     assert set(log(shell).dropped) == remembered
@@ -217,7 +217,7 @@ def test_adding_a_dropped_column_before(shell: Any) -> None:
 
 
 def test_adding_a_dropped_column_without_cdc(shell: Any) -> None:
-    """A table without CDC accepts a dropped column again at once."""
+    """In a table without CDC, a dropped column can be added again at once."""
     shell.run(f"ALTER TABLE t {NO_CDC}")
     shell.run("ALTER TABLE t DROP a")
     shell.run("ALTER TABLE t ADD a int")
@@ -235,7 +235,7 @@ def test_renaming_a_key_column(shell: Any) -> None:
     ("version", "kept"), [("5.0", False), ("5.1", True), ("2026.2", True)], indirect=["version"]
 )
 def test_disabling_cdc(shell: Any, kept: bool) -> None:
-    """Since 5.1 the log is kept, but gets no new rows; earlier versions drop it."""
+    """After CDC is disabled, the log gets no new rows. Versions before 5.1 drop the log."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     old, shell.changes[:] = log(shell).id, []
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -254,7 +254,7 @@ def test_disabling_cdc(shell: Any, kept: bool) -> None:
     indirect=["version"],
 )
 def test_enabling_cdc_again(shell: Any, comment: str) -> None:
-    """The existing log follows its base table again; since 2026.1 its properties are kept."""
+    """Enabling CDC again updates the existing log. Since 2026.1, its properties are kept."""
     old = log(shell).id
     shell.run(f"ALTER TABLE {LOG} WITH comment = 'mine'")
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -270,7 +270,7 @@ def test_enabling_cdc_again(shell: Any, comment: str) -> None:
 
 
 def test_dropping_the_base(shell: Any) -> None:
-    """A detached log is dropped with its base table."""
+    """Dropping a base table also drops its log, even if CDC is disabled."""
     shell.run(f"ALTER TABLE t {NO_CDC}")
     shell.run("DROP TABLE t")
     assert tables(shell) == set()
@@ -289,7 +289,7 @@ def test_cdc_on_tablets_before(shell: Any) -> None:
 
 
 def test_cdc_on_tablets(shell: Any) -> None:
-    """A table in a keyspace that uses tablets may have CDC; a keyspace can also disable tablets."""
+    """A table in a keyspace that uses tablets may have CDC. A keyspace can disable tablets."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 4}}")
     shell.run(f"CREATE TABLE tk.t (pk int PRIMARY KEY) {CDC}")
     shell.run(f"CREATE KEYSPACE vk {TABLETS} {{'enabled': false}}")
@@ -333,7 +333,7 @@ def test_a_serial_read_of_a_log(shell: Any, consistency: int) -> None:
 
 
 def test_truncating(shell: Any) -> None:
-    """Base table and log are truncated separately, and truncations are not logged."""
+    """The base table and its log are truncated separately, and truncations are not logged."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     shell.run("TRUNCATE t")
     assert shell.ints(f"SELECT pk FROM {LOG}") == [(1,)]
@@ -347,7 +347,7 @@ def test_truncating(shell: Any) -> None:
     ("version", "accepted"), [("4.6", True), ("5.0", False)], indirect=["version"]
 )
 def test_altering_cdc_without_enabled(shell: Any, accepted: bool) -> None:
-    """Since 5.0, ALTER must set `enabled`; earlier versions take false as its default."""
+    """Since 5.0, ALTER must set `enabled`. In earlier versions, its default is false."""
     cql = "ALTER TABLE t WITH cdc = {'preimage': true}"
     if accepted:
         shell.run(cql)
@@ -362,7 +362,7 @@ def test_altering_cdc_without_enabled(shell: Any, accepted: bool) -> None:
     ("version", "accepted"), [("4.6", True), ("5.0", False)], indirect=["version"]
 )
 def test_preimages_given_as_on_and_off(shell: Any, spelling: str, accepted: bool) -> None:
-    """The values "on" and "off" are rejected since 5.0."""
+    """The preimage values "on" and "off" are rejected since 5.0."""
     cql = f"ALTER TABLE t WITH cdc = {{'enabled': true, 'preimage': '{spelling}'}}"
     if accepted:
         shell.run(cql)
@@ -375,7 +375,7 @@ def test_preimages_given_as_on_and_off(shell: Any, spelling: str, accepted: bool
 
 @pytest.mark.parametrize(("version", "mark"), [("4.5", None), ("4.6", 1)], indirect=["version"])
 def test_a_null_in_a_preimage(shell: Any, mark: int | None) -> None:
-    """Since 4.6 a preimage marks a null as deleted."""
+    """Since 4.6, a preimage marks null values as deleted."""
     shell.run("ALTER TABLE t WITH cdc = {'enabled': true, 'preimage': 'full'}")
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     shell.run("UPDATE t SET a = 2 WHERE pk = 1 AND ck = 1")

@@ -16,7 +16,7 @@ LOG = "t_scylla_cdc_log"
 
 @pytest.fixture
 def cdc(shell: Any) -> Any:
-    """A table `t` with CDC."""
+    """An engine with a table `t` that has CDC."""
     shell.run(f"CREATE TABLE t (pk int, ck int, a int, PRIMARY KEY (pk, ck)) {CDC}")
     shell.changes.clear()
     return shell
@@ -71,7 +71,7 @@ def test_a_column_dropped_and_added_again_is_empty(cdc: Any) -> None:
 
 
 def test_disabling_keeps_the_log(cdc: Any) -> None:
-    """A detached log can be dropped, and is reused when CDC is enabled again."""
+    """After CDC is disabled, the log can be dropped. Enabling CDC again reuses an existing log."""
     log = cdc.catalog.table("ks", LOG)
     cdc.run("ALTER TABLE t WITH cdc = {'enabled': false}")
     cdc.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
@@ -84,7 +84,7 @@ def test_disabling_keeps_the_log(cdc: Any) -> None:
 
 
 def test_dropping_a_table_drops_its_log(cdc: Any) -> None:
-    """Table and log are removed with their data, and listeners are notified of both."""
+    """A table and its log are removed with their data, and listeners are notified of both."""
     cdc.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     cdc.run("DROP TABLE t")
     assert cdc.catalog.keyspaces["ks"].tables == {}
@@ -93,7 +93,7 @@ def test_dropping_a_table_drops_its_log(cdc: Any) -> None:
 
 
 def test_a_changed_type_changes_in_every_table(shell: Any) -> None:
-    """ALTER TYPE affects columns, nested types and logs; an added field is null in old values."""
+    """ALTER TYPE affects columns, nested types and logs. An added field is null in old values."""
     shell.run("CREATE TYPE u (x int)")
     shell.run("CREATE TYPE outer_u (inner_u frozen<u>)")
     shell.run(f"CREATE TABLE t (pk int PRIMARY KEY, v u, w frozen<list<outer_u>>) {CDC}")
@@ -116,7 +116,7 @@ def test_dropping_a_keyspace_drops_all(cdc: Any) -> None:
 
 
 def test_keyspace_properties(shell: Any) -> None:
-    """The replication class gets its full name; tablets and durable writes are as requested."""
+    """The replication class gets its full name. Tablets and durable writes are as requested."""
     shell.run(
         "CREATE KEYSPACE k2 WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'replication_factor': 3} "
@@ -260,7 +260,7 @@ def test_keyspace_properties(shell: Any) -> None:
     ],
 )
 def test_refusals(cdc: Any, cql: str, code: int, message: str) -> None:
-    """Errors have ScyllaDB's code and message; no listener is notified."""
+    """Errors have ScyllaDB's code and message, and no listener is notified."""
     assert cdc.refusal(cql) == (code, message)
     assert cdc.changes == []
 
@@ -328,5 +328,5 @@ def test_names_of_keyspaces_are_checked(shell: Any, name: str, message: str) -> 
 
 
 def test_a_keyspace_in_use_must_exist(shell: Any) -> None:
-    """USE rejects a missing keyspace; unlike other messages, this one quotes the name."""
+    """USE rejects a missing keyspace. Unlike other messages, the error quotes the name."""
     assert shell.refusal("USE nowhere") == (INVALID, "Keyspace 'nowhere' does not exist")

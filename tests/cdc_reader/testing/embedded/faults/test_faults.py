@@ -80,7 +80,7 @@ def session_with(server: EmbeddedScylla, address: str) -> Session:
 def test_an_error_occurs_as_often_as_requested(
     server: EmbeddedScylla, session: Session, kind: str, error: type[Exception], text: str
 ) -> None:
-    """The error has the right class and text; statements before and after it succeed."""
+    """The error has the right class and text, and statements before and after it succeed."""
     fault = Fault(kind, "ks.t", times=2, after=1)
     with server.faults.during(fault):
         assert len(list(session.execute(SELECT))) == 100
@@ -108,7 +108,7 @@ def test_an_error_occurs_as_often_as_requested(
 def test_a_permission_is_missing(
     server: EmbeddedScylla, session: Session, statement: str, needed: str
 ) -> None:
-    """The error names the missing permission; for a log, this is a permission on its base table."""
+    """The error names the missing permission, which for a log is a permission on its base table."""
     server.faults.add(Fault("unauthorized", "ks"))
     with pytest.raises(Unauthorized, match=f"User anonymous has no {needed}.* or any of its par"):
         session.execute(statement)
@@ -169,7 +169,7 @@ def test_a_write_whose_response_is_lost_is_applied(
 
 
 def test_later_responses_overtake_a_delayed_one(server: EmbeddedScylla, session: Session) -> None:
-    """A delayed response does not hold up others; the client may time out before it arrives."""
+    """A delayed response does not hold up others. A client may time out before it arrives."""
     server.faults.add(Fault("delay", "ks.t", seconds=30))
     with pytest.raises(OperationTimedOut):
         session.execute(SELECT, timeout=0.1)
@@ -195,7 +195,7 @@ def test_a_lost_statement_is_prepared_again(server: EmbeddedScylla, session: Ses
 
 
 def test_a_node_goes_down_and_comes_back(server: EmbeddedScylla, session: Session) -> None:
-    """A node's clients cannot reconnect until it is up; other nodes serve the data meanwhile."""
+    """Clients can reconnect to a node only when it is up again. Other nodes serve its data."""
     first, second = server.cluster.nodes
     assert second.address is not None
     with_second = session_with(server, second.address)

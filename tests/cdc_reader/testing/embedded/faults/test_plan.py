@@ -30,7 +30,10 @@ def test_a_fault_affects_statements_that_match(match: str, matches: bool) -> Non
 
 
 def test_drivers_own_queries_are_spared_unless_named() -> None:
-    """Drivers' queries of system tables match only if named, so that clients can connect."""
+    """Drivers' queries of system tables match only faults that name the table.
+
+    Clients can therefore connect while other faults are active.
+    """
     own = Statement("SELECT * FROM system.local WHERE key='local'", 1)
     assert not own.matches(Fault("server-error"))
     assert own.matches(Fault("server-error", "system.local"))

@@ -33,7 +33,7 @@ T = ast.TableName(None, "t")
 
 
 def value_of(term: str) -> object:
-    """Parse a term, as the value of an INSERT."""
+    """Parse a term as the value of an INSERT."""
     statement = parse(f"INSERT INTO t (a) VALUES ({term})")
     assert isinstance(statement, ast.Insert)
     return statement.values[0]
@@ -74,7 +74,7 @@ def test_every_recorded_statement_is_understood() -> None:
 def test_constants_are_classified_by_their_form(text: str, kind: ConstantKind, value: str) -> None:
     """Each constant is parsed to its kind and normalized text.
 
-    The text has no quotes; booleans and UUIDs are in lower case.
+    The text has no quotes. Booleans and UUIDs are in lower case.
     """
     assert value_of(text) == Constant(kind, value)
 
@@ -93,7 +93,7 @@ def test_collections_nest() -> None:
 
 
 def test_markers_are_numbered_in_order_of_the_text() -> None:
-    """In an UPDATE, USING comes before SET, so its markers have lower numbers."""
+    """In an UPDATE, USING comes before SET, so the markers of USING have lower numbers."""
     update = parse("UPDATE t USING TTL ? SET a = :a WHERE pk = ? IF b = ?")
     assert isinstance(update, ast.Update)
     assert update.using.ttl == Marker(0)
@@ -103,7 +103,7 @@ def test_markers_are_numbered_in_order_of_the_text() -> None:
 
 
 def test_names_fold_unless_quoted() -> None:
-    """Unquoted names become lower case; in quoted names, case is kept and ``""`` is one quote."""
+    """Unquoted names become lower case. Quoted names keep their case, and ``""`` is one quote."""
     assert parse('SELECT PK, "Pk", "a""b" FROM Ks.T') == ast.Select(
         ast.TableName("ks", "t"),
         tuple(ast.Selected(ColumnSelector(name)) for name in ("pk", "Pk", 'a"b')),
@@ -204,7 +204,7 @@ def test_any_string_survives_quoting(text: str) -> None:
 def test_the_parser_s_tables_are_kept_for_later_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A damaged cache file is replaced; an unusable cache directory causes no error."""
+    """A damaged cache file is replaced, and an unusable cache directory causes no error."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cql = "SELECT a.b, count(*) FROM ks.t WHERE p IN (1, ?) AND c > :c"
     expected = build_parser().parse(cql)

@@ -26,7 +26,7 @@ def test_a_body_comes_back_as_it_was(algorithm: str, body: bytes) -> None:
 @algorithms
 @given(garbage=st.binary(max_size=60))
 def test_garbage_is_a_protocol_error(algorithm: str, garbage: bytes) -> None:
-    """Any bytes are either decompressed or raise ProtocolError."""
+    """Decompressing any bytes either succeeds or raises ProtocolError."""
     try:
         body = compressions()[algorithm].decompress(garbage)
     except ProtocolError:

@@ -129,7 +129,7 @@ def test_the_metadata_of_a_result_may_be_declined() -> None:
 
 
 def test_a_negative_length_is_null_in_version_3() -> None:
-    """Before version 4, any negative length means null; "not set" does not exist."""
+    """Before protocol version 4, any negative length means null, and "not set" does not exist."""
     body = b"\0\x02id" + b"\0\x01" + b"\x01" + b"\0\x01" + b"\xff\xff\xff\xfe"
     assert request(frame(Opcode.EXECUTE, body, version=3)) == Execute(b"id", [None], QueryOptions())
 
@@ -180,7 +180,7 @@ def test_an_unknown_version_is_answered_with_the_supported_one(version: int) -> 
     [("opcode 0x99", 0x99, b""), ("QUERY truncated body", Opcode.QUERY, b"\0\0")],
 )
 def test_a_malformed_frame_is_answered_as_recorded(name: str, opcode: int, body: bytes) -> None:
-    """A malformed request is rejected with the recorded error; the connection stays open."""
+    """A malformed request is rejected with the recorded error, and the connection stays open."""
     connection = ready()
     error = request(frame(opcode, body), connection)
     assert responses.error(error).body == base64.b64decode(recorded(name)["body"])

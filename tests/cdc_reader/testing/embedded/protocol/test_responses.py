@@ -217,7 +217,7 @@ def test_version_3_knows_neither_warnings_nor_key_indexes() -> None:
 
 
 def test_an_lwt_statement_is_marked_for_clients_that_ask() -> None:
-    """If negotiated, the highest bit of the bind metadata's flags marks LWT statements."""
+    """The flags of the bind metadata mark LWT statements if the client requests the mark."""
     prepared = Prepared(b"id", (), is_lwt=True)
     plain = responses.result(prepared, 4).body
     marked = responses.result(prepared, 4, ResultFormat(lwt_mark=True)).body

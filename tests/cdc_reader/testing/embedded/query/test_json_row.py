@@ -1,4 +1,4 @@
-"""Tests that INSERT JSON accepts and rejects what ScyllaDB does."""
+"""Tests that INSERT JSON accepts and rejects the same texts as ScyllaDB."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def table(shell: Any) -> Any:
 
 
 def insert(shell: Any, more: str = "", **values: Any) -> None:
-    """Insert a row with these additional columns."""
+    """Insert a row as JSON, with the given columns in addition to the key."""
     shell.run(f"INSERT INTO t JSON ?{more}", json.dumps({"pk": 1, "ck": "c", **values}).encode())
 
 
@@ -105,7 +105,7 @@ def test_what_is_left_out_is_null(table: Any) -> None:
 
 
 def test_default_unset_leaves_what_is_left_out(table: Any) -> None:
-    """With DEFAULT UNSET, missing columns stay unchanged; only a null in the text writes null."""
+    """With DEFAULT UNSET, missing columns stay unchanged. Only a null in the text writes null."""
     insert(table, b=1, sm=2, l=[1])
     insert(table, " DEFAULT UNSET", sm=None)
     assert table.ints("SELECT b, sm FROM t") == [(1, None)]
@@ -196,7 +196,7 @@ def test_a_text_that_does_not_fit_the_table_is_refused(table: Any, text: str, me
 def test_a_value_that_is_none_of_its_type_is_a_server_error(
     table: Any, text: str, message: str
 ) -> None:
-    """A value that its type cannot hold causes error 0, as ScyllaDB does not catch the failure."""
+    """A value that does not fit its type causes a server error, as in ScyllaDB."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"marshaling error: {message}")
 
@@ -214,7 +214,7 @@ def test_a_value_that_is_none_of_its_type_is_a_server_error(
     ],
 )
 def test_malformed_json_is_a_server_error(table: Any, text: str, message: str) -> None:
-    """The error has the message of ScyllaDB's JSON library."""
+    """Malformed JSON causes an error with the message of ScyllaDB's JSON library."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"Parsing JSON failed: {message}")
 
@@ -228,12 +228,12 @@ def test_malformed_json_is_a_server_error(table: Any, text: str, message: str) -
     ],
 )
 def test_json_of_the_wrong_shape_is_a_server_error(table: Any, text: str, message: str) -> None:
-    """The text must be an object with values of the right kind, and nesting is limited."""
+    """The text must be an object with values of the right kind, and its nesting is limited."""
     assert table.refusal("INSERT INTO t JSON ?", text.encode()) == (SERVER_ERROR, message)
 
 
 def test_neither_null_nor_unset_is_a_row(table: Any) -> None:
-    """The bound text must be neither null nor unset."""
+    """A bound text that is null or unset is rejected."""
     assert table.refusal("INSERT INTO t JSON ?", None)[0] == INVALID
     assert table.refusal("INSERT INTO t JSON ?", UNSET)[0] == INVALID
 

@@ -49,7 +49,7 @@ def json_of(shell: Any, columns: str) -> list[str]:
     ],
 )
 def test_assignments_in_turn(table: Any, column: str, changes: list[str], value: str) -> None:
-    """A whole value replaces the old one; other assignments add, remove or set parts of it."""
+    """A whole value replaces the old value. Other assignments add, remove or set parts of it."""
     table.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     for change in changes:
         table.run(f"UPDATE t SET {change} {WHERE}")
@@ -57,7 +57,7 @@ def test_assignments_in_turn(table: Any, column: str, changes: list[str], value:
 
 
 def test_a_list_cell_is_set_by_its_id(table: Any) -> None:
-    """A list element is set by its id, whatever the order of statements; null removes it."""
+    """A list element is set by its id, whatever the order of statements, and null removes it."""
     ids = [f"0000000{at}-0000-1000-8080-808080808080" for at in range(4)]
     for at in (2, 0, 3, 1):
         table.run(f"UPDATE t SET l[SCYLLA_TIMEUUID_LIST_INDEX({ids[at]})] = {at} {WHERE}")
@@ -103,7 +103,7 @@ def test_deleting_parts_of_a_row(table: Any, deleted: str, column: str, value: s
     ],
 )
 def test_deleting_rows(table: Any, where: str, left: list[int]) -> None:
-    """DELETE removes rows by key, range or partition; later writes are not affected."""
+    """DELETE removes rows by key, range or partition, and does not affect later writes."""
     for ck in range(1, 6):
         table.run(f"INSERT INTO t (pk, ck) VALUES (1, {ck})")
     table.run(f"DELETE FROM t WHERE {where}")
@@ -132,7 +132,7 @@ def test_the_server_s_timestamps_rise_though_its_clock_stands(table: Any) -> Non
 
 
 def test_unset_values_leave_columns_alone(table: Any) -> None:
-    """An unset value writes nothing; null deletes."""
+    """An unset value leaves a column unchanged, and a null deletes its value."""
     cql = "INSERT INTO t (pk, ck, a, q) VALUES (?, ?, ?, ?)"
     one = (1).to_bytes(4, "big")
     table.engine.query(cql, (one, one, one, b"\0\0\0\1\0\0\0\4" + one), table.options)
@@ -154,7 +154,7 @@ def test_values_are_bound_by_name(table: Any) -> None:
 
 
 def test_ttl_of_table_and_statement(shell: Any) -> None:
-    """The table's default TTL applies unless USING TTL is given; 0 means no TTL."""
+    """The table's default TTL applies unless USING TTL is given. A value of 0 means no TTL."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY, v int) WITH default_time_to_live = 50")
     for pk, using in ((1, ""), (2, "USING TTL 9"), (3, "USING TTL 0")):
         shell.run(f"INSERT INTO t (pk, v) VALUES ({pk}, 0) {using}")
@@ -249,7 +249,7 @@ def test_a_batch_is_one_mutation_per_partition(table: Any) -> None:
 
 
 def test_a_batch_frame_takes_texts_and_prepared_statements(table: Any) -> None:
-    """A BATCH frame contains texts and prepared statements with values; SELECT is rejected."""
+    """A BATCH frame may contain texts and prepared statements with values, but no SELECT."""
     one, two = (1).to_bytes(4, "big"), (2).to_bytes(4, "big")
     prepared = table.engine.prepare("INSERT INTO t (pk, ck) VALUES (?, ?)", table.options)
     statements = [
@@ -264,7 +264,7 @@ def test_a_batch_frame_takes_texts_and_prepared_statements(table: Any) -> None:
 
 
 def test_prepared_statements_follow_the_schema(table: Any) -> None:
-    """After ALTER, the same text has the same id, but a new plan with new columns."""
+    """After ALTER, preparing the same text returns the same id with the new columns."""
     prepared = table.engine.prepare("SELECT * FROM t", table.options)
     table.run("ALTER TABLE t ADD z int")
     again = table.engine.prepare("SELECT * FROM t", table.options)
@@ -288,7 +288,7 @@ def test_prepared_statements_follow_the_schema(table: Any) -> None:
 def test_drivers_learn_where_the_partition_key_is(
     shell: Any, cql: str, indexes: tuple[int, ...]
 ) -> None:
-    """Prepared metadata lists the indexes of the partition key's variables, if all are bound."""
+    """Prepared metadata lists the variables of the partition key, if the whole key is bound."""
     shell.run("CREATE TABLE k (a int, b int, v int, PRIMARY KEY ((a, b)))")
     assert shell.engine.prepare(cql, shell.options).partition_key_indexes == indexes
 
@@ -301,7 +301,7 @@ def applied(result: Any) -> list[bool]:
 
 
 def test_transactions_apply_when_their_conditions_hold(table: Any) -> None:
-    """A transaction applies if IF EXISTS, IF NOT EXISTS, or all comparisons in IF hold."""
+    """A transaction applies only if its condition holds, such as IF EXISTS or a comparison."""
     insert = "INSERT INTO t (pk, ck, a, m) VALUES (1, 1, 1, {1: 'x'}) IF NOT EXISTS"
     assert applied(table.run(insert)) == [True]
     assert applied(table.run(insert)) == [False]

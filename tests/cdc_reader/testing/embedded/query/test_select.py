@@ -24,7 +24,7 @@ SHOULD_ALLOW_FILTERING = (
 
 @pytest.fixture(scope="module")
 def filled(make_shell: Any) -> Any:
-    """A table `t`: partitions 0 to 4 have 5 rows; partitions 0, 1, 2 and 9 have a static value."""
+    """A table `t`. Partitions 0 to 4 have 5 rows each, and 0, 1, 2 and 9 have a static value."""
     shell = make_shell()
     shell.run(
         "CREATE TABLE t (pk int, c1 int, c2 int, v int, s int static, PRIMARY KEY (pk, c1, c2)) "
@@ -72,7 +72,7 @@ def test_rows_of_a_partition(filled: Any, where: str, rows: list[tuple[int, int]
 
 
 def test_partitions_come_in_token_order(filled: Any) -> None:
-    """A full scan returns partitions in token order; a query with IN sorts them by key value."""
+    """A full scan returns partitions in token order, and a query with IN sorts them by key."""
     tokens = filled.ints("SELECT DISTINCT token(pk) FROM t")
     assert tokens == sorted(tokens)
     assert len(tokens) == 6
@@ -88,7 +88,7 @@ def test_a_lone_static_row_is_shown(filled: Any) -> None:
 
 
 def test_token_ranges_cut_the_ring(filled: Any) -> None:
-    """Adjacent ranges return each partition once; the smallest token is either end of the ring."""
+    """Adjacent ranges return each partition once. The smallest token is both ends of the ring."""
     tokens = [token for (token,) in filled.ints("SELECT DISTINCT token(pk) FROM t")]
     edges = [-(2**63), *tokens[1:4], -(2**63)]
     found = [
@@ -157,7 +157,7 @@ def test_restrictions_that_are_refused(filled: Any, where: str, message: str) ->
 
 @pytest.mark.parametrize("where", ["pk IN ({})", "pk = 1 AND c1 IN ({})"])
 def test_lists_that_are_too_long_are_refused(filled: Any, where: str) -> None:
-    """IN lists have a maximum length; as in ScyllaDB, the error always mentions clustering keys."""
+    """IN lists have a maximum length. As in ScyllaDB, the error always names clustering keys."""
     keys = ", ".join(map(str, range(101)))
     assert filled.refusal(f"SELECT * FROM t WHERE {where.format(keys)}") == (
         ServerError.code,
@@ -191,7 +191,7 @@ def test_ranges_without_a_key_earn_a_warning(filled: Any) -> None:
     st.integers(1, 30),
 )
 def test_any_page_size_gives_the_same_rows(filled: Any, cql: str, page_size: int) -> None:
-    """The pages add up to the unpaged result, and all but the last are full."""
+    """The pages together equal the unpaged result, and all pages but the last are full."""
     pages = filled.pages(cql, page_size)
     assert [row for page in pages for row in page] == filled.rows(cql)
     assert all(len(page) <= page_size for page in pages)
@@ -237,7 +237,7 @@ def test_log_partitions_need_whole_stream_ids(shell: Any) -> None:
 
 
 def test_rows_expire_with_the_clock(shell: Any) -> None:
-    """A cell expires when its TTL has passed on the server's clock; TTL() counts down."""
+    """A cell expires when its TTL has passed on the server's clock, and TTL() counts down."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY, v int)")
     shell.run("INSERT INTO t (pk, v) VALUES (1, 2) USING TTL 100")
     shell.now_us += 40_000_000

@@ -59,7 +59,7 @@ def test_a_generation_is_published_at_once() -> None:
 
 @pytest.mark.parametrize(("held", "seen"), [(0, 0), (3, 3), (None, 6)])
 def test_a_publication_is_held_half_way(held: int | None, seen: int) -> None:
-    """While publication is held, no timestamp is visible, and none, some or all of the rows are."""
+    """While publication is held, none, some or all rows are visible, but not the timestamp."""
     server = scylla()
     server.hold_publication(held)
     joined = server.join(vnodes=2, shards=1)
@@ -108,7 +108,7 @@ def streams_of(generation: Generation) -> list[bytes]:
 
 
 def test_the_table_of_4_3() -> None:
-    """In 4.3, a generation is one row with all its streams; the newer tables do not exist."""
+    """In 4.3, a generation is one row with all its streams, and the newer tables do not exist."""
     server = scylla("4.3")
     server.join(vnodes=2, shards=1)
     assert sorted(legacy(server)) == [
@@ -121,7 +121,7 @@ def test_the_table_of_4_3() -> None:
 
 
 def test_the_first_generation_of_4_3_waits_like_any_other() -> None:
-    """In 4.3, the first generation starts after the delay; since 4.4 it starts at once."""
+    """In 4.3, the first generation starts after the delay. Since 4.4, it starts at once."""
     assert scylla("4.3").cluster.generations[0].timestamp == NOW // 1000 + 65_000
     assert scylla("4.4").cluster.generations[0].timestamp == NOW // 1000
 
@@ -137,7 +137,7 @@ def test_a_held_publication_of_4_3_shows_nothing() -> None:
 
 
 def test_the_upgrade_from_4_3() -> None:
-    """The upgrade copies old generations to the new tables; later ones appear only there."""
+    """The upgrade copies old generations to the new tables, which alone show later generations."""
     server = scylla("4.3")
     server.join(vnodes=2, shards=1)
     old = dict(legacy(server))
@@ -154,7 +154,7 @@ def test_the_upgrade_from_4_3() -> None:
 
 
 def test_the_upgrade_respects_what_is_held() -> None:
-    """After the upgrade, a held generation is published in the new tables once it is completed."""
+    """After the upgrade, completing a held publication shows its generation in the new tables."""
     server = scylla("4.3")
     server.hold_publication()
     joined = server.join()
@@ -173,7 +173,7 @@ def test_the_same_seed_gives_the_same_streams() -> None:
 
 @pytest.mark.parametrize("table", ["cdc_generation_timestamps", "cdc_streams_descriptions_v2"])
 def test_clients_may_write_descriptions_but_not_alter_them(table: str) -> None:
-    """Clients may write the description tables, but not alter or drop them."""
+    """Clients may write to the description tables, but not alter or drop them."""
     server, name = scylla(), f"system_distributed.{table}"
     key = "key = 'timestamps'" if table.endswith("timestamps") else f"time = {NOW // 1000}"
     engine = server._host(server.cluster.nodes[0]).engine

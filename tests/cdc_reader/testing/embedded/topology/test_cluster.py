@@ -1,4 +1,4 @@
-"""Tests a cluster's generations when it starts, nodes join or leave, and streams are repaired."""
+"""Tests a cluster's generations at its start, after joins and leaves, and after repairs."""
 
 import random
 
@@ -32,7 +32,7 @@ def test_the_first_generation_operates_at_once() -> None:
 
 
 def test_a_joining_node_makes_a_generation_that_starts_later() -> None:
-    """The new generation starts two ring delays plus 5 s later, or at once if that delay is 0."""
+    """The new generation starts two ring delays plus 5 s later, or at once without a ring delay."""
     made = cluster([])
     generation = made.join(NOW, made.new_node(vnodes=3, shards=5))
     assert generation.timestamp == NOW // 1000 + 65_000

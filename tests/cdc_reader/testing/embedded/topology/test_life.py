@@ -167,7 +167,7 @@ def generations_of(life: Life) -> dict[int, list[tuple[int, list[StreamId]]]]:
 
 
 def check_generation(ranges: list[tuple[int, list[StreamId]]]) -> None:
-    """Check that stream ids are distinct, and have version 1 and their vnode's index and range."""
+    """Check that stream ids are distinct and have the right version, index and token range."""
     ends = [end for end, _ in ranges]
     assert ends == sorted(set(ends))
     for index, (end, streams) in enumerate(ranges):
@@ -187,7 +187,7 @@ def vnode_stream(ranges: list[tuple[int, list[StreamId]]], token: int) -> Stream
 
 
 def tablet_sets(life: Life) -> dict[int, dict[int, list[StreamId]]]:
-    """Return the streams of the table on tablets in table order, keyed by timestamp and state."""
+    """Return the streams of the table that uses tablets, in order, by timestamp and state."""
     where = "WHERE keyspace_name = 'tk' AND table_name = 't'"
     times = life.rows(f"SELECT timestamp FROM system.cdc_timestamps {where}")
     found: dict[int, dict[int, list[StreamId]]] = {
@@ -281,7 +281,11 @@ def test_every_log_row_is_in_a_stream_of_its_time(
 def test_a_later_generation_starts_after_the_ring_delay(
     seed: int, joins: int, ring_delay: int
 ) -> None:
-    """A generation starts two ring delays plus 5 s after its creation, and after earlier ones."""
+    """A generation starts two ring delays plus 5 s after its creation.
+
+    Without a ring delay, it starts at the next millisecond. If the previous generation starts
+    later, the new one starts 1 ms after the previous one.
+    """
     life = Life(ring_delay)
     source = random.Random(seed)
     delay = 2 * ring_delay + 5000 if ring_delay else 0

@@ -15,7 +15,7 @@ VERSIONS = sorted(path.name.split("-")[1] for path in DATA.glob("scylla-*-tablet
 LITTLE_MS = 10
 
 State = tuple[str, int, str, str]
-"""(table, index of the set, state, token of the stream)."""
+"""A tuple (table, index of the stream set, state, token of the stream)."""
 
 
 def recorded(version: str) -> Any:
@@ -25,7 +25,10 @@ def recorded(version: str) -> Any:
 
 
 def states(rows: list[tuple[str, int, int, bytes]]) -> set[State]:
-    """Return the streams without random parts: timestamps become indexes, ids become tokens."""
+    """Return the streams with indexes in place of timestamps, and tokens in place of ids.
+
+    Timestamps and the rest of the ids differ between runs.
+    """
     times = {table: sorted({row[1] for row in rows if row[0] == table}) for table in ("t", "u")}
     return {
         (table, times[table].index(time), str(state), stream[:8].hex())
@@ -35,7 +38,7 @@ def states(rows: list[tuple[str, int, int, bytes]]) -> set[State]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_streams_follow_the_least_number_of_tablets(version: str) -> None:
-    """Streams follow the minimum number of tablets step by step, and stay when CDC is disabled."""
+    """Streams follow the minimum number of tablets in steps. Disabling CDC keeps the streams."""
     recording = recorded(version)
     clock = ManualClock(recording["ddl"][0]["at"] - 60_000_000)
     scylla = EmbeddedScylla(version=version, clock=clock, ring_delay_ms=0)
@@ -56,7 +59,7 @@ def test_streams_follow_the_least_number_of_tablets(version: str) -> None:
                 for _, table, time, state, stream in phase["streams"]["rows"]
             ]
         )
-        # A real server takes a minute per step; here all steps are done at once.
+        # A real server takes a minute per step. Here, all steps are done at once.
         assert found >= expected
         assert phase["name"] == "splitting" or found == expected
 

@@ -49,7 +49,7 @@ def milliseconds(moment: datetime) -> int:
 
 
 def test_a_node_that_joins_is_there_for_clients() -> None:
-    """A node that joins accepts clients and has the same data; registered clients are notified."""
+    """A node that joins accepts clients and has the same data. Registered clients are notified."""
     with EmbeddedScylla(vnodes=4) as server, connected(server) as session:
         events: queue.Queue[tuple[str, str, tuple[str, int]]] = queue.Queue()
         connection = session.cluster.control_connection._connection
@@ -79,7 +79,7 @@ def test_a_node_that_joins_is_there_for_clients() -> None:
 
 
 def test_a_node_may_join_before_the_start() -> None:
-    """A node that joined before the start listens with the others; one that has left does not."""
+    """A node that joins before the start listens, and one that leaves before the start does not."""
     server = EmbeddedScylla(vnodes=1)
     server.join(vnodes=1)
     server.join(vnodes=1)
@@ -159,7 +159,7 @@ def test_a_serial_read_of_a_tablets_log_is_refused() -> None:
 
 
 def test_the_driver_reads_the_table_of_4_3_and_the_upgraded_ones() -> None:
-    """Before the upgrade from 4.3, the new tables do not exist; after it they are complete."""
+    """The new tables do not exist before the upgrade from 4.3, and are complete after it."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0, vnodes=2) as server:
         server.join(vnodes=1)
         with connected(server) as session:
@@ -187,7 +187,7 @@ def test_the_driver_reads_the_table_of_4_3_and_the_upgraded_ones() -> None:
 
 
 class Relays(AddressTranslator):  # type: ignore[misc]
-    """Translates an advertised address to the one that the node listens on, like a relay."""
+    """A translator from a relay's advertised address to the address that the node listens on."""
 
     def translate(self, addr: str) -> str:
         return {"192.0.2.7": "127.0.0.9"}.get(addr, addr)

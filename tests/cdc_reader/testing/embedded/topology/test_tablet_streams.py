@@ -17,7 +17,7 @@ LOG = "tk.t_scylla_cdc_log"
 
 @define
 class Tablets:
-    """A two-node cluster without sockets: 3 shards per node, a keyspace that uses tablets."""
+    """A two-node cluster without sockets, with 3 shards per node and a keyspace with tablets."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(NOW))
     server: EmbeddedScylla = field(init=False)
@@ -72,7 +72,7 @@ def test_the_first_streams_begin_before_the_table(tablets: Tablets) -> None:
 
 @pytest.mark.parametrize(("initial", "size"), [(0, 8), (1, 1), (3, 4), (16, 16)])
 def test_a_keyspace_says_how_many_tablets(tablets: Tablets, initial: int, size: int) -> None:
-    """The number of tablets is rounded up to a power of two; the default is one per shard."""
+    """The number of tablets is rounded up to a power of two. The default is one per shard."""
     tablets.create_keyspace(initial, "other")
     tablets.create(table="other.t")
     assert tablets.sizes() == [size]
@@ -140,7 +140,7 @@ def test_detached_logs_keep_their_streams(tablets: Tablets) -> None:
 
 @pytest.mark.parametrize("drop", ["DROP TABLE tk.t", "DROP KEYSPACE tk"])
 def test_dropped_tables_have_no_streams(tablets: Tablets, drop: str) -> None:
-    """Dropping a table removes its streams from all system tables; recreating it adds new ones."""
+    """Dropping a table removes its streams from all system tables. A new table has new streams."""
     tablets.create()
     (before,) = tablets.server.tablets.histories()
     tablets.server.split_tablets("tk", "t")

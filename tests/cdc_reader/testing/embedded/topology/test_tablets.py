@@ -19,7 +19,7 @@ ZERO = (b"\0\0\0\0",)  # int 0, whose token is -3485513579396041028
 
 
 def history(*sets: tuple[int, int]) -> StreamHistory:
-    """Return a history of stream sets: (start in seconds from NOW, number of tablets) for each."""
+    """Return a history of stream sets, each given as (start in seconds from NOW, tablets)."""
     source = random.Random(1)
     made = (StreamSet.of(tablets, NOW // 1000 + s * 1000, source) for s, tablets in sets)
     return StreamHistory("ks", "t", LOG_ID, tuple(made))
@@ -85,7 +85,7 @@ def test_a_write_of_the_future_is_refused() -> None:
 
 
 def test_differences_add_up() -> None:
-    """The first stream set opens all its streams; each later set replaces all streams."""
+    """The first stream set opens all its streams, and each later set replaces all streams."""
     made = history((-100, 2), (-50, 4), (-10, 2))
     (_, closed, opened), *later = made.changes()
     assert (closed, opened) == ((), made.sets[0].streams)
