@@ -10,7 +10,7 @@ from tests import maven
 
 POM = Path(__file__).with_suffix(".xml")
 CATALOG = "lake"
-_VERSIONS = ("4.0",)
+_VERSIONS = ("4.0", "4.1")
 _EXTENSIONS = (
     "io.delta.sql.DeltaSparkSessionExtension",
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",

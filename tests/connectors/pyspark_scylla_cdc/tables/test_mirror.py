@@ -130,7 +130,7 @@ def place(
     kind, target = request.param, str(tmp_path / "copy")
     has_lakehouse = spark.conf.get(f"spark.sql.catalog.{CATALOG}", None) is not None
     if kind in {"delta", "iceberg"} and not has_lakehouse:
-        pytest.skip("the tests have Iceberg and Delta Lake on Spark 4.0 only, with Maven")
+        pytest.skip("Iceberg and Delta Lake are tested on Spark 4.0 and 4.1, and need Maven")
     if kind == "deltalake":
         monkeypatch.setattr(mirroring, "DeltaSparkSink", lambda _spark, path: DeltaLakeSink(path))
         kind = "delta"
