@@ -88,8 +88,11 @@ class _Copy:
 
         writer = frame.writeStream.foreachBatch(write)
         writer = writer.option("checkpointLocation", self.checkpoint)
-        self.query = (writer.trigger(**self.trigger) if self.trigger else writer).start()
-        started.set_result(self.query.id)
+        try:
+            self.query = (writer.trigger(**self.trigger) if self.trigger else writer).start()
+            started.set_result(self.query.id)
+        finally:
+            started.cancel()  # otherwise a query whose start is interrupted would wait forever
 
     def goes_on(self) -> bool:
         """Return whether the query is running; restart it if it ended because the columns changed.
