@@ -57,7 +57,7 @@ from cdc_reader.errors import (
     UnsupportedTableError,
 )
 from cdc_reader.reading.progress import Checkpoint
-from cdc_reader.replication.replicator import Expiry, Replicator
+from cdc_reader.replication.replicator import TOGETHER, Expiry, Replicator
 from cdc_reader.replication.table_copy import check_copy, check_initial_copy, creation, needed_types
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window
@@ -332,7 +332,7 @@ def _replicate(
     consumer = CdcConsumer(
         source.connection,
         [source.table],
-        Together(apply),
+        Together(apply, TOGETHER),
         application=kept.application,
         start=EARLIEST if is_initial else follow.start,
         snapshot=snapshot,

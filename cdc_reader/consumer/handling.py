@@ -41,7 +41,7 @@ class Together:
     """
 
     handle: Callable[[Sequence[Change]], object]
-    most: int = 512
+    most: int
 
     def __call__(self, change: Change) -> object:
         return self.handle([change])

@@ -20,7 +20,7 @@ from cdc_reader.errors import ConfigurationError, UnsupportedTableError
 from cdc_reader.replication.writes import TableWrites
 
 _SECOND = 1_000_000
-_TOGETHER = 512
+TOGETHER = 512
 """The maximum number of changes whose writes are executed concurrently."""
 _WRITES = frozenset([Operation.INSERT, Operation.UPDATE])
 _OF_A_ROW = frozenset(
@@ -110,7 +110,7 @@ class Replicator:
         changes may have been applied.
         """
         some = iter(changes)
-        together = iter(lambda: list(islice(some, _TOGETHER)), [])
+        together = iter(lambda: list(islice(some, TOGETHER)), [])
         self._write_all(map(self._by_partition, together))
 
     def _by_partition(self, changes: Iterable[Change]) -> list[list[Statement]]:
