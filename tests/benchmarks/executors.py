@@ -9,16 +9,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_reader._time import SystemClock, format_timestamp
+from cdc_reader.decoding import decode
 from pyspark_scylla_cdc.local_session import quiet_session
+from tests.benchmarks.apart import apart
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.logs import FLAT, fill, log_of
+from tests.benchmarks.pages import flat_page
 from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.cluster.machine import Isolation, Machine
 from tests.cluster.standalone import Standalone, standalone
@@ -28,6 +33,8 @@ PAGES = 300
 """The number of pages. Reading must take far longer than planning, which one process does."""
 PARTITIONS = 8
 """Number of tasks. Each executor runs its tasks one after another."""
+DECODED_PAGES = 3_000
+"""The number of pages that a process without Spark decodes."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -46,7 +53,10 @@ class Read:
 
 
 def scale_figures(times: int) -> Iterator[Figure]:
-    """Measure reads of the same pages by one executor and by two, alternately."""
+    """Measure reads of the same pages by one executor and by two, alternately.
+
+    `decode_scale` shows what the machine allows: the same for processes that only decode.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with (
         tempfile.TemporaryDirectory() as name,
@@ -60,10 +70,14 @@ def scale_figures(times: int) -> Iterator[Figure]:
         for core, worker in enumerate(cluster.workers):
             _pin(worker, core % (os.cpu_count() or 1))
         reads: dict[int, list[Read]] = {1: [], 2: []}
+        decoded: dict[int, list[float]] = {1: [], 2: []}
         for _ in range(times):
-            for executors, found in reads.items():
-                found.append(_read(cluster, served, executors, end))
+            for count in (1, 2):
+                reads[count].append(_read(cluster, served, count, end))
+                decoded[count].append(_decode(count))
     assert len({read.rows for found in reads.values() for read in found}) == 1
+    one, two = (statistics.median(decoded[count]) for count in (1, 2))
+    yield Figure("decode_scale", two, "rows/s", one, "one process")
     one, two = (statistics.median(read.rate for read in reads[count]) for count in (1, 2))
     share = statistics.median(read.others / read.seconds for read in reads[2])
     cores = os.cpu_count() or 1
@@ -76,6 +90,24 @@ def scale_figures(times: int) -> Iterator[Figure]:
         at_least=1.7,
         note=f"server and driver take {share:.2f} of {cores} cores meanwhile",
     )
+
+
+def _decode(processes: int) -> float:
+    """Return the rows per second that processes decode, each on its own core, without Spark."""
+    together = multiprocessing.get_context("spawn").Barrier(processes)
+    with ThreadPoolExecutor(processes) as threads:
+        rates = [threads.submit(apart, _decode_on, core, together) for core in range(processes)]
+        return sum(rate.result() for rate in rates)
+
+
+def _decode_on(core: int, together: Barrier) -> float:
+    os.sched_setaffinity(0, {core % (os.cpu_count() or 1)})
+    page = flat_page(PAGE_ROWS)
+    together.wait(60)
+    start = time.perf_counter()
+    for _ in range(DECODED_PAGES):
+        decode(page.received())
+    return DECODED_PAGES * PAGE_ROWS / (time.perf_counter() - start)
 
 
 def _pin(worker: Machine, core: int) -> None:
