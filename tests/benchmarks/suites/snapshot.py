@@ -6,10 +6,10 @@ range returns the same pages, so the number of rows depends on the number of ran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from cassandra.cluster import Cluster, ExecutionProfile
 from cassandra.query import tuple_factory
@@ -43,6 +43,8 @@ def figures(times: int) -> Iterator[Figure]:
         few, many = (apart(_reading, served.config, rows) for rows in (FEW, MANY))
         note = f"{many:.0f} MB for {MANY:,} rows, {few:.0f} MB for {FEW:,}"
         yield Figure("snapshot_memory", many - few, "MB more", at_most=100, note=note)
+        driver = apart(_paging, served.port, MANY)
+        yield Figure("snapshot_peak", many, "MB", driver, "the driver's rows as tuples", note=note)
 
 
 def _rates(served: Served, times: int) -> Iterator[Figure]:
@@ -74,8 +76,8 @@ def _rate(
 
         return run
 
-    with _driver(served, selected) as tuples:
-        ways = {"tuples": counting("tuples", tuples), name: counting(name, read)}
+    with _driver(served.port, selected) as tuples:
+        ways = {"tuples": counting("tuples", lambda: _count(tuples())), name: counting(name, read)}
         found = take_turns(ways, times)
     rates = {way: rows[way] / turn.wall for way, turn in found.items()}
     return Figure(
@@ -116,18 +118,30 @@ def _reading(config: ConnectionConfig, rows: int) -> float:
     return peak_mb()
 
 
+def _paging(port: int, rows: int) -> float:
+    """Read this many rows with the driver alone; return the peak memory, in MB."""
+    with _driver(port, "*") as tuples:
+        found = _count(islice(tuples(), rows))
+    assert found == rows, f"expected {rows} rows, found {found}"
+    return peak_mb()
+
+
+def _count(rows: Iterable[object]) -> int:
+    return sum(1 for _ in rows)
+
+
 @contextmanager
-def _driver(served: Served, selected: str) -> Iterator[Callable[[], int]]:
+def _driver(port: int, selected: str) -> Iterator[Callable[[], Iterator[object]]]:
     """Yield a function that reads the table with the driver alone, one range after another."""
     edges = [MIN_TOKEN + (MAX_TOKEN - MIN_TOKEN) * n // RANGES for n in range(RANGES + 1)]
-    with Cluster(["127.0.0.1"], port=served.port, protocol_version=4) as cluster:
+    with Cluster(["127.0.0.1"], port=port, protocol_version=4) as cluster:
         cluster.add_execution_profile("tuples", ExecutionProfile(row_factory=tuple_factory))
         session = cluster.connect()
         statement = session.prepare(
             f"SELECT {selected} FROM {KEYSPACE}.{FLAT} WHERE token(pk) > ? AND token(pk) <= ?"
         )
-        yield lambda: sum(
-            1
+        yield lambda: (
+            row
             for tokens in pairwise(edges)
-            for _ in session.execute(statement, tokens, execution_profile="tuples")
+            for row in session.execute(statement, tokens, execution_profile="tuples")
         )
