@@ -68,7 +68,7 @@ AXE := 4.14.1
 .PHONY: help install java prometheus chromium demo test test-slow test-all test-cluster test-spark \
     test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients test-containers \
     embedded-image soak fuzz fuzz-kernel bench simulate lint format api constraints clean \
-    test-oldest test-newest docs publish-docs sdist wheels local-wheels check-wheels check-docs
+    test-oldest test-newest screenshots docs publish-docs sdist wheels local-wheels check-wheels check-docs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -164,6 +164,9 @@ format: $(INSTALLED) ## rewrite the code in the project's style
 
 api: $(INSTALLED) ## write docs/reference/api.md from the docstrings
 	$(BIN)/python -m scripts.api_reference
+
+screenshots: install ## draw the pictures of commands in docs/images; ARGS=demo for one
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(SPARK_ENV) $(BIN)/python -m scripts.screenshots $(ARGS)
 
 docs: $(SITE)/.installed docs/assets/mermaid.min.js ## build the site in build/site; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --strict --quiet
