@@ -1,7 +1,7 @@
 """Checkpoint stores: in memory, in an SQLite file, or in a ScyllaDB table.
 
 To write another store, implement `CheckpointStore` or `LeasingStore`. The other names are the types
-of the values that a store keeps. Each name is imported on first use, because only
+of the values that a store saves. Each name is imported on first use, because only
 `ScyllaCheckpoints` needs the driver.
 
 For maintainers: this package may import `cluster` and the packages below it. Begin with `store`;

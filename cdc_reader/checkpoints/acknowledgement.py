@@ -4,16 +4,16 @@ This module is pure: it uses no I/O, no threads and no clock. Changes are regist
 order of delivery, and acknowledged in any order. Two structures decide what may be saved:
 
 - A *span* is a part of the delivery order that ends when a window is complete. The position moves
-  to the end of the window when no change is outstanding in its span or in earlier spans.
+  to the end of the window when no change is outstanding in this span or in earlier spans.
 - A *stretch* contains the changes of one stream in one page. The stream's `acked_through` advances
-  past its first stretches as they are acknowledged. Its place within a stretch is found when a
-  checkpoint is taken. Rows that are acknowledged after an unacknowledged row are listed one by one.
-  If a log is read before it has settled, its streams have no `acked_through`, because a row may
-  still appear between two others.
+  past its first stretches as they are acknowledged. The exact row within a stretch is determined
+  only when a checkpoint is taken. Acknowledged rows that follow an unacknowledged row are listed
+  individually. If a log is read before it has settled, its streams have no `acked_through`, because
+  a new row may still appear between two rows.
 
-There is a cost for each page and each of its streams, but not for each change. Memory holds a mark
-for each stream with rows after the position. It also holds the row keys of each page that has an
-outstanding stretch, or a stretch that follows an outstanding one.
+The cost depends on the number of pages, and of the streams in each page, but not on the number of
+changes. This module keeps in memory a mark for each stream with rows after the position, and the
+row keys of each page that has an outstanding stretch, or a stretch that follows an outstanding one.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class _Stretch:
 class _Stream:
     """The acknowledged rows and the outstanding stretches of a stream.
 
-    `newest` is the newest write time of its rows, in µs.
+    `newest` is the newest write time, in µs, of the stream's rows.
     """
 
     newest: Micros
@@ -148,7 +148,7 @@ class _Stream:
     stretches: deque[_Stretch] = field(factory=deque)
 
     def enter(self, stretch: _Stretch) -> None:
-        """Add the changes that are delivered next."""
+        """Append the next stretch that is delivered."""
         self.newest = max(self.newest, stretch.newest)
         self.stretches.append(stretch)
 
@@ -194,7 +194,7 @@ class _Stream:
         return Mark(last, frozenset(self.rows | single))
 
     def _pass(self, last: RowKey | None) -> None:
-        """Advance `acked_through` to the row `last`, unless it is None or already passed."""
+        """Advance `acked_through` to the row `last`, unless `last` is None or already passed."""
         if last is not None:
             self.acked_through = max(self.acked_through or last, last)
 

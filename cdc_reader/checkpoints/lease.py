@@ -1,7 +1,7 @@
 """Leases ensure that only one consumer with a given name saves checkpoints at a time.
 
 Two rules make this safe, even if a process is suspended for a long time. First, an owner measures
-the duration of its lease with its own clock, from a time before it sends the request. When the
+the duration of its lease with its own clock, starting before it sends the request. When the
 duration has passed, the owner no longer relies on the lease. Second, once another owner has
 acquired the lease, the store rejects each save of the previous owner, however late the save
 arrives.

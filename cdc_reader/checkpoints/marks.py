@@ -1,8 +1,8 @@
 """Prunes marks that no longer matter, and packs the parts of a checkpoint for storage.
 
 A row key is packed as the 16 bytes of `cdc$time`, followed by the sequence number as 4 bytes,
-big-endian and signed. The history of a TTL is a JSON object. Its field `changes` contains pairs of
-a time (µs) and the TTL that applies from then on (seconds). Its field `logs` contains the ids of
+big-endian and signed. The TTL history of a log is a JSON object. Its field `changes` contains pairs
+of a time (µs) and the TTL that applies from then on (seconds). Its field `logs` contains the ids of
 the log. If there are several ids, `log_lost` is the time (µs) before which all rows are gone.
 Earlier versions stored only the array of pairs. The progress of a snapshot is a JSON object that
 contains the completed ranges as pairs of tokens.
@@ -24,7 +24,7 @@ from cdc_reader.streams.stream import StreamId
 
 
 def newest(mark: Mark) -> Micros | None:
-    """Return the newest write time, in µs, of the rows that a mark names; None without rows."""
+    """Return the newest write time, in µs, of a mark's rows; None if the mark has no rows."""
     times = [key.micros for key in mark.rows]
     if mark.acked_through is not None:
         times.append(mark.acked_through.micros)
@@ -32,7 +32,7 @@ def newest(mark: Mark) -> Micros | None:
 
 
 def prune_marks(marks: Mapping[StreamId, Mark], position: Micros) -> dict[StreamId, Mark]:
-    """Drop rows before the position from the marks, and marks that become empty."""
+    """Remove rows before the position from the marks, and drop marks that become empty."""
     return {
         stream: _from(mark, position) for stream, mark in marks.items() if mark.reaches(position)
     }

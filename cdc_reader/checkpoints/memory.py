@@ -23,7 +23,7 @@ class _Held:
 
 
 class MemoryCheckpoints:
-    """A `LeasingStore` in memory: for tests, and for readers that always start anew.
+    """A `LeasingStore` in memory: for tests, and for readers that always start from the beginning.
 
     `clock` decides when leases expire.
     """
@@ -49,7 +49,7 @@ class MemoryCheckpoints:
         with self._lock:
             before = self._kept.get(name)
             marks = {**(before.marks if before else {}), **checkpoint.marks}
-            # Like the other stores, keep each mark whole, because a position may move back.
+            # Like the other stores, keep all rows of a mark, because a position may move back.
             alive = {s: mark for s, mark in marks.items() if mark.reaches(checkpoint.position)}
             self._kept[name] = evolve(checkpoint, marks=alive)
 

@@ -2,7 +2,7 @@
 
 This module is pure: it uses no I/O, no threads and no clock. A range may be read more than once. It
 is done when all rows of one reading have been delivered and acknowledged. Rows of an abandoned
-reading count only as outstanding.
+reading count as outstanding until they are acknowledged, but never complete a range.
 """
 
 from __future__ import annotations

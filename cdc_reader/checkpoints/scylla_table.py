@@ -1,15 +1,16 @@
 """The checkpoint table in ScyllaDB: its schema, and the statements that read and write it.
 
-A checkpoint is one partition: static columns hold the position, and rows hold the marks. The `base`
-of a mark's row is the position with which the mark was saved. Only marks whose base is the current
-position apply. When the position advances, one range delete removes all earlier marks, and marks
-that still matter are written again with the new base.
+A checkpoint is one partition: static columns contain the position, and rows contain the marks. The
+`base` of a mark's row is the position with which the mark was saved. Only marks whose base is the
+current position apply. When the position advances, one range delete removes all earlier marks, and
+marks that still matter are written again with the new base.
 
-Two static cells hold the lease. `lease` names its holder, and expires according to the servers'
-clocks. `owner` names the owner that last acquired the lease, and does not expire with the lease. No
-other owner may save. Both cells are written only by lightweight transactions. A save under a lease
-is also a lightweight transaction, with a condition on `owner`. The timestamp of a transaction is
-later than the timestamps of all earlier transactions in its partition, regardless of clocks.
+Two static cells contain the lease. `lease` identifies the lease's holder, and expires according to
+the servers' clocks. `owner` identifies the owner that last acquired the lease, and does not expire
+with the lease. No other owner may save. Both cells are written only by lightweight transactions. A
+save under a lease is also a lightweight transaction, with a condition on `owner`. The timestamp of
+a transaction is later than the timestamps of all earlier transactions in its partition, regardless
+of clocks.
 """
 
 from __future__ import annotations
@@ -204,9 +205,9 @@ class CheckpointTable:
         return self._insert(_MARK, (*key_of(name), *said, self._ttl), at)
 
     def void(self, name: CheckpointName, old: Micros, new: Micros, at: int | None) -> Write:
-        """Return the statement that deletes the marks with a base below `new`.
+        """Return the statement that deletes the marks whose base is below `new`.
 
-        If `old` is greater than `new`, it deletes the marks with a base above `new`.
+        If `old` is greater than `new`, the statement deletes the marks whose base is above `new`.
         """
         side, where = "<" if old < new else ">", (*key_of(name), new)
         if at is None:
@@ -248,7 +249,8 @@ class LeaseCells:
     """The leases in the table `name`.
 
     `ttl` is the TTL of the table's checkpoints in seconds, or 0 if they do not expire. Owners are
-    strings, and a `lifetime` is in seconds. A request whose response was lost may be repeated.
+    strings, and a `lifetime` is in seconds. A request whose response was lost can safely be
+    repeated.
     """
 
     def __init__(self, name: TableName, statements: Statements, ttl: int) -> None:
@@ -274,7 +276,7 @@ class LeaseCells:
         return None if said[_APPLIED] else cast("str | None", said["lease"])
 
     def renew(self, name: CheckpointName, owner: str, lifetime: int) -> bool:
-        """Extend the lease to `lifetime` from now, unless another owner has acquired it."""
+        """Make the lease end `lifetime` from now, unless another owner has acquired it."""
         guard = self._own(name, owner, lifetime, " IF owner = ?")
         return self._applies([guard, self._hold(name, owner, lifetime)])
 

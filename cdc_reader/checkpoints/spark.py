@@ -26,7 +26,7 @@ _VERSIONS = (1, 2, 3, 4)
 
 @frozen
 class SparkCheckpoint:
-    """Reads the progress of a query over `table` from the directory `at` of this machine.
+    """Reads the progress of a query over `table` from the local directory `at`.
 
     An offset without a table's name is treated as an offset of `table`. Raises CheckpointError if
     the directory contains no Spark checkpoint, or one that cannot be read.
@@ -42,7 +42,7 @@ class SparkCheckpoint:
         return [CheckpointName(self._query(), self.table)]
 
     def load(self, _name: CheckpointName) -> Checkpoint | None:
-        """Return the position up to which all micro-batches are done."""
+        """Return the position that the query's completed micro-batches have reached."""
         if (offset := self._reached()) is None:
             return None
         kept = {**offset, "changes": offset.get("ttl", [])}
@@ -68,8 +68,8 @@ class SparkCheckpoint:
     def _offsets(self) -> Iterator[dict[str, Any]]:
         """Yield the table's offsets at the end of the newest micro-batch that is done.
 
-        Until the first micro-batch is done, yields the offsets at which it began. Offsets before
-        version 3 do not record where it began, so their position is used.
+        Until the first micro-batch is done, yields the offsets at which that micro-batch began.
+        Offsets before version 3 do not record this beginning, so their position is used.
         """
         numbers, done = self._numbers("offsets"), max(self._numbers("commits"), default=-1)
         if not numbers:

@@ -1,7 +1,7 @@
 """Checkpoints in an SQLite file, for any number of applications and tables.
 
-Each save is one transaction, synced to disk, so the process or the machine may stop at any moment.
-Several processes may share the file if they use different names.
+Each save is one transaction, synced to disk, so a crash of the process or the machine loses no
+saved checkpoint. Several processes may share the file if they use different checkpoint names.
 """
 
 from __future__ import annotations
@@ -295,8 +295,11 @@ class SqliteCheckpoints:
 
 def _save(database: sqlite3.Connection, name: CheckpointName, checkpoint: Checkpoint) -> None:
     position = checkpoint.position
+    is_new = database.execute(_FIND, _key(name)).fetchone() is None
     database.execute(_SAVE, (*_key(name), *_said(checkpoint)))
     (number, *_) = database.execute(_FIND, _key(name)).fetchone()
+    if is_new:  # SQLite gives it the id of a deleted row, whose marks may still be there
+        database.execute("DELETE FROM marks WHERE checkpoint = ?", (number,))
     database.executemany(
         "INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?, ?)",
         [_row(number, *item, position) for item in checkpoint.marks.items()],
@@ -320,7 +323,7 @@ def _key(name: CheckpointName) -> tuple[str, str, str, str]:
 
 
 def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
-    """Return the checkpoint's values except marks, in the order that `_SAVE` expects them."""
+    """Return the checkpoint's values except marks, in the order that `_SAVE` expects."""
     return (
         checkpoint.position,
         checkpoint.generation,
@@ -334,7 +337,8 @@ def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
 def _row(number: int, stream: StreamId, mark: Mark, position: Micros) -> tuple[object, ...]:
     """Return the row of a mark.
 
-    A mark without rows from the position on gets a time before the position, so it is deleted.
+    A mark that has no rows at or after the position gets a time before the position, so that the
+    mark is deleted.
     """
     age = newest(mark) if mark.reaches(position) else None
     return number, bytes(stream), position - 1 if age is None else age, *pack_mark(mark)

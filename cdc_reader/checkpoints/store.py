@@ -34,7 +34,7 @@ from cdc_reader.reading.progress import Checkpoint
 class CheckpointName:
     """Identifies a checkpoint by application, table and shard, such as ``1/4``.
 
-    Shard ``0/4`` identifies what four shards share, which is the start of their snapshot.
+    Shard ``0/4`` identifies the checkpoint that four shards share: the start of their snapshot.
     """
 
     application: str
@@ -94,7 +94,7 @@ class Owner:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the owner's process has certainly ended; known only on the owner's machine."""
+        """Whether the owner's process is known to have ended; always False on other machines."""
         is_here = bool(self.machine) and self.machine == process.machine()
         return is_here and process.has_ended(self.pid, self.start)
 
@@ -115,9 +115,9 @@ class CheckpointStore(Protocol):
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
         """Save the checkpoint atomically; it is durable on return.
 
-        Its marks replace the stored marks of the same streams and leave other streams' marks as
-        they are. A mark whose rows are all before the position no longer applies. An idle window
-        therefore costs one small write, however many streams there are.
+        The checkpoint's marks replace the stored marks of the same streams; the marks of other
+        streams stay. A stored mark whose rows are all before the position no longer applies, so an
+        idle window costs one small write, however many streams there are.
         """
         ...
 
@@ -141,7 +141,7 @@ class LeasingStore(CheckpointStore, Protocol):
         ...
 
     def renew(self, name: CheckpointName, owner: Owner, duration: timedelta) -> bool:
-        """Extend the lease to `duration` from now; return False if another owner acquired it."""
+        """Make the lease end `duration` from now; return False if another owner has acquired it."""
         ...
 
     def release(self, name: CheckpointName, owner: Owner) -> None:

@@ -1,4 +1,4 @@
-"""The command `scylla-cdc`. Each subcommand is a module, which is imported when it is called.
+"""The command `scylla-cdc`. A subcommand's module is imported when the subcommand is called.
 
 The command needs the extra `cli`. This package may import all packages, but only `demo` and `serve`
 may import `testing`. Begin with `command`.
@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command; if its extra is not installed, end with a line that says what to install."""
+    """Run the command. If its extra is not installed, exit and say what to install."""
     try:
         from cdc_reader.cli.command import main as run
     except ModuleNotFoundError as error:

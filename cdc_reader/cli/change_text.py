@@ -1,4 +1,4 @@
-"""Formats a change for people, on one line, and on another line for each image in the log.
+"""Formats a change as text: one line, and one more line for each image in the log.
 
 Values are written as in JSON, so text is in quotes. Unprintable characters are escaped, so no value
 can manipulate a terminal.

@@ -1,4 +1,4 @@
-"""The group of subcommands. Each subcommand is a module, which is imported when it is called."""
+"""The group of subcommands. A subcommand's module is imported when the subcommand is called."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from cdc_reader.replication.comparison import Counts, Difference, Kind
 from cdc_reader.replication.table_comparison import ComparedRange, Table, TableComparison
 
 _EVERY = 5.0
-"""Seconds between two lines of progress."""
+"""Seconds between two progress lines."""
 _WORDS = {
     Kind.MISSING: "only in the source",
     Kind.EXTRA: "only in the target",

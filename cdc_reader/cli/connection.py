@@ -86,7 +86,7 @@ class _Options:
         return f"{self.name}_{name}" if self.name else name
 
     def options(self, use: str) -> tuple[Callable[..., Any], ...]:
-        """Return all options except hosts and timeout; `use` says what the consistency is for."""
+        """Return all options except hosts and timeout; `use` is the consistency level's purpose."""
         name = self.option
         of = f" of the {self.name}" if self.name else ""
         return (
@@ -225,8 +225,8 @@ def two_connection_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options of two clusters to a command with the arguments `source` and `target`.
 
-    These arguments are hosts; the command receives connections instead. `source_use` and
-    `target_use` say what each consistency is for.
+    Users pass hosts as these arguments, and the command receives connections instead. In the help
+    text, `source_use` and `target_use` say what each consistency level applies to.
     """
     source, target = _Options("source"), _Options("target")
 
@@ -248,7 +248,7 @@ def two_connection_options(
 
 @contextmanager
 def _errors_in_options(sides: Mapping[_Options, ConnectionConfig]) -> Iterator[None]:
-    """Make the errors of a command name the options of the cluster that caused them."""
+    """Rewrite the errors of a command, so that they name the options of the cluster concerned."""
     try:
         yield
     except click.ClickException as error:

@@ -52,8 +52,9 @@ snapshot_option = click.option(
 class FollowOptions:
     """The options for following logs.
 
-    `start` is in µs or BEGINNING, and `end` is in µs or None. If `relative` contains --from or
-    --until, the moment was computed from this machine's time; `corrected` uses the cluster's time.
+    `start` is in µs or BEGINNING, and `end` is in µs or None. `relative` contains --from, --until
+    or both if their moments were computed from this machine's time; `corrected` computes these
+    moments from the cluster's time.
     """
 
     start: Micros
@@ -277,10 +278,10 @@ def _table(name: str) -> TableName:
 
 
 def seconds(duration: timedelta) -> str:
-    """Format a duration for people."""
+    """Format a duration as text."""
     return f"{duration.total_seconds():g} s"
 
 
 def since(position: Micros) -> str:
-    """Format a position for people."""
+    """Format a position as text."""
     return "the earliest change in the log" if position <= BEGINNING else format_timestamp(position)

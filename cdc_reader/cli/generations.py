@@ -137,7 +137,7 @@ def _state(span: Window, now: Micros) -> str:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """Print the rows for people."""
+    """Print the rows as a table."""
     table = Table(box=None, pad_edge=False)
     for heading in ("BEGINS", "ENDS", "STATE", "KIND"):
         table.add_column(heading, no_wrap=True)
@@ -147,6 +147,6 @@ def show(rows: Sequence[Row]) -> None:
         found = row.to_dict()
         cells = (found[name] for name in ("start", "end", "state", "kind", "groups", "streams"))
         table.add_row(*("-" if cell is None else str(cell) for cell in cells))
-    # Use the width that is needed, because a truncated time is useless.
+    # Make the table as wide as necessary, because a truncated time is useless.
     console = Console(width=max(Console().width, _WIDEST))
     console.print(table if rows else "no generation has been announced yet")

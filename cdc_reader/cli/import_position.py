@@ -48,10 +48,10 @@ class Positions(ABC):
 
     @abstractmethod
     def begun(self) -> Iterator[tuple[Micros, Micros]]:
-        """Yield a pair of times for the last generation that the library began to read, if any.
+        """Yield pairs of times; the first pair is for the last generation that the library began.
 
-        The first time is the start of the generation. The second is the time from which the library
-        reads a stream that has no position. Only the first pair counts.
+        In each pair, the first time is the start of a generation. The second is the time from which
+        the library reads a stream without a position. `earliest` uses only the first pair.
         """
 
     @abstractmethod
@@ -114,8 +114,9 @@ class RustPositions(Positions):
     def _newest_with_position(self) -> Iterator[tuple[Micros, Micros]]:
         """Yield the generations in which a stream has a position, newest first.
 
-        The library writes the row of a generation only when it begins to read the generation. This
-        row expires, by default after seven days, while the positions of the streams are renewed.
+        The row that the library stores for a generation is not used. It is written only when the
+        library begins to read the generation, and expires, by default after seven days, while the
+        positions of the streams are renewed.
         """
         stored = {stream for (stream,) in self.rows("SELECT stream_id FROM {}")}
         if stored:
@@ -137,7 +138,7 @@ class GoPositions(Positions):
 
     The library stores the generation under an empty timestamp, which CQL can express only with a
     function. In the same row, newer versions store the time from which the application first read.
-    They store this time before the generation.
+    They store this time before they store the generation.
     """
 
     def begun(self) -> Iterator[tuple[Micros, Micros]]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def until_pipe_closes() -> Iterator[None]:
-    """End the block without an error once nobody reads the output anymore."""
+    """Leave the block without an error once nobody reads the output anymore."""
     try:
         yield
         sys.stdout.flush()

@@ -172,9 +172,9 @@ def command(
 
     SOURCE and TARGET name nodes of the two clusters, each as HOST or HOST:PORT, separated by
     commas. The copy must exist, with the same columns and without CDC. It has the table's name
-    unless another name is given. The copy gets all changes that are still in the log, with their
-    write timestamps. With --initial-copy, it first gets the existing rows of the table, and then
-    the changes since. A later run continues where the last run stopped.
+    unless another name is given. The copy receives all changes that are still in the log, with
+    their write timestamps. With --initial-copy, it first receives the existing rows of the table,
+    and then the changes since. A later run continues where the last run stopped.
     """
     with cli_errors():
         if initial_copy:
@@ -187,7 +187,7 @@ def command(
             follow = _suited(schema, follow).corrected(queries)
         where = place or CheckpointPlace(_file(*sides))
         store = where.open(target)
-        kept = Kept(store, f"replicate from {sides[0].hosts} to {sides[1]}")
+        kept = Kept(store, f"replicate {sides[0].table} to {sides[1].table}")
         _check_same_target(kept, sides[1], target_id, where)
         snapshot = _snapshot(schema, sides[1], kept, follow.shard, initial_copy=initial_copy)
         store.save(_of_target(kept, sides[1]), Checkpoint(BEGINNING, table_id=target_id))
@@ -215,7 +215,7 @@ def _schema(source: Side) -> TableSchema:
 
 
 def _suited(schema: TableSchema, follow: FollowOptions) -> FollowOptions:
-    """Return the options, which ignore late rows if the log keeps rows forever."""
+    """Return the options, changed to ignore late rows if the log keeps rows forever."""
     if schema.cdc.ttl or follow.read.late_rows == LateRowsMode.IGNORE:
         return follow
     click.echo(
@@ -252,13 +252,14 @@ def _of_target(kept: Kept, target: Side) -> CheckpointName:
 def _check_same_target(
     kept: Kept, target: Side, found: UUID | None, where: CheckpointPlace
 ) -> None:
-    """Raise CheckpointError if the position belongs to an earlier table with the copy's name."""
+    """Raise CheckpointError if the position belongs to a different table with the copy's name."""
     started = kept.store.load(_of_target(kept, target))
     if started is not None and started.table_id != found:
         raise CheckpointError(
-            f"table {target} was dropped and created again: the position in {where} belongs to "
-            f"the copy with id {started.table_id}, but the table now has id {found}; delete the "
-            "position, and start anew with --initial-copy"
+            f"table {target} was dropped and created again, or is in another cluster: the position "
+            f"in {where} belongs to the copy with id {started.table_id}, but this table has id "
+            f"{found}; delete the position or give another place for it, and start anew with "
+            "--initial-copy"
         )
 
 

@@ -111,7 +111,7 @@ def command(
 ) -> None:
     """Run the embedded ScyllaDB, for development and tests, until SIGINT or SIGTERM.
 
-    The server keeps nothing on disk. The command prints `listening on HOST:PORT` when clients may
+    The server stores nothing on disk. The command prints `listening on HOST:PORT` when clients may
     connect, and the port of the REST API if there is one.
     """
     if (username is None) != (password is None):

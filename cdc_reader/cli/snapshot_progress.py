@@ -19,13 +19,13 @@ from cdc_reader.streams.ring import WHOLE_RING
 from cdc_reader.streams.shard import Shard
 
 _EVERY = 5.0
-"""Seconds between two lines about one table."""
+"""Seconds between two progress lines of one table."""
 _MINUTE, _HOUR = 60, 3_600
 
 
 @frozen
 class SnapshotState:
-    """The acknowledged part of a snapshot: `rows`, a `share` from 0 to 1, and the seconds left.
+    """The acknowledged part of a snapshot: `rows`, the fraction `share`, and the seconds left.
 
     The seconds left are estimated from the average rate since the snapshot began, including
     interruptions. They are None if nothing has been read yet.

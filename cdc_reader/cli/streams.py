@@ -56,7 +56,7 @@ class StreamEntry:
         }
 
     def line(self) -> str:
-        """Format the stream for people."""
+        """Format the stream as one line of text."""
         end = "-" if self.range_end is None else self.range_end
         stream = self.stream
         return _LINE.format(

@@ -61,7 +61,7 @@ class Printer:
 
     def __attrs_post_init__(self) -> None:
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # for characters the locale lacks
+            sys.stdout.reconfigure(errors="backslashreplace")  # if the locale lacks a character
         self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
     def show(self, change: Change) -> bool:
@@ -210,7 +210,7 @@ def _greeting(name: TableName, follow: FollowOptions, snapshot: str, saved: Micr
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Report output that cannot be written, unless a reader closed the pipe, which is no error."""
+    """Report output that cannot be written. A pipe that its reader has closed is not an error."""
     try:
         yield
         sys.stdout.flush()

@@ -151,7 +151,7 @@ class Replicator:
             yield from writes.range_delete(change)
 
     def _writes_to(self, schema: TableSchema) -> TableWrites:
-        """Return the `TableWrites` for a schema, which is created anew when the schema changes."""
+        """Return the `TableWrites` for a schema, which is created again when the schema changes."""
         known = self._writes.get(schema.name)
         if known is None or known.schema is not schema:
             known = TableWrites(schema, self._targets.get(schema.name, schema.name))

@@ -40,7 +40,7 @@ class ComparedRange:
 
     @property
     def share(self) -> float:
-        """The range's part of the ring, from 0 to 1."""
+        """The fraction of the ring that the range covers, from 0 to 1."""
         return self.tokens.size / WHOLE_RING.size
 
 

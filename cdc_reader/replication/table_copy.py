@@ -1,4 +1,4 @@
-"""The requirements on a table that is to become a copy of another table."""
+"""The requirements for a table that is to become a copy of another table."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ In the log, an overwritten collection appears as a tombstone, followed 1 µs lat
 elements. An assignment creates the same sequence, so the copy uses an assignment too.
 
 A row of a snapshot is written as it was read. A SELECT returns the write times of single cells, and
-the copy uses them. A SELECT returns no write times for the row marker and for collections. They are
-written 1 µs before the position of the snapshot, so that every later change wins, even the
+the copy uses them. A SELECT returns no write times for the row marker or for collections. The copy
+writes these 1 µs before the position of the snapshot, so that every later change wins, even the
 tombstone of an assignment at that position. A SELECT does not return the ids of a list's elements
 either. Lists are therefore written with new ids and the oldest possible timestamp. The first change
 to single elements replaces a list's elements with the elements that its images show, with their ids
@@ -81,7 +81,7 @@ def slices(bounds: RowRange) -> Iterator[Slice]:
     fixed = start[: _shared(start, end)]
     after, before = start[len(fixed) :], end[len(fixed) :]
     if not (after or bounds.start.inclusive) or not (before or bounds.end.inclusive):
-        return  # one end excludes all rows that the other includes
+        return  # one end excludes every row that the other end includes
     yield from _after(fixed, after, inclusive=bounds.start.inclusive)
     yield Slice(fixed, _edge(after, bounds.start), _edge(before, bounds.end))
     yield from _before(fixed, before, inclusive=bounds.end.inclusive)
@@ -103,18 +103,19 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _edge(tail: Values, bound: Bound) -> Edge | None:
-    """Return the edge at the tail's first value, or None if the tail is empty.
+    """Return the edge at the first value of `tail`, the bound's values that are not fixed.
 
-    If the tail has more values, the edge is exclusive, because other slices contain the rows with
-    the first value.
+    Returns None if `tail` is empty. If it has several values, the edge is exclusive, because other
+    slices contain the rows with the first value.
     """
     return Edge(tail[0], bound.inclusive and len(tail) == 1) if tail else None
 
 
 def _after(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """Yield slices for the rows after the tail that share its first value.
+    """Yield slices for the rows that share the first value of `tail` and are after `tail`.
 
-    If `inclusive`, the rows at the tail are included.
+    `tail` contains a bound's values after the `fixed` ones. If `inclusive` is True, the rows that
+    match all of them are included.
     """
     for length in range(len(tail) - 1, 0, -1):
         is_last = length == len(tail) - 1
@@ -122,9 +123,10 @@ def _after(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
 
 
 def _before(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """Yield slices for the rows before the tail that share its first value.
+    """Yield slices for the rows that share the first value of `tail` and are before `tail`.
 
-    If `inclusive`, the rows at the tail are included.
+    `tail` contains a bound's values after the `fixed` ones. If `inclusive` is True, the rows that
+    match all of them are included.
     """
     for length in range(1, len(tail)):
         is_last = length == len(tail) - 1
@@ -353,7 +355,7 @@ class TableWrites:
         return Statement(cql, (_BIGINT, *types), (change.timestamp, *values))
 
     def _edges(self, rows: Slice) -> Iterator[tuple[str, CqlType, Any]]:
-        """Yield the conditions on the column after the fixed columns, for its clustering order."""
+        """Yield the bounds of the clustering column after the fixed ones, in its order."""
         for edge, is_start in ((rows.start, True), (rows.end, False)):
             if edge is not None:
                 column = self._clustering[len(rows.fixed)]

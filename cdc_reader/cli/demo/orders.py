@@ -50,7 +50,7 @@ def schema(keyspace: str) -> Iterator[str]:
 
 @define
 class Orders:
-    """Changes to orders, as CQL statements; a seed always produces the same sequence."""
+    """Generates changes to orders, as CQL statements; equal seeds yield equal sequences."""
 
     keyspace: str
     random: random.Random

@@ -95,7 +95,7 @@ class Counts:
         return self.log == self.batch == self.stream > 0
 
     def table(self) -> Table:
-        """Return the counts as a table for people."""
+        """Return the counts as a table to print."""
         table = Table("summary", box=SIMPLE_HEAD)
         table.add_column("count", justify="right")
         table.add_row("statements sent by the shop", f"{self.statements:,}")
@@ -119,7 +119,7 @@ class Shop:
         return reader.format("scylla_cdc").options(**self.options).load()
 
     def log_rows(self) -> int:
-        """Count the rows of the log without the reader."""
+        """Count the rows of the log without using the reader."""
         scan = f'SELECT "cdc$stream_id" FROM {self.log.cql}'  # noqa: S608 - the demo's own name
         return sum(
             batch.num_rows for batch in self.connection.batches(Query(scan, consistency="ONE"))
@@ -149,7 +149,7 @@ def _run(console: Console, contact_points: str | None, seed: int) -> Counts:
 
 
 def _rows(frame: DataFrame) -> Table:
-    """Format the first rows of the log for people."""
+    """Format the first rows of the log as a table to print."""
     table = Table(box=SIMPLE_HEAD)
     for name in _COLUMNS:
         table.add_column(name, no_wrap=True)
@@ -160,7 +160,7 @@ def _rows(frame: DataFrame) -> Table:
 
 
 def _shown(value: Any) -> str:
-    """Format a cell so that it fits a narrow terminal. Null becomes an empty text."""
+    """Format a cell so that it fits a narrow terminal. Null becomes an empty string."""
     if isinstance(value, dict):
         value = ", ".join(f"{count} {item}" for item, count in value.items())
     text = "" if value is None else str(value)

@@ -24,7 +24,7 @@ _MOST = 2_000
 _RECENT = 60 * SECOND
 """µs over which rates and trends are averaged."""
 _SURE = 10 * SECOND
-"""The shortest time, in µs, from which a trend is derived."""
+"""The minimum time span, in µs, from which a trend is derived."""
 _STEADY = 0.3
 """A lag is steady if it changes by less than this, in seconds per second.
 
@@ -109,7 +109,7 @@ class History:
     counts: dict[TableName, Counts] = field(factory=dict)
 
     def add(self, status: Status) -> None:
-        """Record the readers of a table."""
+        """Record the current state of each of a table's readers."""
         for reader in status.readers:
             points = self.readers[status.table, str(reader)]
             points.append(Point(reader.now, reader.lag, reader.left))
@@ -174,7 +174,7 @@ def _joined(spans: Iterable[Counted]) -> Iterator[Counted]:
 
 
 def trend(points: Sequence[Point]) -> str:
-    """Describe for people how the lag changed in the last minute; empty if unknown."""
+    """Describe in words how the lag changed in the last minute; empty if unknown."""
     recent = [point for point in points if point.at >= points[-1].at - _RECENT]
     known = [(point.at, point.lag) for point in recent if point.lag is not None]
     if not known or known[-1][0] - known[0][0] < _SURE:

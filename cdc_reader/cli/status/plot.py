@@ -114,7 +114,7 @@ def _style(number: int) -> str:
 
 
 def _key(number: int) -> str:
-    """Return the sample of a line, for the legend."""
+    """Return the sample of a series' line that the legend shows."""
     return (
         '<svg aria-hidden="true" viewBox="0 0 24 8" width="24" height="8">'
         f'<path class="{_style(number)}" d="M2 4H22"/></svg>'

@@ -22,7 +22,7 @@ _UNITS = (("d", 86_400 * SECOND), ("h", 3_600 * SECOND), ("min", 60 * SECOND), (
 
 @frozen
 class Reader:
-    """The progress of an application or of one of its shards; all times, and `now`, in µs."""
+    """The progress of an application or one of its shards. All times and `now` are in µs."""
 
     name: CheckpointName
     checkpoint: Checkpoint
@@ -120,7 +120,7 @@ class Reader:
         }
 
     def cells(self) -> Iterator[str]:
-        """Return the reader's table cells, for people."""
+        """Return the cells of the reader's row in the table that is shown."""
         yield self.name.application
         yield self.name.shard
         yield since(self.checkpoint.position)
@@ -133,7 +133,7 @@ class Reader:
 
     @property
     def expiry(self) -> str:
-        """A text that says when the first unread rows expire."""
+        """When the first unread rows expire, as text."""
         if self._expires == FOREVER:
             return "never"
         if self.left is None:
@@ -146,7 +146,7 @@ class Reader:
 
 
 def duration_text(micros: int) -> str:
-    """Format a duration for people, in its two largest units."""
+    """Format a duration as text, in its two largest units."""
     parts: list[str] = []
     for unit, size in _UNITS:
         number, micros = divmod(micros, size)

@@ -1,4 +1,4 @@
-"""Writes a report of a watch: one HTML file with plots, which loads nothing from any server.
+"""Writes the results of `status --watch` to one self-contained HTML file with plots.
 
 The file also contains the history as JSON, in a block that browsers do not run. The next run
 with the same file therefore continues its plots.
@@ -28,7 +28,7 @@ _DATA = '<script type="application/json" id="scylla-cdc-history">'
 _FOUND = re.compile(re.escape(_DATA) + "(.*?)</script>", re.DOTALL)
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _BETWEEN = 10 * SECOND
-"""The shortest time, in µs, between two writes of the report while the watch runs."""
+"""The minimum time, in µs, between two writes of the report while the watch runs."""
 
 
 class Report:

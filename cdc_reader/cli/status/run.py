@@ -113,7 +113,7 @@ def command(
     rows_since: str | None,
     html: Path | None,
 ) -> None:
-    """Show what the logs of tables hold, and how far they have been read.
+    """Show what the logs of tables contain, and how far they have been read.
 
     The command queries only the generations and the schemas of the tables. It reads the logs only
     if --rows-since is given.
@@ -155,7 +155,7 @@ def command(
 
 @frozen
 class _Pace:
-    """The time between two samples, and the duration of the watch (None: until stopped), in µs."""
+    """The time between two samples, and the total time (None: until stopped), both in µs."""
 
     interval: int
     duration: int | None

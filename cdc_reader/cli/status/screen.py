@@ -1,4 +1,4 @@
-"""Shows a running watch: on a terminal as tables that are redrawn, elsewhere as lines."""
+"""Shows the samples of `status --watch`: as redrawn tables on a terminal, elsewhere as lines."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from cdc_reader.cli.status.watch import Sample
 _RECENT = 120 * SECOND
 """A rate older than this (µs) is shown with its age."""
 _SHORT = 0.25
-"""Rows expire soon if less than this share of the log's TTL is left."""
+"""Rows expire soon if less than this fraction of the log's TTL is left."""
 
 _NEVER_RAN = "never ran"
 
 
 def moment_text(at: Micros) -> str:
-    """Format a time for people, to the second."""
+    """Format a time as text, to the second."""
     return format_timestamp(at // SECOND * SECOND)
 
 
@@ -49,7 +49,7 @@ class Screen:
         self._draw(moment_text(sample.at), sample.problems)
 
     def fail(self, at: Micros, problem: str) -> None:
-        """See `View.fail`: the last sample stays, with its time."""
+        """See `View.fail`. The last sample stays on the screen, with its time."""
         shown = "" if self._last is None else f" (the values are of {moment_text(self._last.at)})"
         self._draw(moment_text(at), [f"{problem}{shown}"])
 

@@ -58,7 +58,7 @@ class Status:
 
 
 class Positions:
-    """The positions kept in a checkpoint store. Does not create the store.
+    """The positions stored in a checkpoint store. Does not create the store.
 
     With an `application` or a `shard`, contains only the positions of this application or shard.
     """
@@ -152,7 +152,7 @@ class StatusSource:
         return cls(queries, positions, counts, ClusterClock(queries, clock))
 
     def of(self, table: TableName) -> Status:
-        """Return the status of a table as of now."""
+        """Return a table's current status."""
         kept = {} if self.positions is None else self.positions.of(table)
         base = SchemaSource(self.queries).log_schema(table).base
         options = base.cdc
@@ -177,7 +177,7 @@ class StatusSource:
         return Status(table, options, rows, readers, sorted(never_ran, key=str))
 
     def reconnect(self) -> None:
-        """Let the next status open a new connection."""
+        """Close the connection, so that the next status opens a new one."""
         self.queries.close()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Prints the state of a log and its readers for people."""
+"""Prints the state of a log and its readers as text."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _WIDEST = 120
 
 
 def show_log(status: Status) -> None:
-    """Print what a log keeps, and its generations."""
+    """Print what a log contains, and its generations."""
     click.secho(str(status.table), bold=True)
     click.echo(f"its log {log_text(status.options)}\n")
     show(status.generations)
 
 
 def log_text(options: CdcOptions) -> str:
-    """Describe the contents of a log, in a text that continues a sentence after `its log`."""
+    """Describe the contents of a log, in text that continues a sentence after `its log`."""
     lifetime = f"for {duration_text(options.ttl * SECOND)}" if options.ttl else "forever"
     shown = ["keys only" if options.delta_keys_only else "what was written"]
     if options.preimage is not ImageMode.OFF:
@@ -37,13 +37,13 @@ def log_text(options: CdcOptions) -> str:
 
 
 def never_ran_text(name: CheckpointName) -> str:
-    """Return what is wrong with a shard that has no position, and what to do."""
+    """Return text that says what is wrong with a shard without a position, and what to do."""
     shard = f"{name.application} ({name.shard})"
     return f"{shard} has no position here: start it, or give --shard if each has its own file"
 
 
 def show_readers(status: Status, place: CheckpointPlace | None) -> None:
-    """Print the readers whose positions are kept in `place`."""
+    """Print the readers whose positions are stored in `place`."""
     if place is None:
         return
     table = Table(box=None, pad_edge=False)

@@ -73,8 +73,8 @@ class Sampler:
 class Watch:
     """Shows a sample every `interval` µs until `end`, or until `stop` is set.
 
-    While the cluster does not respond, the pause doubles, up to a minute. `is_wanted` returns False
-    when nobody reads the output anymore.
+    As long as the cluster does not respond, the pause doubles each time, up to a minute.
+    `is_wanted` returns False when nobody reads the output anymore.
     """
 
     sampler: Sampler
@@ -86,7 +86,7 @@ class Watch:
     is_wanted: Callable[[], bool] = lambda: True
 
     def run(self) -> None:
-        """Watch until the end. Raises the error of the first sample; later errors are shown."""
+        """Show samples until the end. Raises the first sample's error; later errors are shown."""
         with stopped_by(self.stop):
             try:
                 self.view.show(self.sampler.sample())

@@ -49,7 +49,7 @@ class Place:
 
 
 def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> Place:
-    """Return a change with the given rows."""
+    """Return a change whose log rows have the given sequence numbers."""
     return Place(STREAMS[stream], time(micros), seqs or (0,), is_last)
 
 
@@ -76,12 +76,12 @@ def page(*changes: Place) -> InFlightRows:
 
 
 def acknowledge(work: Acknowledgements, rows: InFlightRows, *changes: int) -> Window | None:
-    """Acknowledge the changes of a page that have these numbers."""
+    """Acknowledge the changes with the given indices in the page."""
     return work.acknowledge(rows, np.array(changes))
 
 
 def window(number: int) -> Window:
-    """Return the window with the given number. Consecutive windows adjoin."""
+    """Return the window with the given number. Consecutive windows are contiguous."""
     return Window(BASE + number * LENGTH, BASE + (number + 1) * LENGTH)
 
 
@@ -133,7 +133,7 @@ class Log:
         self.work.complete(Checkpoint(window(number).end), window(number))
 
     def acknowledge(self, order: random.Random) -> None:
-        """Acknowledge one change, or several of a page, as a worker does."""
+        """Acknowledge one change, or several changes of a page, as a worker does."""
         if not self.outstanding:
             return
         rows, _, _ = order.choice(self.outstanding)
@@ -235,7 +235,7 @@ def test_only_changed_marks_are_saved() -> None:
 
 
 def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
-    """A mark lists the rows of a change one by one if an unacknowledged row lies between them."""
+    """A mark lists a change's rows one by one if an unacknowledged row lies between them."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     rows = page(place(0, 1, 0, 3, is_last=False), place(0, 1, 1, 2))
     work.deliver(rows)
@@ -251,7 +251,7 @@ def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
 
 
 def test_eager_work_names_rows_one_by_one() -> None:
-    """Eager delivery marks single rows, because a row may still arrive between two of them."""
+    """With eager delivery, a mark lists rows one by one: new rows may arrive between them."""
     work = Acknowledgements(Checkpoint(BASE), settled=False)
     pages = [page(place(0, micros), place(0, micros + 10)) for micros in (1, 2)]
     for rows in pages:
@@ -313,7 +313,7 @@ def test_rows_after_an_unacknowledged_one_are_held() -> None:
 
 
 def test_the_first_records_of_a_page_are_marked_by_their_last_row() -> None:
-    """The mark covers fully handled records by their last row, and lists other handled rows."""
+    """A mark contains the last row of a page's first, fully handled records, and each later row."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     rows = page(
         place(0, 1, 0, 2, is_last=False),

@@ -141,7 +141,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def test_only_the_last_owner_can_save(store: LeasingStore, clock: ManualClock) -> None:
-    """An expired lease stays with its owner until another acquires it."""
+    """An expired lease stays with its owner until another owner acquires it."""
     Machine.store, Machine.clock = store, clock
     run_state_machine_as_test(
         Machine,
@@ -159,9 +159,9 @@ def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
 def test_an_owner_is_sure_until_its_lease_may_have_expired(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """A lease begins when it is requested, not when the response arrives.
+    """An owner relies on its lease for exactly the lease's duration after the request.
 
-    An expired lease that nobody took can be renewed.
+    An expired lease that no other owner has acquired can be renewed.
     """
     mine = lease(store, ONE, clock)
     assert not mine.is_sure
@@ -217,7 +217,7 @@ def _keys(count: int) -> Iterator[RowKey]:
 
 
 def test_an_owner_has_a_text_form() -> None:
-    """The text of an owner can be parsed, even if a later version wrote it."""
+    """The text form of an owner can be parsed, even if a later version wrote it."""
     text = ONE.to_text()
     assert Owner.from_text(text) == ONE
     assert Owner.from_text(f'{{"new": 1, {text[1:]}') == ONE

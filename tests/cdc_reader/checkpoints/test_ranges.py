@@ -18,7 +18,7 @@ START = Checkpoint(7, snapshot=SnapshotProgress(9, 5))
 
 
 def completed(reading: int, rows: int) -> RangeComplete:
-    """Return the event that ends the read with number `reading`, of a range with `rows` rows."""
+    """Return the event that completes read number `reading`, which found `rows` rows."""
     return RangeComplete(SCHEMA, reading, TokenRange(reading, reading + 1), rows, START)
 
 

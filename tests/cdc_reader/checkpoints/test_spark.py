@@ -54,7 +54,7 @@ def position(found: SparkCheckpoint) -> int | None:
 
 
 def test_the_position_is_that_of_the_last_committed_micro_batch(tmp_path: Path) -> None:
-    """The highest committed micro-batch sets the position. File names are compared as numbers."""
+    """The committed micro-batch with the highest number determines the position."""
     offsets = {number: [offset(number * 10)] for number in range(8, 13)}
     assert position(checkpoint(tmp_path, offsets, done=11)) == 110
 

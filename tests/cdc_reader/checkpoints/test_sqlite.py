@@ -28,7 +28,7 @@ OWNER = Owner.of_this_process(0)
 
 
 def execute(path: Path, *statements: str) -> None:
-    """Change the file directly, without the store."""
+    """Execute SQL statements on the file directly, without the store."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         for statement in statements:
             database.execute(statement)
@@ -45,13 +45,26 @@ def test_another_applications_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_names_in_a_file_are_known(tmp_path: Path) -> None:
-    """Checkpoint names are listed in order. A new file contains none."""
+    """A store lists the checkpoint names in its file, in order. A new file contains none."""
     store = SqliteCheckpoints(tmp_path / "c.db")
     assert store.names() == []
     names = [CheckpointName(app, NAME.table, part) for app in "ab" for part in ("1/2", "2/2")]
     for name in reversed(names):
         store.save(name, Checkpoint(1))
     assert store.names() == names
+    store.close()
+
+
+def test_a_new_checkpoint_has_no_marks_of_a_deleted_one(tmp_path: Path) -> None:
+    """If a checkpoint's row is deleted but its marks remain, no other checkpoint gets the marks."""
+    path = tmp_path / "c.db"
+    store = SqliteCheckpoints(path)
+    store.save(NAME, Checkpoint(1, marks={STREAM: Mark(_key(9))}))
+    execute(path, "DELETE FROM checkpoints")
+    store.save(evolve(NAME, application="other"), Checkpoint(1))
+    found = store.load(evolve(NAME, application="other"))
+    assert found is not None
+    assert found.marks == {}
     store.close()
 
 
@@ -87,7 +100,7 @@ def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_lock_beyond_the_timeout_is_reported(tmp_path: Path) -> None:
-    """A save fails if a lock outlasts the timeout. Loads still work, and so do later saves."""
+    """A save fails if a lock outlasts the timeout. Loads and later saves still work."""
     path = tmp_path / "c.db"
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=50))
     store.save(NAME, Checkpoint(1))
@@ -102,7 +115,7 @@ def test_a_lock_beyond_the_timeout_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_lease_cannot_be_taken_while_its_holder_saves(tmp_path: Path) -> None:
-    """During a save no other owner can acquire the lease, even if it has expired."""
+    """During a save, no other owner can acquire the lease, even if the lease has expired."""
     path, clock = tmp_path / "c.db", ManualClock(0)
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=20), clock=clock)
     other, minute = Owner.of_this_process(1), timedelta(minutes=1)

@@ -99,7 +99,7 @@ checkpoints = st.builds(
 
 
 def times(mark: Mark) -> list[int]:
-    """Return the write times of all rows that a mark names."""
+    """Return the write times of all rows that a mark lists."""
     return [
         key.micros for key in (*mark.rows, *([mark.acked_through] if mark.acked_through else []))
     ]
@@ -134,7 +134,7 @@ class Model:
 
 
 def test_a_store_returns_what_was_saved(open_store: Callable[[], CheckpointStore]) -> None:
-    """Saving replaces marks per stream, drops obsolete marks, and keeps names apart."""
+    """A save replaces its streams' marks, drops obsolete ones, and changes no other checkpoint."""
     runs = iter(range(1_000_000))
 
     class Machine(RuleBasedStateMachine):

@@ -55,7 +55,7 @@ def compare(scylla: Scylla, table: str, target: EmbeddedScylla, *more: str) -> R
 def test_equal_tables_have_status_0(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """Equal tables give exit status 0. NaN equals itself, and write times and TTLs are ignored."""
+    """Equal tables cause exit status 0. NaN equals itself, and write times and TTLs are ignored."""
     there.execute(f"UPDATE {table} USING TTL 6000 SET m['k'] = 3 WHERE p = 3 AND c = 3")
     found = compare(scylla, table, target)
     assert (found.exit_code, found.stderr) == (0, "")
@@ -115,7 +115,7 @@ def test_static_columns_are_compared(
 def test_tables_that_cannot_be_compared_have_status_2(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """Tables that cannot be compared, or invalid options, give exit status 2 and a one-line error.
+    """Incomparable tables and invalid options cause exit status 2 and a one-line error.
 
     The error says what to do.
     """

@@ -84,11 +84,11 @@ class Switch:
         self.execute(f"INSERT INTO {{ks}}.positions ({columns}) VALUES ({values})")
 
     def forget_generation(self) -> None:
-        """Remove the row of the generation, as its TTL does in scylla-cdc-rust's table."""
+        """Remove the generation's row, which expires by its TTL in scylla-cdc-rust's table."""
         self.execute("DELETE FROM {ks}.positions WHERE stream_id = 0x00")
 
     def start_reading(self, first: uuid.UUID) -> None:
-        """Store the time from which the application first reads, as scylla-cdc-go does."""
+        """Store the time from which the application starts reading, as scylla-cdc-go does."""
         columns = "generation, application_name, table_name, stream_id, last_timestamp"
         values = f"blobAsTimestamp(0x), 'old', '', 0x, {first}"
         self.execute(f"INSERT INTO {{ks}}.positions ({columns}) VALUES ({values})")
@@ -117,7 +117,7 @@ class Switch:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """A server with 32 streams, of which some have no changes."""
+    """A server with 32 streams, some of which have no changes."""
     with EmbeddedScylla(vnodes=16, shards=2) as server:
         yield server
 
@@ -225,7 +225,7 @@ def test_without_its_row_the_newest_generation_with_a_position_counts() -> None:
 @pytest.mark.parametrize("switch", ["go"], indirect=True)
 @pytest.mark.parametrize("after", [-1, 1], ids=["before", "after"])
 def test_nothing_is_read_from_before_the_first_read(switch: Switch, after: int) -> None:
-    """A stream without a position is read from the start of the application or the generation.
+    """A stream without a position is read from the application's or the generation's start.
 
     The later of the two starts applies.
     """

@@ -140,7 +140,7 @@ def _write(session: Session, table: str, draw: random.Random) -> None:
 def test_what_cannot_be_copied_is_told(
     scylla: Scylla, keyspace: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """A target with rows, a list column whose log has no images, and `--from` are rejected."""
+    """The command rejects `--from`, a target that has rows, and a list column without images."""
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW, "--initial-copy")
     assert invoke(*words, "--from", "earliest").exit_code == 2
     there.execute(f"INSERT INTO {copy} (p, c) VALUES (1, 1)")

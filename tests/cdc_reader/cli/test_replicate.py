@@ -21,6 +21,7 @@ from cdc_reader.cli.replicate import Report
 from cdc_reader.cql.names import TableName
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
+from cdc_reader.testing.cql_session import open_session
 from tests.cdc_reader.replication.test_replicator import rows_of
 from tests.recordings.replay import raw_select
 
@@ -66,20 +67,30 @@ def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t {COLUMNS} AND cdc = {{'enabled': true, 'preimage': true}}"
     )
-    there.execute(
-        f"CREATE KEYSPACE {keyspace} WITH replication = "
-        "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
-    )
+    create_keyspace(there, keyspace)
     yield f"{keyspace}.t"
     there.execute(f"DROP KEYSPACE {keyspace}")
 
 
 @pytest.fixture
-def copy(keyspace: str, table: str, there: Session) -> str:
+def copy(table: str, there: Session) -> str:
     """The name of the table, which this fixture also creates on the target."""
-    there.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
-    there.execute(f"CREATE TABLE {table} {COLUMNS}")
+    create_copy(there, table)
     return table
+
+
+def create_keyspace(session: Session, keyspace: str) -> None:
+    """Create a keyspace with one replica."""
+    session.execute(
+        f"CREATE KEYSPACE {keyspace} WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+    )
+
+
+def create_copy(session: Session, table: str) -> None:
+    """Create the table, without CDC, and its user-defined type."""
+    session.execute(f"CREATE TYPE {TableName.parse(table).keyspace}.pair (a int, b text)")
+    session.execute(f"CREATE TABLE {table} {COLUMNS}")
 
 
 def arguments(
@@ -190,9 +201,10 @@ def test_a_copy_that_was_made_anew_is_refused(
         refused = invoke(*words, *more)
         assert refused.exit_code == 1
         assert re.fullmatch(
-            rf"Error: table {copy} at {target.contact_point} was dropped and created again: the "
-            rf"position in .*{re.escape(place)} belongs to the copy with id [\w-]+, but the table "
-            r"now has id [\w-]+; delete the position, and start anew with --initial-copy\n",
+            rf"Error: table {copy} at {target.contact_point} was dropped and created again, or "
+            rf"is in another cluster: the position in .*{re.escape(place)} belongs to the copy "
+            r"with id [\w-]+, but this table has id [\w-]+; delete the position or give another "
+            r"place for it, and start anew with --initial-copy\n",
             refused.stderr,
         )
     if in_table:
@@ -203,6 +215,35 @@ def test_a_copy_that_was_made_anew_is_refused(
     assert contents(there, copy) == contents(scylla.session, table)
 
 
+def test_the_position_belongs_to_the_tables(
+    scylla: Scylla, copy: str, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """A run through other contact points continues, but a run for another cluster is rejected."""
+    scylla.session.execute(WRITES[0].format(t=copy))
+    words = [copy, "--checkpoint", str(tmp_path / "position"), *TO_NOW]
+
+    def replicate(source: str, target: str) -> Result:
+        return invoke("replicate", source, words[0], target, *words[1:])
+
+    assert replicate(scylla.contact_point, target.contact_point).exit_code == 0
+    port = target.contact_point.rpartition(":")[2]
+    moved = replicate(scylla.contact_point, f"localhost:{port}")
+    assert applied(moved.stderr) == 0
+    assert "where the last run stopped" in moved.stderr
+    with EmbeddedScylla() as other:
+        session = open_session(other.host, other.port)
+        create_keyspace(session, TableName.parse(copy).keyspace)
+        create_copy(session, copy)
+        to_other = replicate(scylla.contact_point, other.contact_point)
+        assert f"Error: table {copy} at {other.contact_point} was dropped" in to_other.stderr
+        assert " or is in another cluster: the position in " in to_other.stderr
+        session.execute(f"ALTER TABLE {copy} WITH cdc = {{'enabled': true}}")
+        session.cluster.shutdown()
+        from_other = replicate(other.contact_point, target.contact_point)
+        assert f"Error: table {copy} was dropped and created again, or" in from_other.stderr
+    assert (to_other.exit_code, from_other.exit_code) == (1, 1)
+
+
 def test_a_restart_resumes(
     scylla: Scylla, keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
@@ -210,10 +251,7 @@ def test_a_restart_resumes(
     name, count = f"{keyspace}.many", 300
     columns = "(p int, c int, v int, PRIMARY KEY (p, c))"
     scylla.session.execute(f"CREATE TABLE {name} {columns} WITH cdc = {{'enabled': true}}")
-    there.execute(
-        f"CREATE KEYSPACE {keyspace} WITH replication = "
-        "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
-    )
+    create_keyspace(there, keyspace)
     there.execute(f"CREATE TABLE {name} {columns}")
 
     def insert(numbers: range) -> None:
@@ -304,7 +342,7 @@ def test_an_existing_type_that_differs_is_refused(
 
 
 def test_a_table_is_not_copied_onto_itself(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """A table is not copied onto itself, because each applied change would be applied again."""
+    """A table is not copied onto itself: each applied change would be logged and applied again."""
     host = scylla.contact_point
     store = str(tmp_path / "progress.db")
     outcome = invoke("replicate", host, table, host, "--checkpoint", store, *TO_NOW)

@@ -157,7 +157,7 @@ def test_version_prints_the_packages_version_and_the_kernel(word: str) -> None:
     [("python", "(kernel: python)"), ("rust", "CDC_READER_KERNEL is 'rust': expected one of")],
 )
 def test_version_names_a_forced_kernel(kernel: str, shown: str) -> None:
-    """The command names a forced kernel, and rejects an unknown kernel."""
+    """The `version` command shows a forced kernel, and rejects an unknown kernel."""
     code = "from cdc_reader.cli import main; main()"
     run = subprocess.run(
         [sys.executable, "-c", code, "version"],

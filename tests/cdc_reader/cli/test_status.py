@@ -157,7 +157,7 @@ def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path
 
 
 def test_a_shard_that_never_ran_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """A shard without a position is reported. Any saved name shows the number of shards."""
+    """A shard without a position is reported. The names of other shards contain the shard count."""
     now, file, name = time.time_ns() // 1_000, tmp_path / "positions", TableName.parse(table)
     save(file, table, whole=Checkpoint(now))
     store = SqliteCheckpoints(file)
@@ -184,7 +184,7 @@ def test_a_shard_that_never_ran_is_an_alarm(scylla: Scylla, table: str, tmp_path
 def place(
     request: pytest.FixtureRequest, scylla: Scylla, table: str, tmp_path: Path
 ) -> tuple[list[str], str, Checkpoint]:
-    """For each kind of checkpoint store: the options, the reader's name, and the checkpoint."""
+    """The options, reader name and checkpoint for each kind of checkpoint store."""
     keyspace, name = table.split(".")
     [row] = scylla.session.execute(
         "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s",
@@ -224,9 +224,10 @@ def test_a_table_created_again_is_an_alarm(
     outcome = invoke(scylla, *arguments)
     assert outcome.exit_code == 1
     [line] = outcome.stderr.splitlines()
-    told = f"table {table} was dropped and created again: the position belongs to the table with"
+    told = f"table {table} was dropped and created again, or is in another cluster: the position"
     assert line.startswith(
-        f"Error: {table}: {reader} (1/1) cannot resume: {told} id {kept.table_id}"
+        f"Error: {table}: {reader} (1/1) cannot resume: {told} belongs to the table with id "
+        f"{kept.table_id}"
     )
     assert f"{reader} (1/1): {told}" in outcome.stdout
     [found] = json.loads(invoke(scylla, *arguments, "--json").stdout)["applications"]
@@ -276,7 +277,7 @@ def test_a_log_created_again_is_an_alarm(tmp_path: Path, behind: int) -> None:
 
 
 def test_a_position_in_the_future_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """A position in the future is an error, unless it is ahead by less than the allowed lag."""
+    """The exit status is 1 if a position is in the future by more than `--max-lag`."""
     file, now = tmp_path / "c.db", time.time_ns() // 1_000
     save(file, table, ahead=Checkpoint(now + 25 * HOUR))
     arguments = (table, "--checkpoint", str(file), "--max-lag")
@@ -358,7 +359,7 @@ def test_a_missing_position_is_reported_in_one_line(
 
 
 def test_the_progress_of_a_snapshot_is_shown(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Each shard is shown with its rows, share and remaining time.
+    """Each shard is shown with its row count, completed percentage and remaining time.
 
     The checkpoint that the shards share is not listed.
     """

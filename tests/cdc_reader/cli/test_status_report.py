@@ -114,7 +114,7 @@ def test_the_next_run_continues_the_plots(
 def test_a_watch_keeps_its_report_current(
     server: EmbeddedScylla, positions: Path, tmp_path: Path
 ) -> None:
-    """A watch writes the report at its first sample and again at its end."""
+    """`status --watch` writes the report at its first sample and again when it ends."""
     file = tmp_path / "report.html"
     arguments = ("--checkpoint", positions, "--html", file, "--watch", "--for", "1ms")
     outcome = invoke(server, *arguments)
@@ -127,7 +127,10 @@ def test_a_watch_keeps_its_report_current(
 def test_another_file_is_not_overwritten(
     server: EmbeddedScylla, tmp_path: Path, content: str | None
 ) -> None:
-    """Only a report of this version is overwritten. `None` stands for a later version's report."""
+    """An existing file is overwritten only if it is a report of this version.
+
+    If `content` is None, the file is a later version's report.
+    """
     file = tmp_path / "notes.html"
     later = '<script type="application/json" id="scylla-cdc-history">{"version":99}</script>'
     file.write_text(later if content is None else content)
@@ -227,7 +230,7 @@ def watched(page: Page) -> tuple[list[str], list[str]]:
 
 
 def test_colours_have_enough_contrast() -> None:
-    """In both schemes, the contrast ratio is at least 4.5 for text and at least 3 for lines."""
+    """In both color schemes, the contrast ratio is at least 4.5 for text and 3 for lines."""
     schemes = re.findall(r":root\{([^}]*)\}", STYLE)
     assert len(schemes) == 2
     for scheme in schemes:
@@ -267,7 +270,7 @@ def test_names_are_text_not_html() -> None:
 def test_a_history_is_bounded_and_loses_no_row(
     lengths: list[tuple[int, int, int, bool]],
 ) -> None:
-    """A long history is shortened by joining spans. All rows are still counted, and gaps remain."""
+    """A long history is shortened by merging spans. All rows are still counted, and gaps remain."""
     most, module._MOST = module._MOST, 20
     try:
         counts, at, gaps = Counts(), 0, set()
@@ -312,7 +315,7 @@ def test_a_history_can_be_read_again(points: list[tuple[int, int | None]], name:
     ],
 )
 def test_the_trend_of_a_lag(lags: list[int | None], told: str) -> None:
-    """The trend is computed from lags that are sampled every ten seconds."""
+    """The trend of a reader's lag is computed from lags sampled every ten seconds."""
     points = [
         Point(number * 10 * SECOND, None if lag is None else lag * SECOND, None)
         for number, lag in enumerate(lags)
@@ -321,7 +324,7 @@ def test_the_trend_of_a_lag(lags: list[int | None], told: str) -> None:
 
 
 def test_a_line_is_interrupted_where_nobody_watched() -> None:
-    """A line is interrupted where no sample was taken or the reader's lag was unknown."""
+    """A plot's line is interrupted where no sample was taken or the reader's lag was unknown."""
     times = [0, 1, 2, 3, 60, 61, 62, 63, 64]
     points = [Point(at, None if at == 62 else 5, None) for at in times]
     assert [[point.at for point in part] for part in connected(points)] == [
@@ -333,7 +336,7 @@ def test_a_line_is_interrupted_where_nobody_watched() -> None:
 
 @given(st.integers(0, 10**15))
 def test_an_axis_reaches_its_highest_value(value: int) -> None:
-    """An axis is never empty, and ends not far above the highest value."""
+    """The axis of a plot is never empty, and ends only slightly above the highest value."""
     for unit, step in ((DURATION, 5 * SECOND), (NUMBER, 1)):
         top = unit.top(value)
         assert top >= value
@@ -352,5 +355,5 @@ def test_an_axis_reaches_its_highest_value(value: int) -> None:
     ],
 )
 def test_labels_of_an_axis_are_short(unit: Unit, value: float, text: str) -> None:
-    """A label omits units that are zero."""
+    """The label of an axis omits units whose value is zero, such as seconds in 30 min."""
     assert unit.text(value) == text

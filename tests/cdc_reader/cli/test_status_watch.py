@@ -53,7 +53,7 @@ def now() -> int:
 
 
 class Script(ManualClock):
-    """A clock that performs the next step of a script at each sleep, and finally ends the watch."""
+    """A clock that performs one step of a script at each sleep, and then ends `status --watch`."""
 
     def __init__(self, start: int, *steps: Callable[[], object]) -> None:
         super().__init__(start)
@@ -95,8 +95,8 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def positions(tmp_path: Path) -> Path:
-    """A file with the position of an application that lags by ten minutes."""
-    save(tmp_path / "positions.db", now() - 600 * SECOND)
+    """A file with the position of an application that lags by a little over ten minutes."""
+    save(tmp_path / "positions.db", now() - 610 * SECOND)
     return tmp_path / "positions.db"
 
 
@@ -108,7 +108,7 @@ def save(file: Path, position: int) -> None:
 
 
 def watch(server: EmbeddedScylla, clock: Script, positions: Path | None = None) -> Watch:
-    """Return a watch that prints lines about the table every five seconds of the clock's time."""
+    """Return a `Watch` that prints lines about the table every five seconds of `clock`."""
     source = StatusSource.open(
         ConnectionConfig(server.contact_point),
         None if positions is None else CheckpointPlace(positions),
@@ -121,7 +121,7 @@ def watch(server: EmbeddedScylla, clock: Script, positions: Path | None = None) 
 
 
 def run(watch: Watch) -> None:
-    """Run a watch, and then close its source."""
+    """Run the `Watch`, and then close its source."""
     with closing(watch.sampler.source):
         watch.run()
 
@@ -151,7 +151,7 @@ def test_in_a_pipe_it_prints_lines(server: EmbeddedScylla, positions: Path) -> N
 def test_an_outage_is_told_and_outlived(
     server: EmbeddedScylla, positions: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """During an outage the watch continues, with pauses that double up to a minute."""
+    """During an outage `status --watch` continues, with pauses that double up to a minute."""
 
     def strike() -> None:
         server.faults.add(OUTAGE)
@@ -194,14 +194,14 @@ def test_a_server_that_comes_back_is_watched_again(capsys: pytest.CaptureFixture
 
 
 def test_the_error_of_the_first_sample_ends_it(server: EmbeddedScylla) -> None:
-    """An error in the first sample, such as a mistyped name, ends the watch."""
+    """An error in the first sample, for example due to a mistyped name, ends `status --watch`."""
     outcome = invoke(server, "ks.nonesuch", "--watch")
     assert outcome.exit_code == 1
     assert outcome.stderr.startswith("Error: ")
 
 
 def test_a_sample_costs_few_queries(server: EmbeddedScylla) -> None:
-    """Each sample takes few queries: streams are listed once, and the log is never read."""
+    """Each sample needs few queries: streams are listed once, and the log is never read."""
     schema, generations, log = (
         Fault("delay", name, times=None, seconds=1e-9)
         for name in ("system_schema", "system_distributed", "ks.t_scylla_cdc_log")
@@ -220,7 +220,7 @@ def test_a_sample_costs_few_queries(server: EmbeddedScylla) -> None:
 
 
 def test_rows_are_counted_when_asked_for(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Counting begins at the given time and always ends one confidence window ago."""
+    """Rows are counted from the given time up to one confidence window ago."""
     start = clock.now()
     connection = ConnectionConfig(server.contact_point)
     counter = RowCounter(connection, {TABLE: Checkpoint(start)}, clock)
@@ -233,7 +233,7 @@ def test_rows_are_counted_when_asked_for(server: EmbeddedScylla, clock: ManualCl
         spans = list(counter.take(TABLE))
         assert sum(span.rows for span in spans) == 7
         assert (spans[0].start, spans[-1].end) == (start, start + 40 * SECOND)
-        clock.advance(300 * SECOND)
+        clock.advance(600 * SECOND)  # the default of `late_interval`
         late = start + 20 * SECOND
         server.execute(f"INSERT INTO ks.t (p) VALUES (99) USING TIMESTAMP {late}")
         server.execute("INSERT INTO ks.t (p) VALUES (100)")
@@ -246,7 +246,7 @@ def test_rows_are_counted_when_asked_for(server: EmbeddedScylla, clock: ManualCl
 
 
 def test_counting_goes_on_after_an_error(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """After an error, counting resumes, and no row is counted twice."""
+    """After an error, the counting of rows resumes, and no row is counted twice."""
     for number in range(3):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
     start = clock.now() - SECOND
@@ -356,7 +356,7 @@ def test_unusable_options_are_reported_in_one_line(
 def test_a_rate_of_long_ago_is_shown_with_its_age(
     server: EmbeddedScylla, behind: int, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A rate is shown with its age if counting has fallen behind."""
+    """The rate of new rows is shown with its age if counting has fallen behind."""
     at = now()
     watched = watch(server, Script(at))
     end = at - behind * SECOND

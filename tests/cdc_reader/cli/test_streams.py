@@ -78,7 +78,7 @@ def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -
 
 @pytest.mark.needs("topology")
 def test_a_generation_is_named_by_a_time_in_it() -> None:
-    """`--generation` takes any time from a generation's start up to the start of the next."""
+    """`--generation` accepts any time from a generation's start up to the start of the next."""
     with EmbeddedScylla(vnodes=2, shards=1) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 @define
 class Histories:
-    """The server on which histories are written, each to new tables."""
+    """Writes histories of changes to a server, each to new tables."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -48,7 +48,7 @@ class Histories:
         return names
 
     def write(self, names: list[str], steps: list[tuple[str, int, int]]) -> None:
-        """Perform each step: write a row, join a node, or advance the clock.
+        """Perform each step: write a row, add a node, or advance the clock.
 
         Some rows get slightly older timestamps.
         """

@@ -101,7 +101,7 @@ def test_replicating_a_recorded_log_gives_the_recorded_table(
 def test_recorded_pages_of_every_type_give_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, connection: ConnectionConfig
 ) -> None:
-    """Replicating recorded pages of ScyllaDB 5.2, with every type, gives the recorded table.
+    """Replicating recorded pages of ScyllaDB 5.2, with every type, reproduces the recorded table.
 
     Some records span two pages.
     """
@@ -326,7 +326,7 @@ def test_rows_and_log_make_the_table(
     after: list[str],
     order: random.Random,
 ) -> None:
-    """Applying two reads of a snapshot and the log's changes in any order gives the table."""
+    """Applying a snapshot read twice and the log's changes, in any order, reproduces the table."""
     key = next(KEYS)
     source = tables.schemas[images].base.name
     with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:
@@ -551,8 +551,8 @@ def test_a_writer_of_single_partitions_suffices() -> None:
 def test_changes_that_cannot_be_applied_are_refused() -> None:
     """Changes that cannot be applied are rejected.
 
-    A change is rejected if it contains only keys, half a range or no clustering key, or if its
-    operation is unknown.
+    A change is rejected if it contains only keys, only one end of a range or no clustering key, or
+    if its operation is unknown.
     """
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     ledger = Ledger()
@@ -603,7 +603,7 @@ def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: i
 
 
 def test_few_distinct_statements_are_prepared() -> None:
-    """Replicating any recorded history takes fewer than 30 distinct prepared statements."""
+    """Replicating any recorded history uses fewer than 30 distinct prepared statements."""
     for history in histories():
         replicator = Replicator(Ledger())
         texts = {s.cql for change in history.changes() for s in replicator.statements(change)}

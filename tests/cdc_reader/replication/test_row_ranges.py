@@ -1,4 +1,4 @@
-"""Row ranges as slices, compared with the definition of a row range."""
+"""Conversion of row ranges to CQL slices, compared with the definition of a row range."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ def test_floating_point_ends_compare_as_on_the_server() -> None:
 
 
 def test_a_range_needs_both_ends() -> None:
-    """A range with only one end raises an error."""
+    """A range with only one end is rejected."""
     with pytest.raises(ValueError, match="expected both ends"):
         list(slices(RowRange(bound((1,)), None)))

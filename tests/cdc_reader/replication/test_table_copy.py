@@ -1,4 +1,4 @@
-"""The CQL that creates a copy of a table, as executed on a server."""
+"""The CQL that creates a copy of a table, executed on a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = (
 def test_a_copy_has_the_columns_and_key_of_its_source(
     scylla: Scylla, keyspace: str, connection: ConnectionConfig
 ) -> None:
-    """A copy has its source's columns and key. Its types are created in order of dependency."""
+    """A copy has its source's columns and key. Its types are created in dependency order."""
     for statement in (*TYPES, TABLE):
         scylla.session.execute(statement.format(ks=keyspace))
     opened = Connection(connection, ReadConfig())
