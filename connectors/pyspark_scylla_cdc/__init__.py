@@ -2,8 +2,8 @@
 
 Spark imports every top-level module named ``pyspark_*`` to look for a `DefaultSource`, even in
 sessions that never use this data source. If one import fails, Spark finds no data source in any of
-the modules. The import is therefore light and always succeeds: without Spark, or with a Spark too
-old for Python data sources, the module defines no source.
+the modules. Importing this package is therefore cheap and always succeeds: without Spark, or with a
+Spark too old for Python data sources, the module defines no source.
 
 For maintainers: the package may import `cdc_reader`. Begin with `source`, which Spark calls.
 """

@@ -76,7 +76,7 @@ class BatchReader(DataSourceReader):
     def _timeline(self, window: Window) -> Timeline:
         """Return all generations.
 
-        First waits until each generation that may have rows of `window` is announced.
+        Waits first until every generation that may contain rows of `window` has been announced.
         """
         read = self._options.read
         gate = PublicationGate(
@@ -86,10 +86,11 @@ class BatchReader(DataSourceReader):
         return timeline_of(self._options)
 
     def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:
-        """Report rows that may have expired and a start in the future, and return the `Promise`.
+        """Warn of a future start, report rows that may have expired, and return the `Promise`.
 
-        Without a start, the batch reads the rows that the log holds, so it is not an error if rows
-        expire meanwhile. It is an error if the log is dropped and created again meanwhile.
+        Without a start, the batch reads the rows that the log still contains, so rows may expire
+        during the read. However, it is an error if the log is dropped and created again during the
+        read.
         """
         options = self._options
         warn_of_future(wanted.start, now, options.table)
@@ -101,7 +102,7 @@ class BatchReader(DataSourceReader):
         return evolve(promise, is_open=is_open)
 
     def _alive(self, wanted: Window, now: Micros) -> Window:
-        """Return the part of the window that holds nearly all rows, by which the work is divided.
+        """Return the part of the window that contains nearly all rows, for dividing the work.
 
         Except for rows with client-set timestamps, no row outlives the log's TTL, and no row has a
         write time in the future.

@@ -35,7 +35,7 @@ def report_loss(
 
 
 def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros) -> Promise:
-    """Return the rows that the tasks must find in a window whose start was given as a time.
+    """Return the rows that the tasks must find in a window that does not start at an offset.
 
     If the start is older than the log's rows, these are the rows that the log still holds, except
     for rows that expire soon.

@@ -6,7 +6,7 @@ option ``reportTo``. The datagram is sent once, and nothing waits for its arriva
 drops it, metrics are missing; the listener says how many partitions reported.
 
 A datagram is a keyed hash of JSON text, followed by the text. The key is part of the address, so
-only readers of the query's options can make a valid datagram.
+only someone who can read the query's options can create a valid datagram.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _hash(text: bytes, key: bytes) -> bytes:
 
 @cache
 def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any] | None:
-    """Look the host up once in a process, because a failed lookup may take seconds."""
+    """Look up the host once per process, because a failed lookup may take seconds."""
     try:
         return _resolve(host, port)
     except OSError:

@@ -112,24 +112,24 @@ def _struct(fields: pa.Schema | pa.StructType) -> StructType:
 
 
 _NOTES = {
-    "date": "The full range of CQL. Outside of the years 1 to 9999, which Python's `date` "
+    "date": "The full range of CQL. Outside the years 1 to 9999, which Python's `date` "
     "covers, `collect()` raises `ValueError` or `OverflowError`: collect "
     "`unix_date(column)` instead.",
-    "decimal": "All digits as written, or a number; see `decimalType`.",
+    "decimal": "A string with all digits as written, or a number; see `decimalType`.",
     "duration": "Months, days and nanoseconds.",
     "inet": "The address in its usual text form.",
     "time": "Nanoseconds since midnight.",
-    "timestamp": "Spark counts microseconds, CQL milliseconds. A value outside of the years "
-    "-290308 to 294247 does not fit and ends the query: leave its column out with "
-    "`columns`. Outside of the years 1 to 9999 `collect()` raises `ValueError` or "
+    "timestamp": "Spark counts microseconds, and CQL counts milliseconds. A value outside the "
+    "years -290308 to 294247 does not fit: leave its column out with `columns`, or set "
+    "`onBadRecord`. Outside the years 1 to 9999, `collect()` raises `ValueError` or "
     "`OverflowError`: collect `unix_micros(column)` instead.",
     "timeuuid": "In canonical form. To sort by time, use `_commit_version`.",
     "uuid": "In canonical form.",
-    "varint": "All digits, or a number; see `decimalType`.",
+    "varint": "A string with all digits, or a number; see `decimalType`.",
 }
 
 _NESTED = {
-    "list<int>": "In format `log`, a list that is not frozen is a map from time UUIDs, as in the "
+    "list<int>": "In format `log`, a non-frozen list is a map whose keys are time UUIDs, as in the "
     "log table.",
     "set<int>": "Sorted as the server sorts it.",
     "map<text, int>": "",
@@ -152,11 +152,15 @@ def _rows() -> Iterator[tuple[str, str, str]]:
         yield name, _spark(parse(name)), _NOTES.get(name, "")
     for text, note in _NESTED.items():
         yield f"`{text}`", _spark(parse(text)), note
-    yield "user-defined type", "struct of its fields", "Frozen or not, in every format."
+    yield (
+        "user-defined type",
+        "struct of its fields",
+        "The same for frozen and non-frozen types, in every format.",
+    )
 
 
 def _spark(cql_type: CqlType) -> str:
-    """Return the Spark type, and its alternative if there is one."""
+    """Return the Spark type in Markdown, and the type with `decimalType` if that differs."""
     own, number = (
         spark_type(types.of(cql_type)).simpleString()
         for types in (ValueTypes(), ValueTypes(_NUMBER))

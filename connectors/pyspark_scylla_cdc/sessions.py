@@ -1,7 +1,7 @@
 """Access to the table's schema, generations and log, for the driver and for executors.
 
-Connections, sources and the streams of generations are kept across tasks, because Spark reuses its
-Python processes, and connecting takes longer than a micro-batch.
+Connections, sources and the streams of generations are cached across tasks, because Spark reuses
+its Python processes, and connecting takes longer than a micro-batch.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def partition_key_of(options: SourceOptions, base: TableSchema) -> PartitionKey 
 def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[Micros], Streams]:
     """Return a cached function that loads the streams of a generation.
 
-    With option `partitionKey`, it loads only the streams that can hold this partition.
+    With option `partitionKey`, it loads only the streams that may contain this partition.
     """
     connection = options.connection()
 
@@ -189,7 +189,7 @@ def _streams_of(
 
 
 def ends_of(options: SourceOptions, generation: Micros | None) -> Sequence[int]:
-    """Return the tokens at which owners change, ascending, or none if `generation` is None."""
+    """Return the tokens at which owners change, ascending, or () if `generation` is None."""
     if generation is None:
         return ()
     return _ends_of(options.connection(), options.read, options.table, generation)
@@ -279,5 +279,5 @@ def source_of(
     *,
     tolerant: bool = False,
 ) -> LogSource:
-    """Return the source of a log with these columns, which prepares its queries only once."""
+    """Return a source that reads these columns of a log, and prepares its queries only once."""
     return _table(connection, read, schema.base.name).source(schema, limit, tolerant=tolerant)

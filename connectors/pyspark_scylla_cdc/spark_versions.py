@@ -78,8 +78,8 @@ class WithoutStart(DataSourceStreamReader):
 
     * On a restart, Spark first calls `partitions` with the last offset of the checkpoint as both
       start and end. From then on, each micro-batch starts where the last planned one ends.
-    * Spark may request the latest offset only to report it. An offset is therefore kept until a
-      micro-batch is planned up to it.
+    * Spark may request the latest offset only to report it. The same offset is therefore returned
+      until a micro-batch is planned up to it.
     * Spark does not say which trigger is used, so the limits of the options always apply.
     """
 

@@ -1,4 +1,5 @@
 """Runs on Spark's executors: reads a partition's rows in the requested format.
 
-It may import `sessions`, `planning` and the packages below them. Begin with `partitions`.
+This package may import `sessions`, `planning` and the packages below them on the design page. Begin
+with `partitions`.
 """

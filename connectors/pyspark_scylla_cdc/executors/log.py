@@ -1,4 +1,4 @@
-"""Reads a partition of the log: a share of a plan, or late rows that the driver named."""
+"""Reads a partition of the log: a share of a plan, or late rows that the driver listed."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def task_rows(
 def _late_rows(
     options: SourceOptions, source: LogSource, partition: LatePartition
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that the partition names, and report those that no longer exist."""
+    """Yield the late rows that the partition lists, and report those that no longer exist."""
     missing = len(partition.names)
     for _, batch in read_tasks(source, tasks_of(partition.names), options.read.in_flight):
         if (rows := rows_named(batch, partition.names)).num_rows:

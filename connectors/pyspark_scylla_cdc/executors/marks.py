@@ -17,7 +17,7 @@ from pyspark_scylla_cdc.sessions import snapshot_format
 def marks(
     options: SourceOptions, schema: LogSchema, names: Collection[str], partition: MarkPartition
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the partition's mark. Only format `changes` has marks."""
+    """Yield the snapshot mark of the partition; yield nothing unless the format is `changes`."""
     output = snapshot_format(options, schema)
     if isinstance(output, ChangesFormat):
         yield output.mark(partition.kind, part_of(output.schema, names), partition.position)

@@ -29,7 +29,7 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of any kind of partition of this source, with the columns `names`.
 
-    A partition of another source has no rows.
+    Yields nothing for a partition of another source.
     """
     if isinstance(partition, ReportedPartition):
         rows = read_partition(options, schema, names, partition.partition, clock)

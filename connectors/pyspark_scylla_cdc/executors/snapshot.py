@@ -33,7 +33,7 @@ def snapshot_rows(
 
 
 def _only(partition: SnapshotPartition) -> Checkpoint:
-    """Return the checkpoint of a snapshot in which only this partition is still to be read."""
+    """Return a checkpoint in the middle of a snapshot, with only this partition still unread."""
     done = WHOLE_RING.without(TokenRanges((partition.tokens,)))
     progress = SnapshotProgress(partition.position, generation=partition.position, done=done)
     return Checkpoint(partition.position, snapshot=progress)

@@ -23,8 +23,8 @@ def timed(
     """Yield the batches unchanged, and report their cost to `choice` at the end.
 
     The read covers `streams` streams, which take `queries` queries if they are read by id. Reads
-    differ in size, so the cost is the waiting time per stream, without the time that Spark takes
-    between two batches. Reads that fail or end early are not recorded.
+    differ in size, so the cost is the waiting time per stream, excluding the time that Spark
+    takes between two batches. Reads that fail or end early are not recorded.
     """
     seen: set[bytes] = set()
     waiting = Waiting(clock)

@@ -1,4 +1,4 @@
-"""Finds faults in the Pythons of a Spark application, and a remedy for each."""
+"""Finds faults in the Python interpreters of a Spark application, with a remedy for each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def faults(
 ) -> list[Fault]:
     """Return the faults, in the order in which to fix them.
 
-    `here` is the Python of the driver, and `command` the command that Spark starts on all machines.
+    `here` is the driver's Python. `command` is the command that Spark starts on all machines.
     """
     found = list(_faults_of_driver(here, command, planner))
     others = (

@@ -1,8 +1,8 @@
 """Finds out which of the data source's requirements the running Python meets.
 
-Spark sends this module by value to Pythons that may lack the package, and the driver runs the
-module's source in the Python that Spark plans with. The module therefore imports only the standard
-library when it is loaded.
+Spark sends this module by value to interpreters that may lack the package, and the driver runs the
+module's source in the Python in which Spark plans queries. The module therefore imports only the
+standard library when it is loaded.
 """
 
 import json
@@ -18,7 +18,7 @@ def facts(options: dict[str, str]) -> dict[str, str]:
     """Return facts about this Python, by name; a package that it lacks has the value "".
 
     If `options` of the data source are given, the function also reads the schema of the table that
-    they name. The fact `cluster` is then "reached" or the error.
+    they specify. The fact `cluster` is then "reached" or the error.
     """
     has_package = bool(_version("pyspark_scylla_cdc"))
     return {

@@ -1,4 +1,4 @@
-"""Finds the Pythons of a Spark application: the driver's, the planner's and the executors'.
+"""Finds the Python interpreters of a Spark application: of the driver, planner and executors.
 
 For a Python data source, Spark starts the same command on the driver, where it plans, and on every
 executor. The command is PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``. Spark
@@ -54,7 +54,7 @@ class Python:
 
     @property
     def minor_version(self) -> str:
-        """The major and minor version, on which all of Spark's Pythons must agree."""
+        """The major and minor version, which must be the same for all of Spark's interpreters."""
         return self.version.rpartition(".")[0]
 
 
@@ -83,7 +83,7 @@ def this_python(options: dict[str, str]) -> Python:
 
 
 def planner(command: Command, options: dict[str, str]) -> Python | Unusable:
-    """Return the Python that Spark plans with, on the driver."""
+    """Return the Python in which Spark plans queries, on the driver."""
     text = inspect.getsource(probe)
     try:
         ran = subprocess.run(  # noqa: S603 - the command that Spark starts as well

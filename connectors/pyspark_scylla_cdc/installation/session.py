@@ -33,9 +33,9 @@ def session(builder: SparkSession.Builder) -> SparkSession:
     running Python. PYSPARK_DRIVER_PYTHON, which would override the command on executors, is removed
     from the environment of this process.
 
-    Raises ConfigurationError, in one line, if Spark's Python on the driver or on an executor cannot
-    run the data source. A session of Spark Connect is returned unchanged, because it uses the
-    server's environment.
+    Raises ConfigurationError, with a one-line message, if Spark's Python on the driver or on an
+    executor cannot run the data source. A Spark Connect session is returned unchanged, because it
+    uses the server's environment.
     """
     if not _jvm_runs():
         prepare(_archives(builder))
@@ -77,7 +77,7 @@ def _archives(builder: SparkSession.Builder) -> str:
 
 
 def _shipped(archives: str) -> str | None:
-    """Return the Python of the first archive that is unpacked under a name."""
+    """Return the path of Python in the first archive with a ``#name``, or None if none has one."""
     names = [archive.partition("#")[2] for archive in archives.split(",")]
     return next((f"./{name}/bin/python" for name in names if name), None)
 

@@ -98,7 +98,7 @@ GAUGES = (
 class Exporter:
     """A `prometheus_client` collector, which computes gauges when they are scraped.
 
-    The lag of a query that hangs therefore grows, and a query that has ended has no lag.
+    The lag of a query that hangs therefore keeps growing. A query that has ended exports no lag.
     """
 
     def __init__(self, streams: Streams) -> None:

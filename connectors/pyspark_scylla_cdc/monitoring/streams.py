@@ -1,4 +1,4 @@
-"""The last status of each stream that a listener watches, and sums over its micro-batches."""
+"""For each stream that a listener watches: its last status, and totals over its micro-batches."""
 
 from __future__ import annotations
 
@@ -87,5 +87,5 @@ class Streams:
 
 
 def key_of(status: StreamStatus) -> Key:
-    """Return the key of the status's stream."""
+    """Return the key of the stream that this status describes."""
     return status.query, status.table.keyspace, status.table.name

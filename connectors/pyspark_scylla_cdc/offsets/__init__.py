@@ -1,4 +1,4 @@
 """The contents of a Spark checkpoint: a position in the log, and the late rows delivered.
 
-It may import no other package of the connector. Begin with `offset`.
+This package may import no other package of the connector. Begin with `offset`.
 """

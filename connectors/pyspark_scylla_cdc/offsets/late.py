@@ -3,31 +3,31 @@
 With ``lateRows=deliver``, a micro-batch from offset a to offset b contains exactly
 
 * the rows of its window of write time that had arrived when b was planned, and
-* the late rows that b names.
+* the late rows that b lists.
 
-A repeated micro-batch therefore contains the same rows, and each row is in one micro-batch. Four
-steps ensure this:
+A repeated micro-batch therefore contains the same rows, and each row is in exactly one micro-batch.
+Four steps ensure this:
 
 1. Before it offers b, the driver notes the current moment, `Reads.reads[-1]`, and reads the keys of
    the window. It records the rows that may have arrived after that moment. A row's remaining TTL
-   shows its time of arrival to within `DOUBT`, and this time is never too early.
+   shows its time of arrival to within `DOUBT`, and the computed time is never too early.
 2. An executor leaves out rows that may have arrived after that moment, except the recorded rows
    (`cdc_reader.reading.late_rows.arrived`). A row that is left out arrived after that moment;
    otherwise the driver would have recorded it. A row that arrived before that moment either arrived
    clearly before it, or was recorded.
 3. Once a minute, in a sweep, the driver reads the keys of the rows behind the position. A row is
-   late if it was not recorded and may have arrived after its window was planned. Offset b names the
+   late if it was not recorded and may have arrived after its window was planned. Offset b lists the
    late rows.
 4. Offset b carries this state: the times at which windows were planned since the last sweep, and
    the recorded keys. A restarted query therefore makes the same decisions as the process before it.
 
 Strays (`cdc_reader.reading.strays`) are in streams that no executor reads. The driver searches for
-them in steps 1 and 3. Offset b names the strays of the window and the late strays. A stray that has
+them in steps 1 and 3. Offset b lists the strays of the window and the late strays. A stray that has
 a twin in a stream in force is left out.
 
-After a sweep, every row that had arrived before it counts as delivered. Only keys of rows that
-arrived within `DOUBT` of a sweep, or of a window's plan, are kept. They are few, unless the
-confidence window is shorter than `DOUBT`.
+After a sweep, every row that had arrived before it counts as delivered. The state keeps only the
+keys of rows that arrived within `DOUBT` of a sweep, or of the time at which a window was planned.
+These are few, unless the confidence window is shorter than `DOUBT`.
 
 `cdc_reader.reading.late_rows` does the same bookkeeping, but here the driver reads only keys. With
 ``lateRows=report``, the driver only sweeps, reads a sample if there are many streams, and logs the
@@ -132,7 +132,7 @@ class Planned:
 
 
 def whole_records(names: Collection[RowName], most: int) -> frozenset[RowName]:
-    """Return the first `most` names in order, and the rest of the last name's record."""
+    """Return the first `most` names in order, with all names that share the last one's record."""
     ordered = sorted(names, key=_order)
     last = ordered[:most][-1]
     record = last[0], last[1].time

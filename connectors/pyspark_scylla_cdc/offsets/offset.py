@@ -33,7 +33,7 @@ _REMEDIES = {
 
 
 class SnapshotState(StrEnum):
-    """Whether a query began with a snapshot of the base table, and whether it has been read."""
+    """Whether a query began with a snapshot of the base table, and whether the table was read."""
 
     NONE = "none"
     PENDING = "pending"
@@ -130,8 +130,8 @@ class Offset:
         """Return the offset at the end of a micro-batch that ends at `position` (µs).
 
         `state` is the table's state as of `now` (µs). `done` is the token up to which a snapshot
-        has been read, and `lost` is the window of the expired changes because of which the snapshot
-        began again. The offset's TTL history reaches back to the first read that `late` contains.
+        has been read. `lost` is the window of the expired changes that made a new snapshot
+        necessary. The offset's TTL history reaches back to the first read that `late` contains.
         """
         oldest = position if late is None else min(position, *late.reads.reads)
         snapshot, token = self.snapshot, None
@@ -251,7 +251,7 @@ def _generations(stored: Mapping[str, Any]) -> KnownGenerations | None:
 
 
 def _token(stored: Mapping[str, Any]) -> int | None:
-    """Return the token of an offset in the middle of a snapshot."""
+    """Return the token of a snapshot's offset; None if one micro-batch read the whole snapshot."""
     if "token" not in stored and "lost" in stored:
         return None  # the new snapshot was complete after one micro-batch
     token = stored["token"]

@@ -1,4 +1,4 @@
-"""Shows errors of this project in Spark as a message only, without a traceback."""
+"""Shows this project's errors in Spark as messages only, without tracebacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def hide_traceback() -> Iterator[None]:
     """Hide the tracebacks of this project's errors. Other errors are bugs, and are not changed.
 
     Spark's workers write the traceback into the message unless an environment variable is set. A
-    worker ends with the error it reports, so the variable affects only this error.
+    worker ends after it reports an error, so the variable affects only this error.
     """
     try:
         yield

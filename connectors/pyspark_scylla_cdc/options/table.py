@@ -81,7 +81,7 @@ OPTIONS = (
     Option(
         "port",
         COUNT,
-        "Port of the contact points that are given without a port.",
+        "Port for the contact points that do not specify one.",
         default="9042",
         aliases=(f"{_CASSANDRA}connection.port",),
     ),
@@ -98,7 +98,7 @@ OPTIONS = (
     Option(
         "path",
         TABLE,
-        "Keyspace and table in one option, in place of `keyspace` and `table`. "
+        "Keyspace and table in one option, instead of `keyspace` and `table`. "
         '`load("shop.orders")` sets it. Put parts that contain a dot in double quotes.',
     ),
     Option(
@@ -117,8 +117,8 @@ OPTIONS = (
     Option(
         "passwordFile",
         TEXT,
-        "File whose first line is the password, on the driver and on every executor. The "
-        "password itself is then not sent with the query.",
+        "File whose first line is the password. The file must exist on the driver and on every "
+        "executor. The password itself is then not sent with the query.",
     ),
     Option(
         "ssl.enabled",
@@ -181,9 +181,9 @@ OPTIONS = (
     Option(
         "includeDelta",
         FLAG,
-        "With format `changes`: adds columns that show which values were set by each change, for "
+        "With format `changes`: whether to add columns that show which values each change set, for "
         "example `_modified_columns` and `_nulled_columns`. Without postimages, only these columns "
-        "distinguish a null from an untouched column.",
+        "distinguish a column that was set to null from a column that was not written.",
         default="false",
     ),
     Option(
@@ -191,42 +191,44 @@ OPTIONS = (
         choice(RangeDelete),
         "With formats `changes` and `envelope`: what to do with deletes of whole partitions and "
         "of ranges of rows. `fail` ends the query, `emit` (`changes` only) returns them with "
-        "their bounds, `skip` leaves them out.",
+        "their bounds, and `skip` leaves them out.",
         default=RangeDelete.FAIL.value,
     ),
     Option(
         "preimages",
         choice(Preimages),
         "With formats `changes` and `envelope`: whether to return each row's state before its "
-        "change. `auto` returns it if the log has complete preimages, `none` never returns it. "
+        "change. `auto` returns it if the log has complete preimages. `none` never returns it. "
         "`require` always returns it, and `load()` fails if the log has no complete preimages.",
         default=Preimages.AUTO.value,
     ),
     Option(
         "envelopeOutput",
         choice(EnvelopeOutput),
-        "With format `envelope`: which output of the connector to write, named as "
-        "in its `cdc.output.format`. `advanced` has plain values; see [`envelope`](#envelope).",
+        "With format `envelope`: which of the connector's output formats to use, named as in its "
+        "`cdc.output.format`. `advanced` contains plain values; see [`envelope`](#envelope).",
         default=EnvelopeOutput.LEGACY.value,
     ),
     Option(
         "includeBefore",
         choice(IncludedImage),
-        "With `envelopeOutput=advanced`: what `before` contains of the row before the change. With "
-        "`only-updated`, it contains only the columns that an update changed. Default: `none`.",
+        "With `envelopeOutput=advanced`: which columns to return in `before`, the row before the "
+        "change. `full` returns all columns, and `only-updated` returns only the columns that an "
+        "update changed. With `none`, `before` is null. Default: `none`.",
     ),
     Option(
         "includeAfter",
         choice(IncludedImage),
-        "With `envelopeOutput=advanced`: what `after` contains of the row after the change. With "
-        "`only-updated`, it contains only the columns that an update changed. Default: `none`.",
+        "With `envelopeOutput=advanced`: which columns to return in `after`, the row after the "
+        "change. `full` returns all columns, and `only-updated` returns only the columns that an "
+        "update changed. With `none`, `after` is null. Default: `none`.",
     ),
     Option(
         "keyPlacement",
         NAMES,
-        "With `envelopeOutput=advanced`: where the primary key is, as names separated by commas. "
-        "`payload-before` and `payload-after` are the rows before and after the change, "
-        "`payload-key` is the column `key`. Default: all of them.",
+        "With `envelopeOutput=advanced`: where to put the primary key, as names separated by "
+        "commas. `payload-before` and `payload-after` are the rows before and after the change, "
+        "and `payload-key` is the column `key`. Default: all of them.",
     ),
     Option(
         "columns",
@@ -238,15 +240,15 @@ OPTIONS = (
     Option(
         "partitionKey",
         JSON,
-        "Read only the changes of one partition, given as a JSON object of its key. In each "
-        "generation, only the streams that can hold this partition are read.",
+        "The partition to read, as a JSON object of its key columns. In each generation, only the "
+        "streams that can contain this partition are read. Default: all partitions.",
     ),
     Option(
         "decimalType",
         DECIMAL_TYPE,
-        "Spark type of decimal and varint. CQL does not limit their digits; Spark's decimal has "
-        "at most 38. A value that does not fit the type ends the query: nothing is rounded or "
-        "truncated. Trailing zeros of a fraction do not count.",
+        "Spark type of decimal and varint. CQL does not limit the number of digits; Spark's "
+        "decimal has at most 38. Values are never rounded or truncated: `onBadRecord` applies to a "
+        "value that does not fit the type. Trailing zeros of a fraction do not count.",
         default="string",
     ),
     Option(
@@ -262,31 +264,32 @@ OPTIONS = (
         "schemaMode",
         choice(SchemaMode),
         "What to do if the table has gained columns since the DataFrame was loaded: `keep` "
-        "continues without them, `fail` ends the query.",
+        "continues without them, and `fail` ends the query.",
         default=SchemaMode.KEEP.value,
     ),
     Option(
         "startingTimestamp",
         START,
         f"Write time to start at (inclusive). `{EARLIEST}` reads everything that the log still "
-        f"holds; `{LATEST}` is the moment the query starts. The forms of a timestamp are described "
-        "below this table. A checkpoint overrides this option. A stream starts at most one log "
-        "TTL ago. If changes written since `startingTimestamp` have expired, a warning says so.",
+        f"contains; `{LATEST}` is the moment the query starts. The forms of a timestamp are "
+        "described below this table. A checkpoint overrides this option. A stream starts no "
+        "earlier than one log TTL ago. If changes written since `startingTimestamp` have expired, "
+        "a warning is logged.",
         default=EARLIEST,
     ),
     Option(
         "startingOffsets",
         OFFSET,
-        "Where to start, in place of `startingTimestamp`. An offset must belong to the same "
-        "table; copy it from a checkpoint or from a query's progress. A query resumes from it "
-        "as from a checkpoint: if changes written since then have expired, `onDataLoss` "
+        "Where to start, instead of `startingTimestamp`. An offset must belong to the same "
+        "table; copy it from a checkpoint or from a query's progress. A query resumes from an "
+        "offset as from a checkpoint: if changes written since then have expired, `onDataLoss` "
         "applies.",
     ),
     Option(
         "snapshot",
         choice(Snapshot),
         "With formats `changes` and `envelope`: `initial` first reads the rows of the base "
-        "table as inserts, in micro-batches of bounded size, then the log from "
+        "table as inserts, in micro-batches of bounded size, and then the log from "
         "`confidenceWindow` before the query's start. See [Snapshot](#snapshot).",
         default=Snapshot.NONE.value,
     ),
@@ -352,16 +355,16 @@ OPTIONS = (
     Option(
         "maxRowsPerTrigger",
         COUNT,
-        "Approximate maximum number of rows in one micro-batch, of the log or of a snapshot. "
-        "For the log, the number is estimated from at most 512 streams, so on larger logs the "
-        "estimate can miss a hot stream.",
+        "Approximate maximum number of log rows or snapshot rows in one micro-batch. The number "
+        "of log rows is estimated from at most 512 streams, so on larger logs the estimate can "
+        "miss a hot stream.",
     ),
     Option(
         "maxBytesPerTrigger",
         BYTES,
-        "Approximate maximum size of the rows in one micro-batch, as Arrow in memory. The "
-        "value is a number of bytes, or a number with `k`, `m` or `g`. The size of a row is "
-        "estimated from a few rows.",
+        "Approximate maximum size of the rows in one micro-batch, measured as Arrow data in "
+        "memory. The value is a number of bytes, or a number followed by `k`, `m` or `g`. The size "
+        "of a row is estimated from a few rows.",
     ),
     Option(
         "minRowsPerTrigger",
@@ -386,21 +389,22 @@ OPTIONS = (
     Option(
         "idleAdvance",
         POSITIVE_DURATION,
-        "How long a stream may be idle, in write time, before an empty micro-batch moves the "
+        "How long a stream may be idle, in write time, before an empty micro-batch advances the "
         "position. See [Batches and streams](#batches-and-streams).",
         default="1m",
     ),
     Option(
         "fetchSize",
         COUNT,
-        "Rows in a page. The server may end a page sooner, at 1 MiB of one stream.",
+        "Maximum number of rows in a page. The server may end a page sooner, after 1 MiB of one "
+        "stream.",
         default="5000",
         aliases=(f"{_CASSANDRA}input.fetch.sizeInRows",),
     ),
     Option(
         "chunkSize",
         COUNT,
-        "Streams of the log that one query reads, up to 100. A server may allow fewer.",
+        "Number of log streams that one query reads, up to 100. A server may allow fewer.",
         default="64",
     ),
     Option(
@@ -422,7 +426,7 @@ OPTIONS = (
         choice(Strategy),
         "How queries select rows: by the ids of many streams (`streams`), by ranges of the token "
         "ring (`ranges`), or by whichever of the two proves faster (`auto`). Ranges are faster if "
-        "there are many streams and most have never held a row. See [Partitions and "
+        "there are many streams and most have never contained a row. See [Partitions and "
         "order](#partitions-and-order).",
         default=Strategy.STREAMS.value,
     ),
@@ -437,7 +441,7 @@ OPTIONS = (
     Option(
         "minPartitions",
         PARTITIONS,
-        "Minimum number of Spark partitions to read with, up to `maxPartitions`. If set, a "
+        "Minimum number of Spark partitions to read with, at most `maxPartitions`. If set, a "
         "streaming query divides each stream of the log among several partitions, as a batch "
         "does. See [Partitions and order](#partitions-and-order).",
     ),

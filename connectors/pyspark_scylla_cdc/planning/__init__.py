@@ -1,5 +1,5 @@
 """Turns a window of the log into Spark partitions by arithmetic, without sending a query.
 
-It may import `options` and `offsets`. Begin with `plan`. `partition` defines what Spark sends to an
-executor.
+This package may import `options` and `offsets`. Begin with `plan`. `partition` defines what Spark
+sends to an executor.
 """

@@ -21,14 +21,14 @@ from pyspark_scylla_cdc.planning.streams import Streams
 INLINE = 16_384
 """The maximum number of streams sent with a plan, at 16 bytes each.
 
-If there are more streams, each executor reads the generation from the cluster, once, and keeps it.
-On a large cluster, sending the streams would take 26 MB for each micro-batch.
+If there are more, each executor reads the generation's streams from the cluster once, and caches
+them. On a large cluster, sending the streams would take 26 MB for each micro-batch.
 """
 
 
 @frozen
 class LogRead:
-    """One query of the log, and the streams whose rows in the result are kept."""
+    """One query of the log, and the streams whose rows to keep from the query's result."""
 
     task: Task | RangeTask
     streams: Streams
@@ -44,14 +44,14 @@ P = TypeVar("P", bound=SourcePartition)
 
 
 def of_one_plan(parts: Sequence[P]) -> list[P]:
-    """Return the partitions with `tasks` set, because tasks of a plan share the query's limits."""
+    """Return the partitions with `tasks` set to their number, so that tasks share the limits."""
     for part in parts:
         part.tasks = len(parts)
     return list(parts)
 
 
 class LogPartition(SourcePartition):
-    """A share of a plan: spans, each with the ids of its streams if there are few.
+    """A share of a plan: spans, each with the ids of its streams if the plan has few streams.
 
     With `planned`, only rows that had arrived by `planned.moment` are read. With a `promise`, the
     partition's rows must not expire before they are read.
@@ -107,7 +107,7 @@ class LogPartition(SourcePartition):
 
 
 class LatePartition(SourcePartition):
-    """A share of the late rows of a micro-batch, which are given by their names."""
+    """Some of the late rows of a micro-batch, identified by their names."""
 
     def __init__(self, names: Collection[RowName]) -> None:
         self.names = frozenset(names)

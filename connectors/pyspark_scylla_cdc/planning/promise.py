@@ -14,7 +14,7 @@ from cdc_reader.streams.window import Window
 
 
 def report_lost_late_rows(count: int, window: Window, table: TableName, mode: DataLossMode) -> None:
-    """Raise DataLossError, or warn, because late rows of `window` that a plan names are gone.
+    """Raise DataLossError, or warn, because late rows of `window` listed in a plan are gone.
 
     If a new snapshot follows each loss, it includes these rows, so they are not reported.
     """

@@ -1,7 +1,7 @@
 """A snapshot's partitions: the base table's current rows, read before the log.
 
-Rows are read after the position from which the log is followed, and count as inserts at that
-position. A row may already include a change made after the position. The log then delivers the
+Rows are read at a time after the position from which the log is followed, and count as inserts at
+that position. A row may already include a change made after the position. The log then delivers the
 change again, but applying it again changes nothing.
 """
 

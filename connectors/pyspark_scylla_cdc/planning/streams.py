@@ -35,7 +35,7 @@ _SIZE = 16
 
 @frozen(eq=False)
 class PartitionKey:
-    """A partition of the base table; it finds the partition's streams and filters its rows."""
+    """The key of one base-table partition; finds the partition's streams and filters its rows."""
 
     token: int
     columns: tuple[Column, ...]
@@ -59,7 +59,7 @@ class PartitionKey:
         return cls(token, columns, tuple(cells))
 
     def group(self, groups: Iterable[StreamGroup]) -> list[StreamGroup]:
-        """Return a list with the group of the partition's stream, or an empty list without groups.
+        """Return a list with the group of the partition's stream, or [] if there are no groups.
 
         The partition's stream within the group depends on a setting that nodes do not publish. A
         group has one stream for each shard of a node, and one query reads all of its streams.

@@ -41,11 +41,11 @@ class AdvancePolicy:
         return min(settled_before(now, self.confidence), self.final)
 
     def has_caught_up(self, end: Micros, now: Micros) -> bool:
-        """Return True if `end` covers all settled rows, and the query does not end there."""
+        """Return True if `end` covers all settled rows and the query continues past `end`."""
         return end == self.settled(now) < self.final
 
     def finishing(self, now: Micros) -> AdvancePolicy:
-        """Return the policy of a query that ends with the rows that have settled by `now`."""
+        """Return the policy of a query that ends when it has read all rows settled by `now`."""
         return evolve(self, final=self.settled(now))
 
     def next(self, position: Micros, now: Micros, *, limited: bool) -> Micros:

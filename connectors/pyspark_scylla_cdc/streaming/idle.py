@@ -5,7 +5,7 @@ no new offsets. Therefore, before the position moves, the driver reads at most o
 from each chunk of streams. A window found empty has settled, so it is not checked again.
 
 If the log stays empty, the position still advances from time to time, so that a restarted query
-need not begin far back.
+does not have to start far back in the log.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ GENERATIONS_INTERVAL = 1_000_000
 MOST_QUERIES = 64
 """The maximum number of queries of one check.
 
-If the check of a window takes more queries, the driver does not check it. The position then moves
-in steps that are longer by the same factor.
+If the check of a window would take more queries, the driver does not check the window. The position
+then advances in longer steps, in proportion to the number of queries.
 """
 
 
 class Idle:
     """Decides whether a window is worth a micro-batch; times in µs.
 
-    A window of `longest` or more is worth a micro-batch even without rows, but not twice in a row.
-    Otherwise, with a trigger interval of that length, `processAllAvailable` would never return.
+    A window of `longest` or more is worth a micro-batch even without rows, but not directly
+    after another such window. Otherwise, with a trigger interval of that length,
+    `processAllAvailable` would never return.
     While no rows are found, the driver checks again each time the window has grown by `shortest`.
     The `generations` are read at most once a second.
     """

@@ -1,4 +1,4 @@
-"""Reads the keys of a log's rows on the driver: of the rows in streams in force, and of strays."""
+"""Reads, on the driver, the keys of a log's rows: rows in the streams in force, and strays."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class LateWatch(Protocol):
     """Decides how a query treats late rows."""
 
     def finish(self, now: Micros) -> None:
-        """Sweep once more, as of `now`, because the query ends with the rows available by then."""
+        """Sweep once more, as of `now`, because the query reads only the rows available by then."""
         ...
 
     def next(self, step: Step, ttls: Callable[[], TtlHistory]) -> Late | None:
@@ -281,7 +281,7 @@ def _single(strays: Strays, found: Sequence[pa.RecordBatch]) -> Iterator[RowName
 
 
 def _shortened(window: Window, found: Iterable[pa.RecordBatch]) -> Window:
-    """Cut the window to at most `MOST` of the rows found, but not below 1 µs."""
+    """Cut the window to at most `MOST` of the rows found, but to no less than 1 µs."""
     written = sorted(key.micros for batch in found for _, key in keys(batch))
     if len(written) <= MOST:
         return window
@@ -297,7 +297,7 @@ def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.Reco
 def is_time(late_scan_at: Micros, now: Micros, final: Micros) -> bool:
     """Return True if a sweep is due at `now`, after a sweep at `late_scan_at`.
 
-    A query that ends with the rows available at `final` sweeps once.
+    A query that ends when it has read the rows available at `final` sweeps once.
     """
     return now >= late_scan_at + INTERVAL if final == FOREVER else late_scan_at < final
 

@@ -305,7 +305,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _start(self) -> Micros:
         """Return where a new query begins: at the oldest row that the log may hold, or later.
 
-        An offset given by the user is kept as it is, like a checkpoint's offset: rows that have
+        An offset given by the user is not moved, like a checkpoint's offset: rows that have
         expired since then are lost.
         """
         if self._options.starting_offset is not None:

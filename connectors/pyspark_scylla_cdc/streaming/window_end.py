@@ -10,7 +10,7 @@ the first can only shorten the window, which may become empty:
    (`MinimumRows`).
 4. It ends before a generation that is only partly published (`PublicationGate`).
 5. It is cut to about the number of rows and bytes that a micro-batch may contain (`RowLimit`).
-6. It is cut to the number of strays that an offset can name (`LateWatch`, which also finds the late
+6. It is cut to the number of strays that an offset can list (`LateWatch`, which also finds the late
    rows that the micro-batch delivers).
 
 While a snapshot is being read, the window is empty: `SnapshotEnd` decides how much of the table the
@@ -106,7 +106,7 @@ class WindowEnd:
         self._snapshot = SnapshotEnd(options, schema)
 
     def finish(self, now: Micros) -> None:
-        """Let the query end with the rows available at `now`."""
+        """Let the query end when it has read the rows available at `now`."""
         self._policy = self._policy.finishing(now)
         self._late.finish(now)
 

@@ -175,7 +175,7 @@ class DeltaSparkSink(_MergeSink):
         values = {"AppId": application(batch.query), "Version": str(version_of(batch))}
         settings = {f"{_TRANSACTION}{name}": value for name, value in values.items()}
         for name, value in settings.items():
-            spark.conf.set(name, value)  # a micro-batch has a session of its own
+            spark.conf.set(name, value)  # each micro-batch has its own session
         try:
             write()
         finally:

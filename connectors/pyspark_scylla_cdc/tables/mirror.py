@@ -81,10 +81,13 @@ class _Copy:
         layout = layout_of(frame, history=self.history)
         self.sink.prepare(layout)
         started: Future[str] = Future()  # the query's id, which only a started query has
+        spark, sink, checkpoint = self.spark, self.sink, self.checkpoint
 
         def write(changes: DataFrame, number: int) -> None:
-            plan = plan_of(self.spark, self.checkpoint, number)
-            update(self.sink, layout, changes, MicroBatch(started.result(), number, plan))
+            # `self` refers to the query, and the query to this function: across Python and the JVM,
+            # no garbage collector would find such a cycle.
+            plan = plan_of(spark, checkpoint, number)
+            update(sink, layout, changes, MicroBatch(started.result(), number, plan))
 
         writer = frame.writeStream.foreachBatch(write)
         writer = writer.option("checkpointLocation", self.checkpoint)

@@ -88,7 +88,7 @@ class ParquetSink:
         after = _with_dropped(after, rows, layout)
         whole = untouched.unionByName(after, allowMissingColumns=True)
         version = str(batch.number)
-        self._files.delete(self._file(version), True)  # it may be there in part, after a crash
+        self._files.delete(self._file(version), True)  # a crash may have left a part of it
         self._files.create(
             self._file(version, f"{_WRITER}{batch.query}-{batch.plan}"), True
         ).close()

@@ -40,7 +40,10 @@ def within(bounds: Column, fields: Sequence[StructField]) -> Column:
 def _beyond(
     fields: Sequence[StructField], bound: Column, inclusive: Column, *, is_start: bool
 ) -> Column:
-    """Return a column that is true for rows inside a bound, which may lack the last `fields`."""
+    """Return a column that is true for rows that satisfy one bound of a range.
+
+    The bound may lack values for the last `fields`.
+    """
     from pyspark.sql import functions as sf
 
     if not fields:

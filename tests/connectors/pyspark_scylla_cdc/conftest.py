@@ -26,7 +26,7 @@ Load = Callable[..., "DataFrame"]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session with two cores, started once. Its log is kept for the test run."""
+    """A Spark session with two cores, started once per test run. It writes its log to a file."""
     folder = tmp_path_factory.mktemp("spark")
     session = local_session(
         "tests",
@@ -42,8 +42,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def _no_connection_outlives_its_server() -> Iterator[None]:
     """Close the connections that the source keeps open in this process.
 
-    Otherwise the driver tries to reach stopped servers until the tests end. It waits for random
-    intervals from Python's global random source, which Hypothesis does not let other code use.
+    Otherwise the driver keeps trying to reach stopped servers until the tests end. It takes its
+    random waiting times from Python's global generator, which Hypothesis lets no other code use.
     """
     yield
     for found in gc.get_objects():

@@ -263,7 +263,7 @@ def lower(options: dict[str, str]) -> dict[str, str]:
     ],
 )
 def test_contradictions(options: dict[str, str], given: dict[str, str], expected: str) -> None:
-    """Options that exclude each other, or need what the table's log lacks, raise an error."""
+    """Options that exclude each other, or that the table's log does not support, raise an error."""
     with pytest.raises(CdcError) as refused:
         ScyllaCdcDataSource(lower({**options, **given})).schema()
     assert expected in str(refused.value)
@@ -328,7 +328,7 @@ def test_a_certificate_of_another_host() -> None:
 
 @pytest.mark.slow
 def test_wrong_password(load: Load) -> None:
-    """The error says that the login was rejected, and contains neither password."""
+    """The error reports the rejected login, but shows neither the right nor the wrong password."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla(credentials=("reader", "right-one")) as server:

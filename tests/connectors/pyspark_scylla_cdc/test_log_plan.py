@@ -27,7 +27,7 @@ def test_without_ttl_the_first_generation_counts() -> None:
     [(6 * HOUR, HOUR), (6 * HOUR + 4_999_999, HOUR), (6 * HOUR + 5_000_000, 5 * HOUR)],
 )
 def test_generations_die_with_their_last_row(now: int, expected: int) -> None:
-    """A generation may contain rows until its end is more than the TTL and 5 s ago.
+    """A generation may contain rows until the TTL and 5 s have passed since its end.
 
     It accepts writes until 5 s after its end.
     """

@@ -59,7 +59,7 @@ def test_a_report_is_read_as_it_was_written(report: Report) -> None:
     st.binary(min_size=16, max_size=16),
 )
 def test_an_address_is_read_as_it_was_written(host: str, port: int, key: bytes) -> None:
-    """An address with a host name, IPv4 or IPv6 is read as written. Its repr hides the key."""
+    """Host names and IPv4 and IPv6 addresses are parsed unchanged. The repr hides the key."""
     address = Address(host, port, key)
     assert Address.parse(str(address)) == address
     assert key.hex() not in repr(address)

@@ -25,7 +25,7 @@ except Exception as error:
 
 
 def test_load_warns_about_tables_that_log_nothing() -> None:
-    """A log that is no longer written causes a warning, and one never written is rejected."""
+    """A log that gets no more rows causes a warning. A log that never gets rows is rejected."""
     with EmbeddedScylla() as server:
         replication = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
         options = {"ks": "", "tk": " AND tablets = {'initial': 1} AND consistency = 'global'"}

@@ -146,7 +146,7 @@ def test_one_dataframe_in_many_queries(load: Callable[..., DataFrame]) -> None:
 def test_unsettled_rows_are_read_by_a_batch(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """A batch also reads rows that have not settled, even from a clock that is seconds ahead."""
+    """A batch also reads unsettled rows, even if the writer's clock is seconds ahead."""
     ahead = SystemClock().now() + 4_000_000
     scylla.session.execute(
         f"INSERT INTO {keyspace}.t (pk, v) VALUES (1, 1) USING TIMESTAMP {ahead}"

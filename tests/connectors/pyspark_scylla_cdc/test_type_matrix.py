@@ -144,7 +144,10 @@ def test_values(frame: Callable[..., DataFrame]) -> None:
 
 @pytest.mark.usefixtures("everything")
 def test_decimal_type(load: Load) -> None:
-    """Decimals that fit become exact numbers. All others raise an error that names the option."""
+    """With `decimalType`, decimals are exact.
+
+    A value that does not fit the type causes an error that contains the option's name.
+    """
     project = {name: kind for name, kind in NAMES.items() if kind in ("decimal", "varint")}
     frame = load(format="changes", columns=",".join(project), decimalType="decimal(38, 6)")
     types = {name: frame.schema[name].dataType.simpleString() for name in project}

@@ -57,7 +57,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.fixture
 def address() -> Iterator[tuple[str, int]]:
-    """The address of a server in a separate process, with an empty table."""
+    """The address of a server that runs in a separate process and has an empty table."""
     with serving("--vnodes", "8", "--ring-delay", "0") as (_, line):
         host, _, port = line.split()[-1].rpartition(":")
         session = open_session(host, int(port))
@@ -69,9 +69,9 @@ def address() -> Iterator[tuple[str, int]]:
 
 @pytest.mark.timeout(300 + 3 * SECONDS)
 def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path) -> None:
-    """Each row is delivered once, and neither the micro-batches nor the memory use grow.
+    """Each row is delivered once, and neither micro-batches nor memory use keeps growing.
 
-    The micro-batches of a query that falls behind keep growing.
+    Growing micro-batches would mean that the query falls behind.
     """
     host, port = address
     options = {

@@ -77,7 +77,7 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
 def test_killed_and_restarted(
     spark: SparkSession, cluster: EmbeddedScylla, session: Session, query: FollowedQuery
 ) -> None:
-    """The query delivers each row exactly once, and fails for no other reason than the kills.
+    """The query delivers each row exactly once, and only the kills make it fail.
 
     While rows are written, the driver or workers are killed at random moments, connections are
     dropped, and the streams are replaced.

@@ -49,7 +49,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 
 def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) -> int:
-    """Write `keys` rows per second for `seconds`, and return the time at the end."""
+    """Write `keys` rows per second for `seconds` seconds, and return the time at the end."""
     for _ in range(seconds):
         for key in range(keys):
             cluster.execute("INSERT INTO ks.t (pk) VALUES (?)", [struct.pack(">i", key)])
@@ -85,9 +85,9 @@ def test_auto_chooses_by_measurements(
 def asked(
     spark: SparkSession, cluster: EmbeddedScylla, folder: Path, start: int, end: int
 ) -> tuple[int, int]:
-    """Read the log up to `end`, one second per micro-batch.
+    """Read the log up to `end`, with one second of write time per micro-batch.
 
-    Return the number of queries by streams, and the number of queries by ranges.
+    Returns the number of queries that select streams, and the number that select token ranges.
     """
     ways = [
         Fault("delay", f"{LOG} WHERE {by}", times=None, seconds=1e-6)

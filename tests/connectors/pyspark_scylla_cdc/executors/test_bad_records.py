@@ -79,7 +79,7 @@ def test_good_rows_are_whole_and_bad_ones_counted(
 ) -> None:
     """`skip` leaves out exactly the bad rows, and `quarantine` leaves out exactly the bad cells.
 
-    The expected rows come from a read in which all values fit: decimals as text, times as ms.
+    The expected rows come from a read that accepts all values: decimals as text, times as ms.
     `quarantine` marks each row from which it leaves out a cell.
     """
     images, options = WAYS[way]
@@ -118,7 +118,7 @@ def statements(seed: int, count: int) -> list[str]:
 
 
 def statement(draw: random.Random) -> str:
-    """Draw a write, or a batch of writes to one partition, which is one record of the log."""
+    """Draw a write, or a batch of writes to one partition. Either is one record of the log."""
     pk = draw.randrange(2)
     if draw.random() < 0.2:
         several = [write(draw, pk) for _ in range(draw.randrange(2, 5))]
@@ -324,7 +324,7 @@ def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
 def test_a_data_frame_without_the_column_is_refused(
     execute: Execute, options: dict[str, str]
 ) -> None:
-    """A DataFrame without the column is rejected, because bad rows would look like good ones."""
+    """Without the column `_bad_record`, bad rows would look like good ones, so the read fails."""
     execute(TABLE + FULL, "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)")
     parsed = SourceOptions.parse({**options, "format": "changes", "onBadRecord": "quarantine"})
     reader = BatchReader(parsed, schema_of(parsed), ("pk", "d"))

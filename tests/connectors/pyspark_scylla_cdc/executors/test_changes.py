@@ -58,7 +58,7 @@ def test_whole_rows(table: Callable[[str], None], execute: Execute, rows: Rows) 
 
 
 def test_postimages_alone(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Without preimages, the statement decides what is an insert, and deletes contain only keys."""
+    """Without preimages, only INSERT statements count as inserts. Deletes contain only keys."""
     table("'postimage': true")
     execute(
         "UPDATE {t} SET v = 4 WHERE pk = 1 AND ck = 2",
@@ -92,7 +92,7 @@ def test_delta_alone(execute: Execute, rows: Rows) -> None:
 
 
 def test_delta_beside_images(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """With images, the row is complete, and the lists of columns are the same as without images."""
+    """With images, `includeDelta` adds lists of modified and nulled columns to complete rows."""
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, v, m, l) VALUES (1, 2, 3, {1: 'a'}, [5, 6])",
@@ -111,7 +111,7 @@ def test_delta_beside_images(table: Callable[[str], None], execute: Execute, row
 
 
 def test_partial_preimages(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Partial preimages are returned only if `includeDelta` names the modified columns."""
+    """Partial preimages are returned only with `includeDelta`, which lists modified columns."""
     table("'preimage': true, 'postimage': true")
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (1, 2, 3, 'a')",
@@ -259,7 +259,7 @@ def test_missing_images_are_refused(
 def test_the_printed_statement_works(
     table: Callable[[str], None], execute: Execute, rows: Rows
 ) -> None:
-    """After the printed statement, new changes can be read. Older changes raise an error."""
+    """After the error's statement is run, new changes can be read. Older ones raise an error."""
     table("'ttl': 3600")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)")
     with pytest.raises(UnsupportedTableError) as refused:
@@ -274,7 +274,7 @@ def test_the_printed_statement_works(
 
 
 def test_chosen_columns(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Only the chosen columns and the key are returned, and fewer images are needed."""
+    """Only the chosen columns and the key are returned."""
     table("'ttl': 3600")
     execute("INSERT INTO {t} (pk, ck, v, m) VALUES (1, 2, 3, {1: 'a'})")
     (row,) = rows(format="changes", columns="v", includeDelta="true")

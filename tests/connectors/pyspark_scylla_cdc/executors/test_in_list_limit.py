@@ -12,7 +12,7 @@ COUNT = 100
 
 @pytest.mark.slow
 def test_executors_learn_how_many_streams_a_query_may_name(spark: SparkSession) -> None:
-    """Each process finds the limit without using retry time, and each row is read once."""
+    """Each process finds the limit even if `retryTimeout` is 0, and each row is read once."""
     with EmbeddedScylla(vnodes=32, shards=2, most_partitions=7) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "

@@ -311,7 +311,7 @@ def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
 
 
 def test_late_rows_that_are_only_reported_come_with_the_plan(listener: ScyllaCdcListener) -> None:
-    """The number of late rows counts once, although each task's report contains it."""
+    """Late rows are counted once, although the report of every task contains their number."""
     tell(listener, report(1, 0, late_rows=5), report(2, 1, late_rows=5))
     assert listener.streams[0].late_rows == 5
 

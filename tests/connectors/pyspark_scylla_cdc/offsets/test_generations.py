@@ -65,7 +65,7 @@ def test_each_row_is_read_once(begin: int, announced: dict[int, int], polls: lis
 
 
 def test_an_offset_names_the_newest_generations() -> None:
-    """An offset names the newest generations. Older ones count as known, but are still read."""
+    """An offset lists the newest generations. Older ones count as known, but are still read."""
     visible = Timeline(range(0, 1_000, 10))
     known = KnownGenerations.after(None, 0, visible)
     assert known.starts == visible.starts[-MOST:]

@@ -160,7 +160,7 @@ def test_what_this_version_did_not_write_is_refused(stored: Any) -> None:
 
 @given(st.lists(TOKENS, max_size=5).map(sorted))
 def test_a_snapshot_goes_on_to_its_end(tokens: list[int]) -> None:
-    """The token advances while the position stays. At the last token the snapshot is done."""
+    """In a snapshot, only the token advances. At the last token, the snapshot is complete."""
     offset = Offset(7, SnapshotState.PENDING, "shop.orders", ID, HISTORY)
     state = TableState(ID, CdcOptions())
     assert (offset.done, offset.is_before_snapshot) == (MIN_TOKEN, True)

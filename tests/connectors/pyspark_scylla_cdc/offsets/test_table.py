@@ -94,7 +94,7 @@ def tables() -> Iterator[Tables]:
 
 
 def refused(stream: StreamReader, start: Stored, message: str) -> None:
-    """Check that each method that Spark may call first raises the one-line error."""
+    """Check that each method with which Spark may begin raises the one-line error."""
     for ask in (lambda: stream.latestOffset(start, LIMIT), lambda: stream.partitions(start, start)):
         with pytest.raises(CheckpointError, match=message) as error:
             ask()
@@ -126,7 +126,7 @@ def test_an_offset_at_rest_stays_as_it_is(tables: Tables) -> None:
 
 
 def test_a_checkpoint_of_another_table_is_refused(tables: Tables) -> None:
-    """A checkpoint of another table is rejected, because its position has no meaning here."""
+    """A checkpoint of another table is rejected: the position has no meaning in this table."""
     tables.create("t1")
     tables.create("t2")
     offset = tables.advanced(tables.query("t1"))
@@ -209,7 +209,7 @@ def test_a_log_created_again_is_a_loss(tables: Tables, caplog: pytest.LogCapture
 def test_a_log_created_again_within_a_window(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A micro-batch that starts before the log's creation reports its part of the loss."""
+    """Each micro-batch that starts before the log's creation reports lost rows."""
     tables.create()
     stream = tables.query(onDataLoss="continue", maxWindowPerTrigger="1s")
     offset = tables.advanced(stream)
@@ -290,7 +290,7 @@ def test_a_log_created_again_after_the_plan(
 def test_late_rows_of_a_log_created_again_after_the_plan(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A task raises an error if late rows that its plan names are gone."""
+    """A task raises an error if late rows listed in its plan are gone."""
     tables.create()
     stream, lenient, anew = (
         tables.query(**CHANGES, lateRows="deliver", onDataLoss=mode)
@@ -314,7 +314,7 @@ def test_late_rows_of_a_log_created_again_after_the_plan(
 
 
 def test_a_log_created_again_and_a_new_snapshot(tables: Tables) -> None:
-    """With ``resnapshot``, a new snapshot begins in the next micro-batch."""
+    """If the log is created again, ``resnapshot`` begins a snapshot in the next micro-batch."""
     tables.create()
     anew = {**CHANGES, "onDataLoss": "resnapshot"}
     offset = tables.advanced(tables.query(**anew))
@@ -416,7 +416,7 @@ def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
 def test_starting_offsets_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
 ) -> None:
-    """Starting offsets follow the rules for checkpoints. Offsets of version 1 record no TTL."""
+    """Expired starting offsets are treated like expired checkpoints. Version 1 records no TTL."""
     given = expired(tables, version, later_ttl)
     tables.clock.advance(120 * SECOND)
     strict = tables.query(startingOffsets=json.dumps(given))
@@ -642,7 +642,7 @@ def test_rows_that_expire_before_their_task_reads_them(tables: Tables, late_rows
 def test_a_task_that_comes_too_late_may_go_on(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With `continue`, a late task logs the span in which the expired row was written."""
+    """With `onDataLoss=continue`, a late task logs when the expired rows were written."""
     stream, parts = planned(tables, onDataLoss="continue")
     assert "rows_lost" not in caplog.text
     tables.clock.advance(2 * HOUR)

@@ -33,10 +33,10 @@ KEY = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")
 
 @pytest.fixture(scope="module")
 def clock() -> ManualClock:
-    """The cluster's clock. It starts a day ago, and is in the present when the table is created.
+    """The cluster's clock. It starts a day in the past; the table is created in the present.
 
-    The streams are thus a day older than the table, and the writes are in the future by Spark's
-    clock.
+    The streams are thus a day older than the table, and the writes are in the future according to
+    Spark's clock.
     """
     return ManualClock(SystemClock().now() - DAY)
 
@@ -77,7 +77,7 @@ def given(cluster: EmbeddedScylla) -> dict[str, str]:
 
 @pytest.fixture
 def load(spark: SparkSession, given: dict[str, str], clock: ManualClock) -> Any:
-    """Loads the whole log. The end of the log is in the future by Spark's clock."""
+    """Loads the whole log. According to Spark's clock, the end of the log is in the future."""
 
     def load(**more: str) -> DataFrame:
         end = {"endingTimestamp": format_timestamp(clock.now())}
@@ -126,7 +126,7 @@ def test_a_stream_spreads_a_key_only_where_that_is_wanted(
     least: str | None,
     expected: int,
 ) -> None:
-    """A key's rows are in one partition unless more are requested, and they are in order."""
+    """Unless more partitions are requested, one contains all rows of a key, in order."""
     options = SourceOptions.parse({**given, **({"minPartitions": least} if least else {})})
     reader = stream_reader(options, clock)
     end = {"version": 1, "position": clock.now()}
@@ -149,7 +149,7 @@ def test_a_partition_key_is_asked_for_once(
     least: str,
     partitions: int,
 ) -> None:
-    """Reading all times of a key takes one query, unless more partitions are requested."""
+    """Reading a key's whole history takes one query, unless more partitions are requested."""
     end = {"endingTimestamp": format_timestamp(clock.now())}
     key = {"partitionKey": '{"pk": 0}', "minPartitions": least}
     options = SourceOptions.parse({**given, **end, **key})

@@ -28,7 +28,7 @@ GENERATIONS = 3
 
 @pytest.fixture(scope="module")
 def clock() -> ManualClock:
-    """The cluster's clock, so far in the past that all rows have settled by Spark's clock."""
+    """The cluster's clock, far enough in the past that all rows have settled for Spark."""
     return ManualClock(SystemClock().now() - 600 * SECOND)
 
 

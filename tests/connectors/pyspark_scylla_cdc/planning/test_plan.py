@@ -87,7 +87,7 @@ def test_each_stream_and_moment_once(
 def test_shares_are_about_equal(
     switches: list[int], streams: int, since: int, at_most: int, count: int
 ) -> None:
-    """Shares are about equal wherever rows are expected, for any generations and slices."""
+    """Shares have about the same number of expected rows, for any generations and slices."""
     starts = [hour * HOUR for hour in switches]
     parts = spans(timeline(starts), Window(0, DAY), lambda _: streams, Window(since * HOUR, DAY))
     count = min(count, at_most)
@@ -148,7 +148,7 @@ def test_slices_lie_where_rows_are_expected() -> None:
 def test_slices_are_worth_their_queries(
     streams: int, length: int, at_most: int, expected: int
 ) -> None:
-    """No slice is too short to pay off, and the number of queries is bounded."""
+    """Each slice is long enough to be worth its queries, and the number of queries is bounded."""
     parts = one_generation(streams, length)
     found = slices(parts, at_most, 64)
     assert found == expected
@@ -195,7 +195,7 @@ def test_work_is_streams_times_time() -> None:
 
 
 def test_queries_count_as_work() -> None:
-    """In a short window, a generation that ends soon costs as many queries as the next one."""
+    """In a short window, streams count equally, however long their generation is in force."""
     shares = divide(spans(timeline([1]), Window(0, 1_000_000), lambda _: 100), 1, 2)
     streams = [sum(span.streams for span in share) for share in shares]
     assert max(streams) - min(streams) <= 10

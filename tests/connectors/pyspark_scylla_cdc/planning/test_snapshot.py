@@ -202,7 +202,7 @@ def test_streamed_after_a_loss(
 @pytest.mark.usefixtures("table")
 def test_offsets(options: dict[str, str]) -> None:
     """A small table fits in the first micro-batch, which can be planned again."""
-    # In the future, so that the server's first generation begins before the snapshot.
+    # The clock is ahead, so that the server's first generation begins before the snapshot.
     clock = TrustedClock(SystemClock().now() + 60_000_000)
     parsed = SourceOptions.parse({**options, **SNAPSHOT})
     reader = stream_reader(parsed, clock)
@@ -223,7 +223,7 @@ def test_offsets(options: dict[str, str]) -> None:
 
 @pytest.mark.usefixtures("table")
 def test_envelopes(rows: Rows) -> None:
-    """Rows of the table become read envelopes (`r`) with all columns."""
+    """Rows of the table become envelopes with the operation `r` (read) and all columns."""
     found = [row for row in rows(format="envelope", snapshot="initial") if row["op"] == "r"]
     assert len(found) == 99 + 4
     assert {(row["before"], row["source"]["snapshot"]) for row in found} == {(None, "true")}

@@ -82,7 +82,7 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """The number of queries of each table."""
+    """The number of queries that read each table."""
     counted: Counter[str] = Counter()
     ask = Connection.pages
 
@@ -174,7 +174,7 @@ def test_idle_advance(make: Make, clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("every", [60, 90])
 def test_triggers_as_long_as_the_advance(make: Make, clock: ManualClock, every: int) -> None:
-    """Spark never gets two new offsets in a row for empty micro-batches."""
+    """With triggers `idleAdvance` or more apart, only every other one gets a new offset."""
     stream = make()
     offset = settled(stream, clock)
     moved = []
@@ -187,7 +187,7 @@ def test_triggers_as_long_as_the_advance(make: Make, clock: ManualClock, every: 
 
 
 def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
-    """A query that is catching up, or that reads everything, advances as if there were rows."""
+    """A query that is behind, or must read up to an end, advances without waiting for rows."""
     behind = make(maxWindowPerTrigger="10s")
     start = settled(behind, clock)
     clock.advance(20 * SECOND)
@@ -205,7 +205,7 @@ def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
 def test_more_streams_than_are_probed(
     make: Make, clock: ManualClock, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If there are too many streams to check, the position advances without queries of the log."""
+    """If there are too many streams to check, the position advances without querying the log."""
     stream = make(chunk=1)
     parts = stream.partitions(*window(clock))
     streams = sum(part.streams for part in parts if isinstance(part, LogPartition))
@@ -244,7 +244,7 @@ def test_ranges(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
 
 
 def window(clock: ManualClock) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the offsets of a micro-batch of the last second."""
+    """Return the start and end offsets of a micro-batch that covers the last second."""
     return tuple(  # type: ignore[return-value]  # a pair
         {"version": 1, "position": clock.now() - ago * SECOND} for ago in (1, 0)
     )
@@ -267,7 +267,7 @@ class Written:
     def read(
         self, task: Task | RangeTask, *, remaining_ttl: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Return the first row, if there is one."""
+        """Return the first row in the task's window, if there is one."""
         del remaining_ttl
         found = [time for time in self.times if time in task.window][:1]
         return iter([pa.record_batch({"time": found})] if found else [])
@@ -282,7 +282,8 @@ class Written:
 def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int) -> None:
     """A window with rows becomes a micro-batch once it has grown by `shortest` since a check.
 
-    An empty window becomes one only if it is `longest` or longer, and never twice in a row.
+    An empty window becomes one only if it is `longest` or longer, and not directly after another
+    such window.
     """
     log = Written(sorted(writes))
 
@@ -312,7 +313,7 @@ def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int
 
 @pytest.mark.spark
 def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> None:
-    """`processAllAvailable` returns, with all rows, even if the table is idle.
+    """`processAllAvailable` delivers all rows and returns, even if the table is idle.
 
     Rows that are written afterwards are delivered too.
     """
@@ -348,7 +349,7 @@ def process(query: StreamingQuery) -> None:
 
 
 def micro_batches(query: StreamingQuery) -> set[int]:
-    """Return the numbers of the micro-batches that ran. An idle query repeats its last report."""
+    """Return the numbers of the micro-batches that ran, without the reports of idle triggers."""
     return {
         progress.batchId for progress in query.recentProgress if "addBatch" in progress.durationMs
     }

@@ -372,7 +372,7 @@ def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
 
 @pytest.mark.slow
 def test_turned_on_later(follow: Make, clock: ManualClock, session: Session) -> None:
-    """If `deliver` is turned on later, the search starts at the position of the checkpoint."""
+    """If `deliver` is enabled later, the search starts at the checkpoint's position."""
     before = follow(lateRows="ignore")
     before.run(100)
     before.write(1, age=60)
@@ -509,7 +509,7 @@ class Log:
 class Round:
     """A micro-batch: the pause before it, and the durations of its plan and its read, in µs.
 
-    For each row, `rows` holds its age on arrival, and the time from the plan to its arrival.
+    For each row, `rows` contains the age on arrival, and the time from the plan to the arrival.
     """
 
     pause: int

@@ -59,7 +59,7 @@ def write(session: Session, clock: ManualClock) -> Callable[..., None]:
 
 
 def sizes(stream: StreamReader, start: Offset) -> list[tuple[int, int]]:
-    """Return the number of rows and of bytes of each micro-batch from `start` on."""
+    """Return the numbers of rows and bytes in each micro-batch from `start` on."""
     found = []
     while (end := stream.latestOffset(start, LIMIT)) != start:
         parts = stream.partitions(start, end)
@@ -113,7 +113,10 @@ def test_a_micro_batch_waits_for_rows(
 
 
 def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., None]) -> None:
-    """A stream does not wait if it is behind, has an end, or its trigger requests everything."""
+    """A stream that is behind does not wait for rows.
+
+    Neither does a stream that has an end, or whose trigger requests everything.
+    """
     stream = make(minRowsPerTrigger="50", maxWindowPerTrigger="1s")
     start = stream.initialOffset()
     write(30)
@@ -127,7 +130,7 @@ def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., 
 
 
 def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
-    """An idle stream advances, because a window without rows does not wait."""
+    """An idle stream advances: a window without rows waits no longer than `idleAdvance`."""
     stream = make(minRowsPerTrigger="50", idleAdvance="1m")
     start = stream.initialOffset()
     clock.advance(62 * SECOND)

@@ -1,4 +1,4 @@
-"""The driver's figures for a micro-batch, which the partitions pass to the tasks."""
+"""The driver's statistics of a micro-batch, which the partitions pass to the tasks."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_reported_partitions_have_the_same_rows(
 def test_the_plan_tells_what_the_driver_knows(
     make: Make, session: Session, clock: ManualClock, plans: list[Plan], cluster: EmbeddedScylla
 ) -> None:
-    """A plan contains the number of queries since the last plan, polls of an idle log included."""
+    """A plan counts the queries since the last plan, including those that check an idle log."""
     reader = make(**REPORT_TO)
     offset = reader.initialOffset()
     for _ in range(2):

@@ -109,14 +109,14 @@ def late(session: Session, clock: ManualClock, follow: Make) -> Make:
 
 
 def unannounced(cluster: EmbeddedScylla, clock: ManualClock, stored: int = 0) -> None:
-    """Begin a generation that is not announced, with `stored` rows of its description."""
+    """Begin a generation that is not announced. `stored` rows of its description are stored."""
     cluster.hold_publication(stored)
     cluster.join(vnodes=3)
     clock.advance(SECOND)  # it begins at a whole millisecond
 
 
 def written(followed: FollowedLog, *pks: int) -> None:
-    """Write rows, one every four seconds, and poll."""
+    """Write a row every four seconds, and poll the query in between."""
     for pk in pks:
         followed.write(pk)
         followed.run(4)
@@ -154,7 +154,7 @@ def test_a_generation_announced_behind_the_position(
 def test_a_restart_while_a_generation_is_unannounced(
     cluster: EmbeddedScylla, late: Make, mode: str, *, is_planned: bool
 ) -> None:
-    """The offset records which generations the reader knew, whenever the query restarts."""
+    """Restarts neither lose nor repeat rows, because the offset records the known generations."""
     followed = late(lateRows=mode)
     unannounced(cluster, followed.clock)
     written(followed, *range(20))
@@ -264,7 +264,7 @@ def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late:
 def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
     cluster: EmbeddedScylla, late: Make
 ) -> None:
-    """If Spark passes no start, a micro-batch also contains rows from before its window."""
+    """Even if Spark passes no start, a micro-batch contains a late generation's older rows."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)
@@ -320,7 +320,7 @@ def test_rows_of_a_late_generation_that_expired(
 def test_a_new_snapshot_replaces_the_rows_of_a_late_generation(
     cluster: EmbeddedScylla, late: Make
 ) -> None:
-    """Expired rows cause a new snapshot, and no row is missed after the snapshot has begun."""
+    """If rows of a late generation have expired, the query begins a new snapshot."""
     followed = late(onDataLoss="resnapshot")
     unannounced(cluster, followed.clock)
     at = followed.clock.now()
@@ -406,14 +406,14 @@ def check_history(seed: int, cluster: EmbeddedScylla, followed: FollowedLog) -> 
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_some_announcements(cluster: EmbeddedScylla, late: Make, seed: int) -> None:
-    """No row is lost or repeated, in a few random sequences of events."""
+    """In a few random sequences of events, no row is lost or repeated."""
     check_history(seed, cluster, late(lateRows="deliver"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_more_announcements(cluster: EmbeddedScylla, late: Make, seed: int) -> None:
-    """No row is lost or repeated, in many random sequences of events."""
+    """In many random sequences of events, no row is lost or repeated."""
     check_history(seed, cluster, late(lateRows="deliver"))
 
 
@@ -534,7 +534,7 @@ def write(session: Session, value: int) -> None:
 def micro_batch(
     stream: StreamReader, start: dict[str, int], clock: ManualClock
 ) -> tuple[list[tuple[int, int]], dict[str, int]]:
-    """Advance by a minute. Return the sorted changes that have settled, and the end offset."""
+    """Advance the clock by a minute. Return the settled changes, sorted, and the end offset."""
     clock.advance(60 * SECOND)
     end = stream.reportLatestOffset()
     rows = [

@@ -1,4 +1,4 @@
-"""A snapshot that is read in micro-batches by a query that crashes and restarts, as in Spark.
+"""A query that reads a snapshot in micro-batches, and crashes and restarts as in Spark.
 
 `SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` sets the seed
 of the first one.
@@ -248,7 +248,7 @@ def test_micro_batches_are_resumed_by_token(
 
 
 def test_bytes(make: Make, session: Session) -> None:
-    """The number of rows depends on their size. Of two limits, the smaller one applies."""
+    """A limit in bytes allows fewer rows if they are larger. The stricter of two limits applies."""
     session.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")
     for pk in range(200):
         session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (pk, "x" * 1_000))
@@ -280,7 +280,7 @@ def test_a_large_partition_comes_alone(make: Make, session: Session) -> None:
 def test_available_now_ends_with_snapshot_and_log(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """The query ends with the rows of the log that had settled when the run began."""
+    """After the snapshot, the query delivers the log rows that had settled when the run began."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -498,7 +498,7 @@ def _rows(session: Session) -> dict[Key, int | None]:
 
 
 def check_seeds(count: int, check: Callable[[int], None]) -> None:
-    """Run `check` for `count` seeds. The error of a failed check names its seed."""
+    """Run `check` for `count` seeds. The error of a failed check contains its seed."""
     for seed in range(FIRST, FIRST + count):
         try:
             check(seed)
@@ -508,7 +508,7 @@ def check_seeds(count: int, check: Callable[[int], None]) -> None:
 
 
 def test_some_histories(make: Make, session: Session, clock: ManualClock) -> None:
-    """Rows are delivered once, within the limits, and before the log. The copy equals the table."""
+    """Table rows come once, within limits and before the log. The copy equals the table."""
     check_seeds(5, lambda seed: check_history(seed, make, session, clock))
 
 
@@ -598,7 +598,7 @@ def caught_up(make: Make, session: Session, clock: ManualClock) -> Query:
 def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """If rows expire before a micro-batch is repeated, a new snapshot follows it.
+    """If rows expire before a micro-batch is repeated, a new snapshot follows the repetition.
 
     The repeated micro-batch contains the remaining rows.
     """
@@ -661,7 +661,7 @@ def test_what_excludes_a_new_snapshot(make: Make, given: dict[str, str], message
 
 
 def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) -> None:
-    """Write, crash, and pause at random, even for longer than the TTL. Compare copy and table."""
+    """Write, crash and pause at random, some pauses longer than the TTL. Check the copy."""
     draw = random.Random(seed)
     session.execute("DROP TABLE IF EXISTS ks.t")
     create(session, ttl=3_600)

@@ -94,7 +94,7 @@ def test_restart_before_the_first_commit(
 
 
 def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """If Spark does not request a start, the reader resumes from the offset."""
+    """If Spark requests no start, the reader resumes from the checkpoint's offset."""
     start = {"version": 1, "position": clock.now() - DAY}
     assert position(reader().latestOffset(start, LIMIT)) == clock.now() - 30 * SECOND
 
@@ -139,7 +139,7 @@ def test_available_now_ends(reader: Callable[..., StreamReader], clock: ManualCl
 
 
 def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """A start in the future is kept, and the query waits until that time."""
+    """A start in the future is not moved, and the query waits until that time."""
     stream = reader(startingTimestamp=str((clock.now() + 60 * SECOND) // 1_000))
     start = stream.initialOffset()
     clock.advance(60 * SECOND)
@@ -266,7 +266,7 @@ def test_postimages_turned_off_while_followed(
 
 
 def rows_up_to(stream: StreamReader, start: dict[str, int], clock: ManualClock) -> list[Any]:
-    """Return the rows from `start` on that have settled, read as Spark reads them."""
+    """Return the settled rows from `start` on, read as Spark reads them."""
     end = {"version": 1, "position": clock.now() - 30 * SECOND}
     batches = (
         batch for partition in stream.partitions(start, end) for batch in stream.read(partition)

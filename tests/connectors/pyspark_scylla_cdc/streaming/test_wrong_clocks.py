@@ -154,7 +154,7 @@ def test_relative_moments(
 
 
 def test_the_order_of_relative_moments(parse: Parse, clock: ManualClock) -> None:
-    """Times are compared at once if their order does not depend on the clock."""
+    """The parser compares start and end if their order does not depend on the clock."""
     with pytest.raises(ConfigurationError, match="it is after endingTimestamp"):
         parse(startingTimestamp="-10m", endingTimestamp="-20m")
     far = (clock.now() + DAY) // 1_000

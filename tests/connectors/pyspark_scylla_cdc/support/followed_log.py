@@ -70,7 +70,7 @@ class FollowedLog:
     def astray(
         self, server: EmbeddedScylla, pk: int, *, by: int, twice: bool = False, age: int = 0
     ) -> None:
-        """Write a row in the generation `by` after its own, and if `twice`, in its own too."""
+        """Write a row to a stream `by` generations later and, if `twice`, to its own stream too."""
         server.misplacing.by, server.misplacing.twice = by, twice
         self.write(pk, age)
         server.misplacing.by = 0

@@ -39,7 +39,7 @@ TIMES = [uuid_from_time(number, clock_seq=9, node=5) for number in range(4)]
 
 @pytest.fixture(autouse=True)
 def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Plan each fold once. Adaptive execution would start a job for each exchange."""
+    """Turn off adaptive execution, which would start a job for each exchange of a fold."""
     spark.conf.set(ADAPTIVE, "false")
     yield
     spark.conf.unset(ADAPTIVE)
@@ -266,7 +266,7 @@ def test_refused(
 
 
 def test_unknown_keys_and_orders_are_refused(execute: Execute, load: Load) -> None:
-    """Without metadata, keys must be given. Ranges of uuids, which Spark cannot order, fail."""
+    """Without metadata, keys are required. Ranges of UUIDs fail, as Spark cannot order them."""
     execute(
         "CREATE TABLE {t} (pk int, ck uuid, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'postimage': true}",

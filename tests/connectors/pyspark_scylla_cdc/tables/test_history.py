@@ -40,7 +40,7 @@ Watch = Callable[[Sequence[str]], list[tuple[int, Rows]]]
 
 @pytest.fixture(autouse=True)
 def one_job_a_query(spark: SparkSession) -> Iterator[None]:
-    """Plan each query once. Adaptive execution would start a job for each exchange."""
+    """Turn off adaptive execution, which would start a job for each exchange of a query."""
     spark.conf.set(ADAPTIVE, "false")
     yield
     spark.conf.unset(ADAPTIVE)

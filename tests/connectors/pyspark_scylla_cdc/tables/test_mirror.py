@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import re
 import shutil
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +58,7 @@ Delta Lake's library writes ``delta``, and the package deltalake writes ``deltal
 
 @pytest.fixture(autouse=True)
 def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Plan each fold once. Adaptive execution would start a job for each exchange."""
+    """Turn off adaptive execution, which would start a job for each exchange of a fold."""
     spark.conf.set(ADAPTIVE, "false")
     yield
     spark.conf.unset(ADAPTIVE)
@@ -283,7 +285,7 @@ def test_several_tables_in_one_call(
 def test_a_copy_without_its_checkpoint_is_rejected(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
-    """A new checkpoint cannot continue a copy. Its first micro-batch writes nothing."""
+    """A new checkpoint cannot continue a copy. The first micro-batch writes nothing."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",
@@ -295,6 +297,21 @@ def test_a_copy_without_its_checkpoint_is_rejected(
     with pytest.raises(StreamingQueryException, match=r"was written with another checkpoint: .*"):
         copy.awaitTermination()
     assert rows_of(copy.read()) == [{"pk": 1}]
+
+
+@pytest.mark.parametrize("place", ["parquet"], indirect=True)
+def test_a_query_that_has_ended_is_freed(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """A program can run copies any number of times, because nothing refers to an ended query."""
+    execute("CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}")
+    copy = start(**place)
+    assert copy.awaitTermination()
+    [query] = map(weakref.ref, copy.queries)
+    assert query() is not None
+    del copy
+    gc.collect()
+    assert query() is None
 
 
 @pytest.mark.parametrize("runs", [1, 2], ids=["one batch older", "two batches older"])
@@ -352,7 +369,7 @@ def test_a_query_without_a_version_cannot_take_over_a_copy(
 ) -> None:
     """A query that has written no version cannot continue a copy that another query wrote.
 
-    The first query crashes as it writes its first version.
+    The first query crashes while it writes its first version.
     """
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
@@ -430,7 +447,7 @@ def test_a_new_snapshot_replaces_the_rows(
 def test_the_block_of_the_page(
     spark: SparkSession, options: dict[str, str], execute: Execute, place: dict[str, str]
 ) -> None:
-    """The page's code for Iceberg maintains a copy."""
+    """The Iceberg example of the how-to page maintains a copy of the table."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",
