@@ -1,4 +1,4 @@
-"""Builds the HTML that `_repr_html_` returns to notebooks, without styles of its own."""
+"""Builds the unstyled HTML tables that `_repr_html_` methods return to notebooks."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 - If structlog is configured, events go to structlog, like the application's own events.
 - Otherwise, if Python's `logging` has handlers, events go to loggers named after this library's
   modules. The message contains the event's fields, and `exc_info` contains a failure's traceback.
-- Otherwise, warnings and errors go to stderr, with time and level.
+- Otherwise, warnings and errors go to stderr, with the time and the level.
 
 The choice is made for each event, so an application may set up logging at any time.
 """
@@ -26,7 +26,7 @@ _FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """Return the logger of a module, which renders events as ``event='window_read' rows=3``."""
+    """Return a module's logger, whose messages look like ``event='window_read' rows=3``."""
     _keep_last_resort(name.partition(".")[0])
     return cast("FilteringBoundLogger", _Logger(name))
 
@@ -60,17 +60,17 @@ class _Logger:
 
 
 def _is_structlog_configured() -> bool:
-    """Return whether structlog is configured, without importing it, which takes too long."""
+    """Return whether structlog is configured. Does not import it, because the import is slow."""
     is_configured = getattr(sys.modules.get("structlog"), "is_configured", None)
     return is_configured is not None and is_configured()
 
 
 def _ignore(*_: object, **_fields: object) -> None:
-    """Drop an event whose level is turned off."""
+    """Discard an event whose level is disabled."""
 
 
 class _LastResort(logging.StreamHandler[Any]):
-    """Writes events that no other handler receives to the current stderr."""
+    """Writes events to the current stderr if no other handler receives them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ class Merging(Generic[T]):
     """Merges several sources, each read in its own thread, and keeps the order within each source.
 
     Sources block while `limit` items are buffered. If one source fails, `stop` is called to end the
-    others, and the error is raised. Closing the iterator early also stops the sources.
+    other sources, and the error is raised. Closing the iterator early also stops the sources.
     """
 
     def __init__(

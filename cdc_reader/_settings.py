@@ -103,7 +103,7 @@ def is_whole(value: object) -> bool:
 
 
 def shown(value: object) -> object:
-    """Return a plain value, or the type of any other value, whose text may be long or secret."""
+    """Return a plain value, or only the type of any other value, which may be long or secret."""
     plain = value is None or isinstance(value, str | int | float | tuple)
     return value if plain else type(value)
 
@@ -128,12 +128,12 @@ def member(option: str, value: str, kind: type[E]) -> E:
 
 
 def expect_or(option: str, value: T | None, default: Callable[[], T], kind: type[T]) -> T:
-    """Return the value as `expect` does, or the default in place of None."""
+    """Check the value as `expect` does, and return it; None is replaced with the default."""
     return expect(option, default() if value is None else value, kind)
 
 
 def expect_clock(clock: Clock | None) -> Clock:
-    """Return the clock, or the system clock in place of None.
+    """Return the clock, or the system clock if `clock` is None.
 
     Raises ConfigurationError for anything that is not a clock.
     """

@@ -18,11 +18,11 @@ class ReadStats:
     """The cost of a read, its retries, and the bad records it found; see `recorded_in`."""
 
     queries: int = 0
-    """Queries sent; further pages are not counted."""
+    """Queries sent, not counting requests for further pages."""
     retries: int = 0
     """Requests that were sent again after a failure."""
     waited: float = 0.0
-    """Seconds spent only waiting for responses, including pauses before retries."""
+    """Seconds spent idle, waiting for responses or pausing before retries."""
     bad_records: int = 0
     """Rows that could not be converted, and were skipped or quarantined."""
 
@@ -45,7 +45,7 @@ def recorded_in(stats: ReadStats) -> Iterator[None]:
 
 
 def each_recorded_in(stats: ReadStats, items: Iterator[T]) -> Iterator[T]:
-    """Yield the items, and add the statistics of computing each one to `stats`.
+    """Yield the items, and add the statistics of producing each item to `stats`.
 
     The context is left before each `yield`, because a generator shares its caller's context.
     """

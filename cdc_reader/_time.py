@@ -31,7 +31,7 @@ FOREVER: Micros = 1 << 62
 EARLIEST, NOW = "earliest", "now"
 
 Moment: TypeAlias = Micros | datetime | str
-"""A datetime with a time zone, text, or µs since 1970; see `TableReader.batches` for the text."""
+"""A datetime with a time zone, µs since 1970, or text as described at `TableReader.batches`."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -85,7 +85,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The `Clock` used in production: wall time, and a sleep that can be interrupted."""
+    """The `Clock` used in production: wall-clock time, and sleeps that can be interrupted."""
 
     def now(self) -> Micros:
         """Return the time, in µs since 1970."""
@@ -108,7 +108,7 @@ class SteadyClock(SystemClock):
 
 @define
 class Waiting:
-    """Measures the time that an iterator takes to produce items, without the time of its caller."""
+    """Measures the time that an iterator takes to produce items, excluding its caller's time."""
 
     _clock: Clock
     took: int = 0
@@ -147,7 +147,7 @@ def datetime_micros(moment: datetime, option: str = "timestamp") -> Micros:
 
 
 def start_micros(start: Moment | None, now: Micros) -> Micros:
-    """Convert a start to µs since 1970, and None or ``earliest`` to BEGINNING.
+    """Convert a start time to µs since 1970, and None or ``earliest`` to BEGINNING.
 
     Raises ConfigurationError as `moment_micros` does.
     """
@@ -156,7 +156,7 @@ def start_micros(start: Moment | None, now: Micros) -> Micros:
 
 
 def end_micros(end: Moment | None, now: Micros) -> Micros:
-    """Convert an end to µs since 1970, and None to FOREVER.
+    """Convert an end time to µs since 1970, and None to FOREVER.
 
     Raises ConfigurationError as `moment_micros` does.
     """
@@ -182,7 +182,7 @@ def is_relative(moment: object) -> bool:
 def moment_micros(moment: object, option: str, now: Micros, *words: str) -> Micros:
     """Convert a `Moment` to µs since 1970.
 
-    Texts such as ``-10m`` are relative to `now` (µs). If `words` contains ``earliest``, zero is
+    Strings such as ``-10m`` are relative to `now` (µs). If `words` contains ``earliest``, zero is
     valid too, and means the same as ``earliest``. Raises ConfigurationError for anything else,
     including a datetime without a time zone and a number in another unit. The error names `option`,
     and lists `words` as further valid values.
@@ -203,7 +203,7 @@ def moment_micros(moment: object, option: str, now: Micros, *words: str) -> Micr
 def format_timestamp(micros: Micros) -> str:
     """Format a point in time as ISO-8601 text, to the microsecond, in UTC.
 
-    A time outside the years 1 to 9999 is formatted as its number.
+    A time outside the years 1 to 9999 is formatted as a number of µs.
     """
     try:
         return (_EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
@@ -256,9 +256,9 @@ def parse_duration(text: str, option: str = "duration") -> timedelta:
 def parse_timestamp(text: str, option: str = "timestamp") -> Micros:
     """Parse a point in time to microseconds since 1970 (UTC).
 
-    A plain integer is a number of milliseconds. It may be of any size, because the text may come
-    from a table. ISO-8601 text without a zone is UTC. Raises ConfigurationError, naming `option`,
-    for other text.
+    A plain integer is a number of milliseconds. It need not be a plausible time, because the text
+    may come from a table. ISO-8601 text without a zone is UTC. Raises ConfigurationError, naming
+    `option`, for other text.
     """
     stripped = text.strip()
     if re.fullmatch(r"[+-]?\d{1,15}", stripped, re.ASCII) and not _COMPACT_DATE.fullmatch(stripped):
@@ -275,8 +275,8 @@ def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
 
     Accepts ``now``, a time relative to it (``-10m``), an ISO-8601 time (UTC if it has no zone), or
     a number of milliseconds since 1970. Raises ConfigurationError for anything else; the error
-    names `option`, and lists `words` as further valid values. Zero is valid on the same condition
-    as in `moment_micros`.
+    names `option`, and lists `words` as further valid values. Zero is valid only if `words`
+    contains ``earliest``.
     """
     stripped = text.strip()
     if stripped.lower() == NOW:
@@ -299,7 +299,7 @@ def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
 
 
 def _counted(number: int, unit: str, option: str, given: object) -> Micros:
-    """Convert a number of `unit` to µs; raise ConfigurationError unless it is a plausible time."""
+    """Convert a time in `unit` to µs; raise ConfigurationError unless it is plausible."""
     if _is_likely(number * _IN_MICROS[unit]):
         return number * _IN_MICROS[unit]
     for other, each in {**_IN_MICROS, "nanoseconds": 0}.items():

@@ -32,7 +32,7 @@ DEFAULT_PORT = 9042
 _HOST = re.compile(
     r"(?!.{254})[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[\w.-]+)?"
 )
-"""Labels of at most 63 characters, or an IPv6 address; other text fails in the resolver."""
+"""A name with labels of at most 63 characters, or an IPv6 address; the resolver rejects others."""
 _PORT = re.compile(
     r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
 )
@@ -193,7 +193,7 @@ class DeliveryMode(StrEnum):
 
 
 class LateRowsMode(StrEnum):
-    """What to do with rows that arrive behind the position."""
+    """What to do with late rows, which arrive after the position has passed their write time."""
 
     IGNORE = "ignore"
     REPORT = "report"
@@ -306,7 +306,7 @@ class ReadConfig:
         default=timedelta(hours=1), converter=duration, validator=POSITIVE
     )
     late_interval: timedelta = field(
-        default=timedelta(minutes=1), converter=duration, validator=POSITIVE
+        default=timedelta(minutes=10), converter=duration, validator=POSITIVE
     )
     data_loss: DataLossMode = field(default=DataLossMode.CONTINUE, converter=_data_loss)
     publication_wait: timedelta = field(

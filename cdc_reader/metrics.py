@@ -30,6 +30,7 @@ __all__ = [
     "HEADROOM",
     "LAG",
     "LATE_ROWS",
+    "LOSSES",
     "METRICS",
     "OUTSTANDING",
     "QUERIES",
@@ -62,9 +63,19 @@ ROWS = Metric("rows", "Log rows read.")
 LATE_ROWS = Metric(
     "late_rows",
     "Log rows that arrived late, or in a stream of a generation that was not in force at their "
-    "write time (strays).",
+    "write time (strays): the number delivered, or with `report` the number found.",
 )
-"""Counts the rows, included in `ROWS`, that arrived late or in another generation's stream."""
+"""Counts late rows and strays.
+
+With ``late_rows="deliver"`` these are the rows delivered, which `ROWS` includes. With
+``late_rows="report"`` they are the rows that were found, but not delivered.
+"""
+
+LOSSES = Metric("losses", "Spans of changes that were lost before they were read.")
+"""Counts the spans of write time whose changes were lost, as reported by `RowsLost`.
+
+Also counts a span that made a consumer take a new snapshot.
+"""
 
 CHANGES = Metric("changes", "Changes that the handler has finished.")
 """Counts acknowledged changes, including skipped ones."""
@@ -75,8 +86,8 @@ WINDOWS = Metric("windows", "Windows read completely.")
 QUERIES = Metric("queries", "Queries sent to read windows, not counting further pages.")
 """Counts the queries sent to read windows; requests for further pages do not count."""
 
-WINDOW_QUERIES = Metric("window_queries", "Queries that the last window took.", is_gauge=True)
-"""The number of queries that the last window took."""
+WINDOW_QUERIES = Metric("window_queries", "Queries needed to read the last window.", is_gauge=True)
+"""The number of queries needed to read the last window."""
 
 RETRIES = Metric("read_retries", "Read requests retried.")
 """Counts retried requests to the cluster, for pages or anything else."""
@@ -129,6 +140,7 @@ SNAPSHOT_SECONDS_LEFT = Metric(
 METRICS = (
     ROWS,
     LATE_ROWS,
+    LOSSES,
     CHANGES,
     WINDOWS,
     QUERIES,
@@ -150,7 +162,7 @@ METRICS = (
 
 
 class Recorder(Protocol):
-    """Receives metrics. Must be thread safe."""
+    """Receives metrics. Must be thread-safe."""
 
     def add(self, metric: Metric, table: TableName, amount: float = 1) -> None:
         """Add `amount` to the counter."""

@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 
-from cdc_reader._html import html_table
 from cdc_reader._merging import Merging
 from cdc_reader._settings import expect_clock, expect_or
 from cdc_reader._time import Clock, Micros, Moment
-from cdc_reader.changes.change import Change
-from cdc_reader.changes.grouping import TableChanges
 from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName, table_names
@@ -33,6 +30,7 @@ from cdc_reader.table_reader import TableReader
 from cdc_reader.table_snapshot import TableSnapshot
 
 if TYPE_CHECKING:  # the formats are imported when they are used
+    from cdc_reader.changes.change import Change
     from cdc_reader.changes.frames import AdvancedEnvelope
 
 
@@ -45,7 +43,7 @@ class CdcReader:
 
     The cluster is given as contact points or a `ConnectionConfig`. The reader connects on first
     use, so creating a reader costs nothing. Use it as a context manager, or call `close`. Not
-    thread safe, except for `stop`. Methods raise only errors of `cdc_reader.errors`.
+    thread-safe, except for `stop`. Methods raise only errors of `cdc_reader.errors`.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class CdcReader:
     def now(self) -> Micros:
         """Return the cluster's time, in µs since 1970.
 
-        Raises StoppedError if `stop` is called meanwhile.
+        Raises StoppedError if `stop` is called in the meantime.
         """
         with stopped_by(self._stop):
             return self.clock.now()
@@ -134,7 +132,8 @@ class CdcReader:
     def follow(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Delivery]:
         """Follow all tables, each in its own thread; see `TableReader.follow`.
 
-        A delivery names its table. There is no order between tables.
+        Each delivery has an attribute `table`. Deliveries of different tables are in no particular
+        order.
         """
         if len(self._tables) == 1:
             return self.table.follow(start, end)
@@ -146,7 +145,7 @@ class CdcReader:
     ) -> Iterator[Change]:
         """Follow all tables as `follow` does, but yield changes.
 
-        A window's changes are yielded when all its rows have been read.
+        A window's changes are yielded after all its rows have been read.
         """
         return self._changes(self.follow(start, end))
 
@@ -189,6 +188,8 @@ class CdcReader:
         return self.table.snapshot()
 
     def _changes(self, deliveries: Iterator[Delivery]) -> Iterator[Change]:
+        from cdc_reader.changes.grouping import TableChanges
+
         changes: dict[TableName, TableChanges] = defaultdict(TableChanges)
         parts = (part for delivery in deliveries for part in changes[delivery.table].each(delivery))
         with suppress(StoppedError):
@@ -200,11 +201,13 @@ class CdcReader:
 
     def _repr_html_(self) -> str:
         """Return an HTML table, for notebooks, of the tables and the schemas read so far."""
+        from cdc_reader._html import html_table
+
         caption = f"{type(self).__name__} at {self._connection.hosts}"
         return html_table(caption, ("table", "key", "other columns", "log"), map(_row, self.tables))
 
     def stop(self) -> None:
-        """End all running reads immediately; see `TableReader.stop`. Thread safe."""
+        """End all running reads immediately; see `TableReader.stop`. Thread-safe."""
         stop, self._stop = self._stop, Stop()
         stop.set()
         for table in self.tables:

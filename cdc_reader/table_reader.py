@@ -22,8 +22,6 @@ from cdc_reader._time import (
     is_relative,
     start_micros,
 )
-from cdc_reader.changes.change import Change
-from cdc_reader.changes.grouping import Grouping
 from cdc_reader.cluster import CdcTable, ClusterClock, Connection
 from cdc_reader.config import DataLossMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
@@ -50,6 +48,7 @@ from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 
 if TYPE_CHECKING:  # the formats are imported when they are used
+    from cdc_reader.changes.change import Change
     from cdc_reader.changes.formatting import Formatting
     from cdc_reader.changes.frames import AdvancedEnvelope, Format, ValueTypes
 from cdc_reader.table_snapshot import TableSnapshot
@@ -63,7 +62,7 @@ class TableReader:
     Queries the cluster lazily, on first use. Each bounded read, plan and snapshot uses the columns
     that the table has when the operation begins. If `schema` is given, the schema is not queried,
     so a worker process can read tasks that another process planned (schemas can be pickled). Not
-    thread safe, except for `stop`. Methods raise only errors of `cdc_reader.errors`.
+    thread-safe, except for `stop`. Methods raise only errors of `cdc_reader.errors`.
     """
 
     def __init__(
@@ -216,9 +215,9 @@ class TableReader:
 
         Windows are adjacent, and each ends at least one confidence window before the present. Each
         window yields any number of `RowsRead`, and then a `WindowComplete` with the checkpoint from
-        which to restart. Without a start, everything the log still holds is delivered. Warns or
-        raises DataLossError, depending on `data_loss`, if rows written since `start` have expired.
-        For moments, see `batches`.
+        which to restart. Without a start, everything that the log still contains is delivered.
+        Warns or raises DataLossError, depending on `data_loss`, if rows written since `start` have
+        expired. For moments, see `batches`.
 
         Raises ConfigurationError if `start` is a moment after `end`. From a checkpoint that has
         already reached `end`, nothing is delivered.
@@ -369,7 +368,7 @@ class TableReader:
         return f"<{type(self).__name__} {self.name} at {self._hosts}>"
 
     def stop(self) -> None:
-        """End all running reads immediately. Thread safe.
+        """End all running reads immediately. Thread-safe.
 
         `follow` ends without an error, and does not report an interrupted window as complete. A
         bounded read raises StoppedError, because its rows are incomplete. Does not wait for retries
@@ -470,6 +469,8 @@ class TableReader:
 
     def _changes(self, window: Window, stop: Stop) -> Iterator[Entries[Change]]:
         """Yield the changes of each page."""
+        from cdc_reader.changes.grouping import Grouping
+
         schema = self._refreshed()
         grouping = Grouping(schema)
         for batch in each_stopped_by(stop, self._bounded(window, schema)):

@@ -10,7 +10,6 @@ import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader._time import Micros
-from cdc_reader.changes.change import Change
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
 from cdc_reader.reading.ports import GenerationSource, LogSource, RowSource, SnapshotTable
@@ -26,6 +25,7 @@ MakeReader = Callable[..., SnapshotReader]
 """Makes the reader of a `SnapshotTable`; `cells` adds the TTLs and write times of cells."""
 
 if TYPE_CHECKING:  # the formats are imported when they are used
+    from cdc_reader.changes.change import Change
     from cdc_reader.changes.frames import AdvancedEnvelope, ValueTypes
 
 
@@ -83,11 +83,11 @@ class TableSnapshot:
 
     Each row is read at some moment while the snapshot is taken. It may already include changes
     written after the position, which the log delivers again. Rows are in no particular order,
-    except that a partition's rows come together, in the table's order. Several pages are read at a
-    time, and only a few are in memory, however large the table is.
+    except that a partition's rows are returned together, in the table's order. Several pages are
+    read at a time, and only a few are in memory, however large the table is.
 
-    Each method reads the table anew. Methods raise errors of `cdc_reader.errors`, and StoppedError
-    if the reader is stopped.
+    Each method call reads the table again. Methods raise errors of `cdc_reader.errors`, and
+    StoppedError if the reader is stopped.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class TableSnapshot:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The schema of `batches`, if no columns are chosen."""
+        """The schema of the batches that `batches()` yields without an argument."""
         return arrow_schema(self._schema.base.columns)
 
     @property
@@ -121,7 +121,7 @@ class TableSnapshot:
         return self._reader.share
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as SELECT shows them, one batch per page.
+        """Yield the rows as a SELECT returns them, one batch per page.
 
         `columns` are the columns to read in addition to the key; by default, all columns. Each row
         has its partition's static columns. A partition that has only static columns yields one row,

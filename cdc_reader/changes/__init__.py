@@ -2,5 +2,5 @@
 
 This package may import `decoding`, `reading` and the packages below them, but not `cluster`. Begin
 with `records`, which finds the rows of each change. `grouping` turns these rows into `Change`
-objects, which handlers receive; `frames` turns them into Arrow batches.
+objects, which handlers receive; `frames` turns the rows into Arrow batches.
 """

@@ -46,7 +46,7 @@ def last_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
     """
     found = np.full(count, NONE, np.int64)
     rows = np.flatnonzero(wanted)
-    found[groups[rows]] = rows  # with several per group, the last one assigned wins
+    found[groups[rows]] = rows  # if a group has several, the last assignment wins
     return found
 
 
@@ -160,7 +160,7 @@ def combined(groups: Indices, more: Indices) -> Indices:
 
 
 def names_of(marks: Mask, names: list[str], shown: Mask) -> pa.Array:
-    """Return, for each row, the names whose marks are set, or null if the row is not `shown`."""
+    """Return, for each row, the list of its marked names, or null if the row is not `shown`."""
     rows, columns = np.nonzero(marks & shown[:, np.newaxis])
     lengths = np.bincount(rows, minlength=len(marks))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)

@@ -96,7 +96,7 @@ class Change(Entry):
 
     @property
     def schema(self) -> LogSchema:
-        """The schema of the table and of its log that was used to read the change."""
+        """The schema of the table and its log, as used to read the change."""
         return self._page.log.layout.schema
 
     @property
@@ -111,7 +111,7 @@ class Change(Entry):
 
     @property
     def stream(self) -> StreamId:
-        """The stream of the log that holds the change; 16 zero bytes for a snapshot."""
+        """The stream of the log that contains the change; 16 zero bytes for a snapshot."""
         return StreamId(self._first(STREAM_ID))
 
     @property
@@ -178,9 +178,9 @@ class Change(Entry):
     def parts(self) -> tuple[Part, ...]:
         """The delta rows of the change, in order and not merged.
 
-        A snapshot's row has one part for each combination of TTL (the seconds left when the row was
-        read) and write time among its cells. The first part is an insert of the cells that last
-        longest.
+        A row of a snapshot has one part for each combination of TTL (the seconds left when the row
+        was read) and write time among its cells. The first part is an insert of the cells that
+        expire last.
         """
         if self.operation is ChangeOperation.SNAPSHOT:
             row = self._page.first_rows[self._number]
@@ -201,7 +201,7 @@ class Change(Entry):
 
     @property
     def ttl(self) -> int | None:
-        """The TTL, in seconds, of everything written; None if there is no TTL, or more than one."""
+        """The TTL, in seconds, of everything the change wrote; None if it has no TTL or several."""
         found = {part.ttl for part in self.parts if part.is_live}
         return found.pop() if len(found) == 1 else None
 

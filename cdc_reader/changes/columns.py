@@ -112,7 +112,7 @@ class CollectionColumn:
     def gone(self, removed: frozenset[Any] | None) -> frozenset[Any]:
         """Return the removed elements, or the names of a UDT's removed fields.
 
-        The log contains the indices of these fields.
+        The log identifies a UDT's removed fields by their indices.
         """
         if removed and isinstance(self.column.type, UserType):
             fields = self.column.type.fields
@@ -127,7 +127,7 @@ class CollectionDeltas:
     cells: CollectionColumn
 
     def put(self, mapping: Deltas, row: int) -> None:
-        """Put the row's delta, unless the row leaves the column unchanged."""
+        """Put the row's delta into its mapping, unless the row leaves the column unchanged."""
         if (delta := self._delta(row)) is not None:
             dict.__setitem__(mapping, self.cells.column.name, delta)  # a FrozenDict is read-only
 
@@ -154,7 +154,7 @@ class Layout:
         self.of_cells = tuple(
             of(column.name) for of in (ttl_of, written_of) for column in schema.base.columns
         )
-        """The columns with TTLs and write times of cells, which rows of a snapshot may contain."""
+        """The columns with the TTLs and write times of cells; only snapshots contain them."""
         self.converters.update(dict.fromkeys(self.of_cells, kernel.values))
 
     def columns(self, *, static: bool) -> list[Column]:
@@ -165,7 +165,7 @@ class Layout:
 
 
 _COMPILED = {plain: kernel.values, uuids: kernel.uuids}
-"""Converters, with the functions of the kernel that replace them."""
+"""Converters, mapped to the kernel's functions that replace them."""
 
 
 def _converter(column: Column) -> Callable[[pa.Array], Values]:
@@ -180,9 +180,9 @@ layout_of = lru_cache(maxsize=64)(Layout)
 class LogPage(dict[str, Values]):
     """The columns of `count` log rows, by name.
 
-    A column that the log lacks is null in all rows. The page keeps the batch in memory, and every
-    change made from the page keeps the page. If `late` is True, the rows are strays, or were
-    delivered after later rows of their stream.
+    A column that the log lacks is null in all rows. The page refers to its batch, and every change
+    made from the page refers to the page, so both stay in memory. If `late` is True, the rows are
+    strays, or were delivered after later rows of their stream.
     """
 
     def __init__(self, layout: Layout, batch: pa.RecordBatch, *, late: bool = False) -> None:
@@ -235,11 +235,11 @@ class LogPage(dict[str, Values]):
         return [kernel.Field(name, self._present(name)) for name in names]
 
     def delta_fields(self, *, static: bool) -> list[Field | CollectionDeltas]:
-        """Return the fields that make the deltas of static rows, or of other rows."""
+        """Return the fields that make the deltas of static rows, or of all other rows."""
         return [each.of_deltas() for each in self._columns(static=static) if each.is_given]
 
     def image_fields(self, *, static: bool, whole: bool) -> list[Field]:
-        """Return the fields that make the images of static rows, or of other rows.
+        """Return the fields that make the images of static rows, or of all other rows.
 
         Images that are not `whole` contain only columns for which the log row has a value or an
         explicit null.

@@ -15,7 +15,7 @@ from cdc_reader.decoding import Wrapper
 
 
 class Set(Wrapper):
-    """The column was set to `value`, which replaced any former value."""
+    """The column was set to `value`, which replaced any previous value."""
 
     __slots__ = ()
 
@@ -39,9 +39,10 @@ class CollectionDelta:
     """The changes to the elements of a non-frozen collection or user-defined type.
 
     `added` contains the elements that were set, whether or not they are new. For a set, it is a set
-    of elements. For a map, it maps keys to values; for a user-defined type, field names to values;
-    and for a list, timeuuids to elements, in the order of the list. `removed` contains elements,
-    keys, field names or timeuuids. If `overwritten` is True, all former elements were removed.
+    of elements. For a map, it maps keys to values; for a user-defined type, it maps field names to
+    values; for a list, it maps timeuuids to elements, in the order of the list. `removed` contains
+    elements, keys, field names or timeuuids. If `overwritten` is True, all previous elements were
+    removed.
     """
 
     overwritten: bool

@@ -33,14 +33,14 @@ class Grouping:
         return list(self.each(batch))
 
     def each(self, batch: pa.RecordBatch) -> Entries[Change]:
-        """Return the changes that `feed` returns, but make each change when it is requested.
+        """Return an iterator over the changes that `feed` returns; each is made on request.
 
-        The batch is consumed by the call itself, not by the first `next`.
+        The call itself consumes the batch, before the first `next`.
         """
         return self._changes(self._records.feed(batch))
 
     def rest(self) -> Entries[Change]:
-        """Return the changes that `finish` returns, but make each change when it is requested."""
+        """Return an iterator over the changes that `finish` returns; each is made on request."""
         return self._changes(self._records.finish())
 
     def finish(self) -> list[Change]:

@@ -1,4 +1,4 @@
-"""Converts the values of a change to what JSON can represent, for `Change.to_dict`.
+"""Converts the values of a change to values that JSON can represent, for `Change.to_dict`.
 
 Text, booleans, null and ordinary numbers are unchanged. Decimals, integers beyond 64 bits,
 infinities, NaN, UUIDs, addresses, points in time (ISO 8601) and durations become text. A blob
@@ -42,7 +42,7 @@ def deltas_to_json(deltas: Mapping[str, Delta]) -> dict[str, Any]:
 
 
 def value_to_json(value: Any) -> Any:  # noqa: PLR0911 - a table of types
-    """Convert a value of a change to what JSON can represent."""
+    """Convert a value of a change to one that JSON can represent."""
     match value:
         case None | bool() | str():
             return value
@@ -65,7 +65,7 @@ def value_to_json(value: Any) -> Any:  # noqa: PLR0911 - a table of types
 
 
 def cell_to_json(cell: pa.Scalar) -> Any:
-    """Convert a cell of an Arrow column to what JSON can represent.
+    """Convert a cell of an Arrow column to a value that JSON can represent.
 
     Points in time beyond Python's calendar become numbers, as in `cdc_reader.cql.values`.
     """

@@ -26,7 +26,7 @@ class ChangeOperation(StrEnum):
 
     @property
     def is_known(self) -> bool:
-        """Whether this version knows what the operation means."""
+        """Whether this version of the package supports the operation."""
         return not self.startswith("unknown_")
 
     @property

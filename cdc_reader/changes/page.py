@@ -21,7 +21,7 @@ from cdc_reader.cql.values import FrozenDict
 T_co = TypeVar("T_co", covariant=True)
 
 _IMAGE = 2
-"""The kind of images, which have no deltas; regular rows are of kind 0, and static rows of 1."""
+"""The kind of images, which have no deltas; regular rows are kind 0, and static rows kind 1."""
 
 
 class Items(Protocol[T_co]):
@@ -33,7 +33,8 @@ class Items(Protocol[T_co]):
 class ChangePage:
     """The changes of a page. Each property contains one item for each change.
 
-    A mapping is made each time it is read, and belongs to the change that reads it.
+    Items that are mappings are made anew on each access, and belong to the change that requested
+    them.
     """
 
     def __init__(self, log: LogPage, changes: ChangeRows) -> None:

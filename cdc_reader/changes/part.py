@@ -44,13 +44,13 @@ def _is_live(delta: Delta) -> bool:
 
 
 _Written = tuple[int | None, Micros | None]
-"""The TTL and the write time of cells; each is None if there is none, or if it is unknown."""
+"""The TTL and the write time of cells; each is None if it does not exist or is unknown."""
 
 
 def snapshot_parts(page: LogPage, row: int, deltas: Mapping[str, Delta]) -> tuple[Part, ...]:
     """Return the parts of a snapshot's row.
 
-    The first part is an insert of the cells that last longest, and the other parts are updates. The
+    The first part is an insert of the cells that expire last, and the other parts are updates. The
     server returns neither TTLs nor write times for row markers and elements of collections. The row
     marker gets the TTL and the write time of the first part; elements of collections get neither.
     """
@@ -71,6 +71,6 @@ def snapshot_parts(page: LogPage, row: int, deltas: Mapping[str, Delta]) -> tupl
 
 
 def _lasting(written: _Written) -> tuple[float, float]:
-    """Return a sort key that orders cells by the time they have left, then by write time."""
+    """Return a sort key that orders cells by remaining TTL, then by write time."""
     ttl, timestamp = written
     return math.inf if ttl is None else ttl, -math.inf if timestamp is None else timestamp

@@ -1,11 +1,12 @@
-"""Records of the log, and the rows that make up each change, for `Change` objects and frames.
+"""Records of the log, and the rows that make up each change.
 
-A record consists of all rows of one stream with the same ``cdc$time``, logged by one write. It may
-cover several base rows, each with a preimage, deltas and a postimage. The rows of one base row are
-not adjacent: all preimages come first, then all deltas, then all postimages. A change that writes
-cells with different TTLs has several deltas. A record's rows are therefore grouped by clustering
-key, one column at a time, and a change is a set of row numbers. A range delete is a change of two
-rows, its start and its end. Every other row, such as a partition delete, is a separate change.
+A record consists of all log rows with the same stream and ``cdc$time``: what one write did to one
+partition. It may cover several base rows, each with a preimage, deltas and a postimage. The rows of
+one base row are not adjacent: all preimages come first, then all deltas, then all postimages. A
+change that writes cells with different TTLs has several deltas. A record's rows are therefore
+grouped by clustering key, one column at a time, and a change is a set of row numbers. A range
+delete is a change of two rows, its start and its end. Every other row, such as a partition delete,
+is a separate change.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _ROW_DELETES = (Operation.ROW_DELETE, Operation.SERVER_ROW_DELETE)
 def row_deletes(base: TableSchema) -> tuple[Operation, ...]:
     """Return the operations that delete one row.
 
-    Without a clustering key, a partition has one row, so partition deletes are included.
+    If the table has no clustering key, a partition has one row, so partition deletes are included.
     """
     return _ROW_DELETES if base.clustering else _ROW_DELETES + _PARTITION_DELETES
 
@@ -71,7 +72,7 @@ def row_deletes(base: TableSchema) -> tuple[Operation, ...]:
 def partition_deletes(base: TableSchema) -> tuple[Operation, ...]:
     """Return the operations that delete a whole partition.
 
-    Without a clustering key, there are none: deletes of a partition count as row deletes.
+    If the table has no clustering key, there are none: partition deletes count as row deletes.
     """
     return _PARTITION_DELETES if base.clustering else ()
 
@@ -141,7 +142,7 @@ class RecordBuffer:
     def finish(self) -> Records | None:
         """Return the record that is still held, or None; the buffer can then be used again.
 
-        The record lacks its end.
+        The end of this record has not been read.
         """
         if not self._held:
             return None
@@ -235,7 +236,7 @@ class ChangeRows:
 
     @cached_property
     def are_single(self) -> bool:
-        """Whether every row is a separate change, which then has the number of its row."""
+        """Whether every row is a separate change, so that row numbers are change numbers."""
         return self.count == len(self.changes)
 
     def having(self, operations: Iterable[Operation]) -> Mask:
@@ -339,12 +340,12 @@ def _groups(records: Indices, of_row: Mask, key: list[pa.Array]) -> Indices:
     groups = records
     for cells in key:
         groups = combined(groups, codes(cells))
-    alone = np.cumsum(~of_row)  # a number for each run that is not of one base row
+    alone = np.cumsum(~of_row)  # numbers the runs that do not belong to one base row
     return combined(groups, np.where(of_row, 0, alone))
 
 
 def _in_order(groups: Indices, are_images: Mask) -> Indices:
-    """Number the groups by their first row that is not an image, or else by their first row."""
+    """Number the groups in the order of their first rows, skipping images if possible."""
     count = int(groups.max()) + 1
     deltas = first_of_each(groups, ~are_images, count)
     rows = first_of_each(groups, np.ones(len(groups), bool), count)

@@ -27,7 +27,7 @@ log = get_logger(__name__)
 
 _NOW = Query("SELECT now() FROM system.local", consistency="ONE", doing="reading a node's clock")
 TOLERANCE = 500_000
-"""µs by which the machine's clock may differ from the cluster's and still be used."""
+"""The machine's clock is used if it differs from the cluster's clock by at most this many µs."""
 _PRECISE = 250_000
 """The largest error, in µs, of a precise measurement: half the time that the response took."""
 _INTERVAL, _SOON = 300_000_000, 10_000_000
@@ -66,13 +66,13 @@ class _Measured:
 class ClusterClock:
     """The cluster's clock, which is the machine's clock while the two agree. Thread-safe.
 
-    The first `now` asks a node for its time, and later calls ask again every few minutes. If a
-    node disagrees with the machine's clock by more than `TOLERANCE`, other nodes are asked too. The
+    The first `now` asks a node for its time, and later calls ask again every few minutes. If a node
+    disagrees with the machine's clock by more than `TOLERANCE`, other nodes are asked too. The
     smallest difference counts, so that one wrong node does not override a correct clock. Between
-    measurements a steady clock is used, so setting the machine's clock does no harm.
+    measurements a steady clock is used, so changing the machine's clock does no harm.
 
-    Logs once if the machine's clock is ahead, and once if it is behind. A clock given as `own`
-    replaces both the machine's clock and the steady clock.
+    Logs one warning if the machine's clock is ahead, and one if it is behind. A clock passed as
+    `own` replaces both the machine's clock and the steady clock.
     """
 
     def __init__(self, queries: Queries, own: Clock | None = None) -> None:
@@ -147,7 +147,7 @@ class ClusterClock:
             return evolve(last, until=self._steady.now() + _SOON)
 
     def _ask(self) -> _Measured:
-        """Ask a node for its time; do not count the time to connect or to wait for the throttle."""
+        """Ask a node for its time. Time spent on connecting or throttling is not measured."""
         count(queries=1)
         answer = self._queries.request(_NOW)(None)
         sent = self._steady.now()

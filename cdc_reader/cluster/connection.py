@@ -1,6 +1,7 @@
 """A connection to the cluster: opens the driver's session on first use, and sends queries.
 
-Every wait has a limit: the connect timeout for connecting, the request timeout for reading a page.
+Every wait has a limit: the connect timeout for connecting, and the request timeout for reading a
+page.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ class PageConnection(DefaultConnection):  # type: ignore[misc]
 class Opening:
     """A session that starts to open when this object is created; thread-safe.
 
-    A separate thread opens it, because the driver bounds the time of each step, not the number of
-    steps.
+    A separate thread opens it, because the driver limits the time of each step, but not the number
+    of steps.
     """
 
     def __init__(self, config: ConnectionConfig, fetch_size: int) -> None:
@@ -145,7 +146,7 @@ class Opening:
             raise found from error
 
     def close(self) -> None:
-        """Close the session; if it is still opening, it is closed once it is open."""
+        """Close the session; if it is still being opened, close it afterwards."""
         self._is_given_up = True
         self._opened.add_done_callback(_discard)
 

@@ -32,7 +32,7 @@ def open_cluster(settings: Mapping[str, Any]) -> Cluster:
 
 
 def application(name: str) -> dict[str, Any]:
-    """Return the settings that name the application to the server."""
+    """Return the settings that report the application's name to the server."""
     try:
         from cassandra.application_info import ApplicationInfo
     except ImportError:
@@ -41,7 +41,7 @@ def application(name: str) -> dict[str, Any]:
 
 
 def forget_columns(statement: PreparedStatement) -> None:
-    """Request the metadata with the next result."""
+    """Make the server include the metadata in the next result again."""
     if hasattr(statement, "update_result_metadata"):
         statement.update_result_metadata(None, statement.result_metadata_id)
     else:
@@ -51,9 +51,9 @@ def forget_columns(statement: PreparedStatement) -> None:
 def keep_columns(statement: PreparedStatement, columns: Sequence[Column]) -> None:
     """Let later results omit their metadata, which has been checked against `columns`.
 
-    If the server gives the metadata an id, scylla-driver sends the id with each request, and
-    replaces the id and the metadata when the server reports a change. Metadata that it has already
-    replaced is kept.
+    If the server assigns an id to the metadata, scylla-driver sends the id with each request, and
+    replaces the id and the metadata when the server reports a change. Metadata that the driver has
+    already replaced is kept.
     """
     if not hasattr(statement, "update_result_metadata"):
         statement.result_metadata = columns

@@ -104,7 +104,7 @@ def most_keys(text: str) -> int | None:
 
 
 def request_error(error: Exception, doing: str) -> CdcError:
-    """Return the error for a failed request on an open connection; `doing` names its purpose."""
+    """Return the error for a failed request on an open connection; `doing` says what it was for."""
     if isinstance(error, CdcError):
         return error
     if isinstance(error, Unauthorized):

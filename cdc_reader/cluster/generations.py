@@ -1,6 +1,6 @@
 """Reads generations from the cluster's tables: for vnodes, for tablets, and for ScyllaDB 4.3.
 
-Each kind is a `GenerationSource`. `TableGenerations` determines a table's kind.
+Each kind has its own `GenerationSource`. `TableGenerations` determines a table's kind.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ def stream_ids(blobs: pa.Array) -> list[StreamId]:
 def stream_lists(sets: pa.Array) -> list[tuple[StreamId, ...]]:
     """Return the streams of each set in wire order, which is the order of the shards.
 
-    A large cluster has millions of streams, so all ids are taken from Arrow at once.
+    A large cluster has millions of streams, so all ids are converted from Arrow in one call.
     """
     streams, edges = stream_ids(sets.values), sets.offsets.to_pylist()
     return [tuple(streams[start:end]) for start, end in pairwise(edges)]
 
 
 def own_groups(streams: Sequence[StreamId]) -> list[StreamGroup]:
-    """Make one group for each stream; the stream's token is the end of its range."""
+    """Make one group for each stream; the end of the group's range is the stream's token."""
     return [StreamGroup(stream.token, (stream,)) for stream in streams]
 
 
@@ -218,12 +218,12 @@ class LegacyGenerations:
         ]
 
     def unpublished(self) -> Sequence[Micros]:
-        """Return an empty sequence, because one row holds both the timestamp and the streams."""
+        """Return an empty sequence, because one row contains both the timestamp and the streams."""
         return ()
 
 
 class UpgradedGenerations:
-    """The `GenerationSource` of a cluster that has, or had, the table of 4.3.
+    """The `GenerationSource` of a cluster that has, or had, the generation table of ScyllaDB 4.3.
 
     An upgraded cluster copies its generations to the newer tables, with their original starts, and
     then sets a mark in `system.cdc_local`. When the mark is set, only the newer tables are read.
@@ -286,7 +286,7 @@ class UpgradedGenerations:
 
 
 class KnownSource(GenerationSource, Protocol):
-    """A `GenerationSource` that names the kind of tables it reads."""
+    """A `GenerationSource` that reports which kind of tables it reads."""
 
     @property
     def kind(self) -> str:

@@ -1,4 +1,4 @@
-"""Reads the log of one table, a task at a time, and provides its schema and generations.
+"""Reads the log of one table, one task at a time, and provides its schema and generations.
 
 A query selects partitions by an IN list of stream ids or by a token range. A token range needs
 ALLOW FILTERING, although no row is filtered: the query reads a clustering range of each partition.
@@ -61,8 +61,8 @@ _VERSION = "SELECT schema_version FROM system.local"
 class CqlLogSource:
     """The `LogSource` over CQL; checks that each result has the columns that its query names.
 
-    With a `limit`, a query returns at most that many rows. If `tolerant`, cells that cannot be
-    decoded are null, and batches have one more column: see `cdc_reader.decoding.faults`.
+    With a `limit`, a query returns at most that many rows. If `tolerant` is True, cells that cannot
+    be decoded are null, and batches have one more column: see `cdc_reader.decoding.faults`.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class CqlLogSource:
         *,
         remaining_ttl: bool,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a requested task, then the rows of `others`, one after another."""
+        """Yield the rows of a requested task, then the rows of the tasks `others`, in order."""
         is_begun = False
         try:
             for batch in batches:
@@ -124,7 +124,7 @@ class CqlLogSource:
             yield from self.read(other, remaining_ttl=remaining_ttl)
 
     def _learn(self, task: Task | RangeTask, error: QueryRefusedError) -> bool:
-        """Record the server's limit of streams per query; return True if the task exceeds it."""
+        """Record the server's limit on streams per query; return True if the task exceeds it."""
         most = most_keys(str(error))
         if not most or not isinstance(task, Task) or len(task.streams) <= most:
             return False
@@ -142,7 +142,7 @@ class CqlLogSource:
         return batch.set_column(batch.schema.get_field_index(REMAINING_TTL), REMAINING_TTL, left)
 
     def _cut(self, task: Task | RangeTask) -> Sequence[Task | RangeTask]:
-        """Split the task into parts within the server's limit of streams per query."""
+        """Split the task into parts within the server's limit on streams per query."""
         most = self._queries.most_keys
         if most is None or not isinstance(task, Task) or len(task.streams) <= most:
             return [task]
@@ -198,7 +198,7 @@ class CdcTable:
         return TableGenerations(self._queries, self._name)
 
     def schema_version(self) -> object:
-        """Return the queried node's schema version; it may alternate while nodes disagree."""
+        """Return the queried node's schema version; results may alternate while nodes disagree."""
         return [row["schema_version"] for row in self._queries.rows(_VERSION)]
 
     def schema(self) -> LogSchema:
@@ -228,7 +228,8 @@ class CdcTable:
     ) -> CqlLogSource:
         """Return a source of rows with the columns of `schema`, at most `limit` rows per task.
 
-        If `tolerant`, cells that cannot be decoded are noted as faults and cause no error.
+        If `tolerant` is True, cells that cannot be decoded are recorded as faults and cause no
+        error.
         """
         return CqlLogSource(self._queries, schema, limit, tolerant=tolerant)
 

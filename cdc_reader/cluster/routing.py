@@ -81,7 +81,7 @@ class RoutedStatement(BoundStatement):  # type: ignore[misc]
     routing_key: bytes | None = None
 
     def to_owner(self, route: Route) -> None:
-        """Send the statement to a node that has the rows; with one token, also to its shard."""
+        """Send the statement to a node that has the rows; for an exact route, also to the shard."""
         self.token = route.token
         self.routing_key = key_of_token(route.token) if route.is_exact else None
 
@@ -107,7 +107,7 @@ class Ring:
         return cls(source, tuple(place.value for place in places), owners)
 
     def owners_from(self, token: int) -> Iterator[Any]:
-        """Yield the owners of the token's range and of the next ranges, once around the ring."""
+        """Yield the owners of the token's range and of each later range, once around the ring."""
         at, count = bisect_left(self.tokens, token), len(self.owners)
         return (self.owners[place % count] for place in range(at, at + min(count, _FARTHEST)))
 

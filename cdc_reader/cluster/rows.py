@@ -19,7 +19,7 @@ from cdc_reader.streams.ring import TokenRange
 class CqlRowSource:
     """The `RowSource` over CQL; checks that each result has the columns that its query names.
 
-    If `tolerant`, cells that cannot be decoded are noted as faults and cause no error.
+    If `tolerant` is True, cells that cannot be decoded are recorded as faults and cause no error.
     """
 
     def __init__(

@@ -118,8 +118,8 @@ class SchemaSource:
 
         Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError.
         UnsupportedTableError is also raised if two columns of the log share a name, or if the
-        keyspace logs no writes. Warns if CDC is off, so that only the log of earlier writes can be
-        read.
+        keyspace logs no writes. Warns if CDC is off, because the log then contains only earlier
+        writes.
         """
         state = self.state(name)
         if consistency := strong_consistency(self._queries, name.keyspace):

@@ -1,8 +1,8 @@
 """Limits the rate of queries, and slows down while nodes report that they are overloaded.
 
 The limit is a token bucket. For an overloaded cluster, the rate changes as TCP's does in a
-congested network: it halves at once, then rises again gradually (additive increase, multiplicative
-decrease).
+congested network: it halves immediately, then rises again gradually (additive increase,
+multiplicative decrease).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SLOWEST = 10.0
 RECOVERY = 30.0
 """Seconds after the rate last fell until only the limit applies again."""
 _HOLD = 1.0
-"""Seconds for which a lowered rate may take effect before it may fall again."""
+"""Seconds after the rate falls before it may fall again, so that the lower rate takes effect."""
 _BURST = 0.1
 """Seconds' worth of tokens that may accumulate, so that a thread that wakes late loses none."""
 

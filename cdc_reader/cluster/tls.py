@@ -13,7 +13,7 @@ from cdc_reader.errors import ConfigurationError
 
 log = get_logger(__name__)
 
-# OpenSSL's codes for a trusted certificate with another host name or address.
+# OpenSSL's codes for a trusted certificate with the wrong host name or address.
 _HOST_MISMATCH, _ADDRESS_MISMATCH = 62, 64
 _TOO_EARLY, _TOO_LATE = 9, 10
 """OpenSSL's codes for a certificate that is not yet valid, or no longer valid."""
@@ -59,7 +59,7 @@ class NodeContext(ssl.SSLContext):
             log.warning("node_refused", node=node, reason=reason.partition("; ")[0])
 
     def _name_of(self, address: str) -> str:
-        """Return an address's contact point; names are resolved again, as addresses may change."""
+        """Return the contact point of an address; names are resolved each time."""
         return next((name for name in self.host_names if address in _addresses(name)), address)
 
 

@@ -1,6 +1,6 @@
-"""Queries, and result pages that stay bytes until `decoding` reads them.
+"""Queries, and result pages that are kept as bytes until `decoding` reads them.
 
-By default, the driver turns each cell into a Python object. Here, the body of a ROWS result stays
+By default, the driver turns each cell into a Python object. Here, the body of a ROWS result is kept
 as received. The next page is requested before the current one is returned. A page that fails is
 requested again from its own paging state.
 """
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class PageResult(ResultMessage):  # type: ignore[misc]
-    """A RESULT whose rows stay bytes: `parsed_rows` contains a single Page."""
+    """A RESULT whose rows are kept as bytes: `parsed_rows` contains a single Page."""
 
     def recv_results_metadata(self, f: io.BytesIO, user_type_map: object) -> None:  # noqa: ARG002
         """Read the metadata of a statement that is being prepared."""
@@ -140,7 +140,7 @@ class Queries(ABC):
     def batches(self, query: Query, *, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the decoded pages. The call itself requests the first page.
 
-        If `tolerant`, cells that cannot be decoded are noted as faults: see
+        If `tolerant` is True, cells that cannot be decoded are recorded as faults: see
         `cdc_reader.decoding.faults`.
         """
         return map(decode_tolerantly if tolerant else decode, self.pages(query))

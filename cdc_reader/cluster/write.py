@@ -1,4 +1,4 @@
-"""Executes prepared statements; several for one partition become a single mutation."""
+"""Executes prepared statements, and combines those for one partition into a single mutation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NONE: tuple[object, Sequence[Callable[[Any], Any]]] = (None, ())
 class Write:
     """An INSERT, UPDATE or DELETE with a ``?`` for each of its values.
 
-    A write must be safe to repeat, so give it a timestamp or a condition.
+    A write must be safe to repeat, so it needs a timestamp or a condition.
     """
 
     cql: str
@@ -74,7 +74,7 @@ class Statements:
             self._connection.execute(lambda: self._batch(writes), self._doing)
 
     def write_if(self, writes: Sequence[Write]) -> dict[str, Any]:
-        """Apply the writes, which belong to one partition, if their conditions hold.
+        """Apply the writes, which belong to one partition, if their conditions are met.
 
         Returns the server's response: `[applied]`, and the previous values of the columns in the
         conditions.
@@ -133,8 +133,8 @@ class CqlWriter:
     def write_all(self, rounds: Iterable[Sequence[Sequence[Statement]]]) -> None:
         """Execute rounds of statements, each round after the previous one.
 
-        A round holds one sequence of statements for each of several partitions. The sequences are
-        executed concurrently, while the next round is computed. Raises only errors of
+        A round consists of one sequence of statements for each of several partitions. The sequences
+        are executed concurrently, while the next round is computed. Raises only errors of
         `cdc_reader.errors`. After an error, some statements of the round may have been executed.
         """
         under_way: list[Callable[[], object]] = []

@@ -1,4 +1,4 @@
-"""Admission control: delays reading threads until there is room and it is their table's turn."""
+"""Admission control: delays reading threads to limit memory use, and to merge tables in order."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class InFlightLimit:
         self._is_closed = False
         self._room = threading.Condition()
         self.is_awaited = False
-        """Whether a reader is waiting for room."""
+        """Whether a reader is waiting for capacity."""
 
     def enter(self, changes: int, size: int) -> bool:
-        """Wait for room and reserve it; return False, without a reservation, if closed."""
+        """Wait for capacity and reserve it; return False, without a reservation, if closed."""
         with self._room:
             while not (self._is_closed or self._has_room()):
                 self.is_awaited = True
@@ -38,7 +38,7 @@ class InFlightLimit:
             return not self._is_closed
 
     def leave(self, changes: int, size: int) -> None:
-        """Free the room of `changes` changes and `size` bytes."""
+        """Release the capacity that `changes` changes and `size` bytes occupied."""
         with self._room:
             self._changes -= changes
             self._size -= size
@@ -59,9 +59,9 @@ class InFlightLimit:
 class Turns:
     """Lets each table deliver changes only while no other table may have earlier changes.
 
-    A table's changes must come in order of write time. Changes of the same microsecond are
-    delivered table by table, in the order of `tables`. A table that waits keeps its batch, so
-    memory is bounded by one batch per table.
+    Each table must pass its changes in order of write time. Changes of the same microsecond are
+    delivered table by table, in the order of `tables`. A table that waits holds its batch in
+    memory, so memory is bounded by one batch per table.
     """
 
     def __init__(self, tables: Sequence[TableName]) -> None:
@@ -72,7 +72,7 @@ class Turns:
         self._moved = threading.Condition()
 
     def parts(self, table: TableName, times: Sequence[Micros]) -> Iterator[range]:
-        """Yield the numbers of changes in parts, each part when its turn comes.
+        """Yield consecutive ranges of the changes' indices, each when its changes may be delivered.
 
         `times` contains the write times of the changes. `close` drops the remaining changes.
         """
@@ -95,7 +95,7 @@ class Turns:
             self._moved.notify_all()
 
     def _await(self, table: TableName, micros: Micros) -> Micros | None:
-        """Wait for a change's turn; return the table's limit in µs, or None if closed."""
+        """Wait until a change may be delivered; return `_limit` of the table, or None if closed."""
         self.reach(table, micros)
         with self._moved:
             while not self._is_closed and self._limit(table) < micros:

@@ -42,11 +42,11 @@ class AsyncChanges:
             print(change)
 
     A change is acknowledged when the next one is requested; if the loop ends at a change, the next
-    loop delivers that change again. Changes of one partition key come in order. Leaving the loop,
-    even by cancellation, saves the acknowledged progress and ends the threads. If the loop may end
-    early, run it within ``async with contextlib.aclosing(aiter(changes))``; otherwise the threads
-    may outlive the loop for a while. With `checkpoints`, each loop resumes where the previous loop
-    ended.
+    loop delivers that change again. Changes of one partition key are yielded in order. Leaving the
+    loop, even by cancellation, saves the acknowledged progress and ends the threads. If the loop
+    may end early, run it within ``async with contextlib.aclosing(aiter(changes))``; otherwise the
+    threads may outlive the loop for a while. With `checkpoints`, each loop resumes where the
+    previous loop ended.
 
     Takes the options of `CdcConsumer`, except for workers and attempts, and raises its errors.
     Before its first change, a loop waits while another consumer with the same application, table

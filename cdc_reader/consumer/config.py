@@ -25,7 +25,7 @@ class OnError(StrEnum):
 
 
 class OnHeld(StrEnum):
-    """What a consumer does while another consumer holds its lease."""
+    """What a consumer does while another consumer holds the lease that it needs."""
 
     WAIT = "wait"
     FAIL = "fail"

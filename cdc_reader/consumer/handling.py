@@ -37,7 +37,7 @@ class Together:
     """A handler that takes at most `most` changes at a time, in order.
 
     If the handler fails, it is called with each of these changes alone, so that attempts, dead
-    letters and skips concern single changes. Handling a change twice must therefore be safe.
+    letters and skips apply to single changes. Handling a change twice must therefore be safe.
     """
 
     handle: Callable[[Sequence[Change]], object]
@@ -219,13 +219,13 @@ def check_coroutine_function(option: str, function: object) -> None:
 
 @frozen
 class NotAwaitable:
-    """What a handler of `AsyncCdcConsumer` returned in place of a coroutine."""
+    """What a handler of `AsyncCdcConsumer` returned instead of a coroutine."""
 
     returned: object
 
 
 def check_done(option: str, returned: object) -> None:
-    """Raise ConfigurationError if the returned value shows that a function did not do its work.
+    """Raise ConfigurationError if the returned value shows that a function has not done its work.
 
     This is the case if a plain function returns a coroutine or a generator, or if the handler of
     an `AsyncCdcConsumer` returns something that cannot be awaited.

@@ -29,7 +29,7 @@ from cdc_reader.consumer.table_progress import InFlightPage, Share, TableProgres
 from cdc_reader.cql.names import TableName
 from cdc_reader.decoding import Entries
 from cdc_reader.errors import CheckpointError, HandlerError, StoppedError
-from cdc_reader.metrics import LATE_ROWS, RETRIES, ROWS, SNAPSHOT_ROWS
+from cdc_reader.metrics import LATE_ROWS, LOSSES, RETRIES, ROWS, SNAPSHOT_ROWS
 from cdc_reader.reader import CdcReader
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import warn_of_loss
@@ -93,7 +93,7 @@ class ConsumerRuntime:
         self._errors: list[BaseException] = []
 
     def start(self) -> None:
-        """Start each table at its checkpoint, or at the subscription's start if it has none."""
+        """Begin to read each table, at its checkpoint or else at the subscription's start."""
         with self._starting:
             if not self._is_closed:
                 with suppress(StoppedError):
@@ -132,7 +132,7 @@ class ConsumerRuntime:
         self.end()
 
     def stop(self) -> None:
-        """Stop the delivery of changes, and do not wait for a store that fails."""
+        """Stop the delivery of changes, and do not wait for a failing store."""
         self._hurry.set()
         self.end()
 
@@ -187,17 +187,19 @@ class ConsumerRuntime:
     def _begin(
         self, table: TableReader, now: Micros
     ) -> tuple[TableProgress, Follower | SnapshotReader]:
-        """Start a table at its checkpoint, or at a new start.
+        """Begin to read a table at its checkpoint, or at a new initial position.
 
-        A new start is saved first, so that a restart begins there too.
+        A new position is saved first, so that a restart begins there too.
         """
         subscription = self._subscription
         lease = self._leases[table.name]
+        self._recorder.add(LOSSES, table.name, 0)  # the first loss is then seen as an increase
         if (start := lease.load()) is None:
             start = self._first(table, lease.name, now)
             self._save_first(lease, start)
         elif subscription.takes_new_snapshots and not (lost := table.lost(start)).is_empty:
             warn_of_loss(lost, table.name)
+            self._recorder.add(LOSSES, table.name, 1)
             start = table.begin_snapshot()
             self._save_first(lease, start, lost)
         self._reach(table.name, start.position)
@@ -218,13 +220,13 @@ class ConsumerRuntime:
         return progress, reading
 
     def _save_first(self, lease: Lease, start: Checkpoint, lost: Window | None = None) -> None:
-        """Save where a table starts, after reporting a snapshot if it starts with one."""
+        """Save a table's initial checkpoint; if it has a snapshot, report the snapshot first."""
         if start.snapshot is not None:
             self._report(SnapshotBegins(lease.name.table, start.position, lost))
         lease.save(start)
 
     def _first(self, table: TableReader, name: CheckpointName, now: Micros) -> Checkpoint:
-        """Return the checkpoint at which a table without a saved checkpoint starts."""
+        """Return the initial checkpoint of a table that has no saved checkpoint."""
         subscription = self._subscription
         if subscription.snapshot is SnapshotMode.NONE:
             return table.begin(subscription.first_position(now))
@@ -252,6 +254,7 @@ class ConsumerRuntime:
 
     def _follower(self, table: TableReader, start: Checkpoint) -> Follower:
         def report(lost: Window) -> None:
+            self._recorder.add(LOSSES, table.name, 1)
             self._report(RowsLost(table.name, lost))
 
         return table._follower(start, report)  # noqa: SLF001 - monitored here alone
@@ -323,6 +326,7 @@ class ConsumerRuntime:
             if self._stopping.is_set():
                 return
             if isinstance(delivery, WindowComplete):
+                self._recorder.add(LATE_ROWS, delivery.table, delivery.undelivered)
                 progress.complete(delivery)
                 self._reach(delivery.table, delivery.position)
         if not self._stopping.is_set():
@@ -335,7 +339,7 @@ class ConsumerRuntime:
             self._turns.reach(table, micros)
 
     def _deliver(self, progress: TableProgress, changes: Entries[Change], *, is_late: bool) -> None:
-        """Deliver the changes in their turn, or immediately if they are late."""
+        """Deliver the changes as soon as `Turns` permits, or immediately if they are late."""
         if self._turns is None or is_late:
             self._let_in(progress, InFlightPage(changes, range(len(changes))))
             return
@@ -343,7 +347,7 @@ class ConsumerRuntime:
             self._let_in(progress, InFlightPage(changes, part))
 
     def _let_in(self, progress: TableProgress, page: InFlightPage) -> None:
-        """Wait until there is room for a page, and hand it out to the workers."""
+        """Wait until the limits admit a page, and hand it out to the workers."""
         if self._limit.enter(page.left, page.size):
             for worker, share in progress.deliver(page, self._workers).items():
                 self._hand_out(worker, share)

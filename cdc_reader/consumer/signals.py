@@ -14,8 +14,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Within this context, call `stop` on the first SIGTERM or SIGINT.
 
-    A second signal has the effect that it had before. Outside the main thread, nothing happens,
-    because only the main thread can handle signals.
+    A second signal has the effect that it would have outside this context. Outside the main thread,
+    nothing happens, because only the main thread can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -13,7 +13,7 @@ from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop
 
 _PAUSE = 0.1
-"""Seconds between attempts to acquire the lease, which other shards hold only for a moment."""
+"""Seconds between attempts to acquire the lease, which other shards hold only briefly."""
 
 
 def snapshot_start(

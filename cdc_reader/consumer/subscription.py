@@ -112,7 +112,7 @@ class Subscription:
         self._check_bounds(self.clock.now())
 
     def _check_bounds(self, now: Micros) -> None:
-        """Raise ConfigurationError for bounds that cannot be used.
+        """Raise ConfigurationError for a start or an end that cannot be used.
 
         Relative moments are resolved in each run, by the cluster's clock, so the order of a
         relative and a fixed moment is not checked here. A start is ignored if there is a
@@ -136,7 +136,7 @@ class Subscription:
     def first_position(self, now: Micros) -> Micros:
         """Return the position at which a run without a checkpoint begins, in µs since 1970.
 
-        Raises ConfigurationError if it is after the end.
+        Raises ConfigurationError if this position is after the end.
         """
         start = start_micros(self.start, now)
         check_order(start, self.last_position(now))

@@ -1,4 +1,4 @@
-"""Tracks one table's changes in flight, and reports and saves its progress."""
+"""Tracks one table's in-flight changes, and reports and saves its progress."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class InFlightPage:
         self.changes = changes
         self.part = part
         self.rows = _rows(page, part) if reading is None else reading
-        """The rows in the log, or the number of the snapshot's reading."""
+        """The log rows of the changes, or the value of `SnapshotRows.reading`."""
         self.size: int = page.log.batch.nbytes * len(part) // len(changes)
         """The number of bytes that count as in flight until the last change is acknowledged."""
         self.left = len(part)

@@ -24,7 +24,7 @@ _NO_VALUE = (
     TypeError,
     ValueError,
 )
-"""The errors that conversions raise for a value that is not of the type."""
+"""The errors that conversions raise for a value of the wrong type."""
 _FORMS = (
     "an object keyed by column, an array in the order of the key, or the value of its only column"
 )
@@ -33,8 +33,8 @@ _FORMS = (
 def parse_key(text: str, table: TableSchema) -> dict[str, Any]:
     """Parse a partition key into a dict of the driver's values by column.
 
-    Values are written as `Change.to_dict` writes them: types that JSON lacks are text, and a
-    blob is ``0x…``. Raises ConfigurationError.
+    Values are written as `Change.to_dict` writes them: types that JSON lacks are text, and a blob
+    is ``0x…``. Raises ConfigurationError for text that is not such a key.
     """
     columns = table.partition_key
     try:
@@ -68,7 +68,7 @@ def _value(column: Column, given: object) -> Any:
 
 
 def from_json(cql_type: CqlType, given: Any) -> Any:
-    """Convert a JSON value for the driver; raise one of `_NO_VALUE` if it is not of the type."""
+    """Convert a JSON value for the driver; raise one of `_NO_VALUE` if it has the wrong type."""
     return _FROM_JSON(cql_type)(given)
 
 
@@ -138,7 +138,7 @@ _NATIVE: Mapping[str, Convert] = {
     **dict.fromkeys(("float", "double"), float),
     "blob": _blob,
     "boolean": _flag,
-    **dict.fromkeys(("counter", "duration"), _unchanged),  # they cannot be part of a key
+    **dict.fromkeys(("counter", "duration"), _unchanged),  # these types cannot be part of a key
     "decimal": Decimal,
     "timestamp": _millis,
 }

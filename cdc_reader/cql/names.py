@@ -64,7 +64,7 @@ class TableName:
 
     @classmethod
     def of(cls, name: str | TableName) -> TableName:
-        """Return a TableName unchanged, or parse a text with `parse`."""
+        """Return a TableName unchanged, or parse text with `parse`."""
         return name if isinstance(name, TableName) else cls.parse(name)
 
     @property

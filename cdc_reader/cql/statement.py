@@ -17,7 +17,7 @@ class Unset(Enum):
 
 
 UNSET = Unset.UNSET
-"""The value to bind for a column that a statement must leave unchanged; None makes it null."""
+"""The value to bind for a column that a statement must not change; None sets a column to null."""
 
 
 @frozen

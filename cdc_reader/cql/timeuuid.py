@@ -26,26 +26,26 @@ MAX_MICROS = ((1 << 60) - 1 - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO
 
 
 def make(micros: Micros, low: bytes) -> uuid.UUID:
-    """Return the time UUID of `micros` since 1970 with `low` as its last eight bytes."""
+    """Return the time UUID of a time in µs since 1970, with `low` as its last eight bytes."""
     if not MIN_MICROS <= micros <= MAX_MICROS or len(low) != 8:
         raise ValueError(f"time uuid of {micros} µs and {len(low)} low bytes: out of range")
     return uuid.UUID(bytes=at_ticks(micros * TICKS_PER_MICRO, low))
 
 
 def at_ticks(ticks: int, low: bytes) -> bytes:
-    """Return the bytes of the time UUID of a time in 100 ns ticks since 1970."""
+    """Return the bytes of the time UUID of a time in ticks of 100 ns since 1970."""
     ticks += UNIX_EPOCH_TICKS
     time_low, time_mid, time_high = ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48
     return (time_low << 32 | time_mid << 16 | 0x1000 | time_high).to_bytes(8, "big") + low
 
 
 def bound(micros: Micros) -> uuid.UUID:
-    """Return the smallest time UUID of this microsecond; clamps times that are out of range."""
+    """Return the smallest time UUID of a microsecond; clamps times that are out of range."""
     return make(min(max(micros, MIN_MICROS), MAX_MICROS), SMALLEST_LOW)
 
 
 def nth(micros: Micros, place: int) -> uuid.UUID:
-    """Return the time UUID at index `place` (from 0) in the order of this microsecond's UUIDs."""
+    """Return the time UUID at index `place` (from 0) among a microsecond's UUIDs, in order."""
     return make(micros, place.to_bytes(8, "big").translate(_BY_SIGN))
 
 

@@ -111,7 +111,7 @@ class Duration:
 
 
 def converter(cql_type: CqlType) -> Convert:
-    """Return a function from an Arrow column of `cql_type` to Python values; null is None."""
+    """Return a function that converts an Arrow column of `cql_type` to Python values."""
     return _CONVERTER(cql_type)
 
 

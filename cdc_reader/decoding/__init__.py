@@ -1,13 +1,13 @@
-"""Decodes the bytes of a ROWS result to Arrow, and makes Python objects from it.
+"""Decodes the bytes of a ROWS result to Arrow, and makes Python objects from the Arrow data.
 
-Decoding creates no Python object for each cell, and objects are made only when they are read. The
-interface is `decode`, `micros_of` and the names of `objects`. There are two equivalent
+Decoding creates no Python objects for cells; the object of a cell is made only when the cell is
+read. The interface is `decode`, `micros_of` and the names in `objects`. There are two equivalent
 implementations, called kernels: the compiled `_native`, and the slower `python`. The compiled
 kernel is used if it was built, unless the environment variable ``CDC_READER_KERNEL`` selects the
 other kernel. `NAME` is the name of the kernel in use, ``"cython"`` or ``"python"``.
 
 This package may import `cql` and the packages below it. Begin with `python`, which is easier to
-read than `_native`; `metadata` and `arrow_type` decide the types of the columns.
+read than `_native`; `metadata` and `arrow_type` determine the types of the columns.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def without_faults(batch: pa.RecordBatch, columns: Collection[str]) -> pa.Record
 
 
 def is_tolerant(batch: pa.RecordBatch) -> bool:
-    """Return True if the batch was converted tolerantly, so that bad cells are noted as faults."""
+    """Return True if the batch was converted tolerantly, with bad cells recorded as faults."""
     return FAULTS in batch.schema.names
 
 

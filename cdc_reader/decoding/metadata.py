@@ -51,9 +51,9 @@ _BEGINNING, _LONGEST, _MOST = 100, 1 << 16, 128
 class ResultMetadata:
     """The part of a RESULT before its rows.
 
-    `columns` is None if the server was asked to omit the columns, and they are not known from the
-    statement either. `rows_offset` is the position of the row count. `metadata_id` is the server's
-    id for the columns, if they have changed.
+    `columns` is None if the server was asked to omit the columns and the statement does not provide
+    them either. `rows_offset` is the position of the row count. `metadata_id` is the server's id
+    for the columns, if they have changed.
     """
 
     column_count: int
@@ -63,7 +63,7 @@ class ResultMetadata:
     metadata_id: bytes | None = None
 
     def agreed_columns(self) -> tuple[Column, ...]:
-        """Return the columns; raise DecodeError if there are none, or if their number is wrong."""
+        """Return the columns; raise DecodeError if they are unknown or their number is wrong."""
         if self.columns is None:
             raise DecodeError(
                 "the result has no metadata, and no columns are known from preparing the query"
@@ -76,8 +76,8 @@ class ResultMetadata:
 def parse_metadata(body: bytes, promised: tuple[Column, ...] | None = None) -> ResultMetadata:
     """Parse the metadata of a RESULT body that starts at its kind.
 
-    `promised` gives the columns if the body does not contain them. Raises DecodeError if the kind
-    is not ROWS.
+    `promised` contains the columns to use if the body does not contain them. Raises DecodeError if
+    the kind is not ROWS.
     """
     if len(body) > MAX_BODY:
         raise DecodeError(f"expected a result of at most {MAX_BODY} bytes, found {len(body)}")

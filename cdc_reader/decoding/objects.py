@@ -68,10 +68,11 @@ class Field:
 
 
 class GivenField(Field):
-    """A column that the mappings of some rows lack.
+    """A column that only the mappings of some rows contain.
 
-    A value is put as ``kind(value)`` if `kind` is given. If the value is null, `null` is put where
-    `nulls` is true. Otherwise the mapping lacks the column.
+    A row's value is put into its mapping as ``kind(value)``, or unchanged if `kind` is None. A null
+    value is replaced with `null` if the row's item of `nulls` is true; otherwise, the mapping does
+    not contain the column.
     """
 
     def __init__(
@@ -96,10 +97,10 @@ class GivenField(Field):
 
 
 class Mappings:
-    """A sequence with a `FrozenDict` for each row, made from the row's fields when it is read.
+    """A sequence with a `FrozenDict` for each row, which is made from the row's fields on access.
 
-    `kinds` holds a byte for each row: the index in `fields` of the row's own fields. A field
-    may be any object with a method like `Field.put`.
+    `kinds` contains one byte for each row: the index in `fields` of the list of the row's fields. A
+    field may be any object with a method like `Field.put`.
     """
 
     def __init__(self, kinds: bytes, fields: Sequence[Sequence[Any]]) -> None:
@@ -111,7 +112,8 @@ class Mappings:
     def picked(self, rows: list[int], other: Other | None = None) -> Mappings:
         """Return the mappings of these rows.
 
-        If a row is negative, the item is ``other(index)``, or None if `other` is None.
+        If ``rows[index]`` is negative, the item at `index` is ``other(index)``, or None if `other`
+        is None.
         """
         made = Mappings(self._kinds, self._fields)
         made._rows, made._other = rows, other
@@ -128,7 +130,7 @@ class Mappings:
 
 
 class Entry:
-    """An object of a page; its attributes are declared as `entry` by a subclass."""
+    """An object of a page; subclasses declare its attributes with `entry`."""
 
     __slots__ = ("__weakref__", "_number", "_page")
 
@@ -140,9 +142,9 @@ class Entry:
 class entry:  # noqa: N801 - used like `property`
     """An attribute of an `Entry`, read from a sequence of its page.
 
-    The sequence is the page's attribute `name`; the value is its item at the object's number. After
-    the first read, the object keeps the value in a slot, whose name is the attribute's name with an
-    underscore before it.
+    The sequence is the page's attribute `name`; the value is the sequence's item at the object's
+    number. After the first read, the object keeps the value in a slot, whose name is the
+    attribute's name with an underscore before it.
     """
 
     def __init__(self, name: str, doc: str) -> None:

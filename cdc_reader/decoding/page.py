@@ -27,7 +27,8 @@ class Page:
     def parse(cls, body: bytes, promised: tuple[Column, ...] | None = None) -> Self:
         """Parse the metadata; raise DecodeError if it is malformed, or the kind is not ROWS.
 
-        If the server was asked to omit the columns, `promised` gives the columns of the statement.
+        If the server was asked to omit the columns, `promised` contains the columns of the
+        statement.
         """
         return cls(body, parse_metadata(body, promised))
 

@@ -52,7 +52,7 @@ _LENGTH = struct.Struct(">i").unpack_from
 
 
 def decode(page: Page) -> pa.RecordBatch:
-    """Decode the rows of a page by its columns.
+    """Decode the rows of a page, according to the page's columns.
 
     A zero-length cell becomes null if its type has no empty value (such as int). Raises DecodeError
     for bytes that do not match the columns.
@@ -66,8 +66,8 @@ def decode(page: Page) -> pa.RecordBatch:
 def cut(body: bytes, offset: int, width: int) -> list[Cells]:
     """Return the cells of each of `width` columns; the row count is at `offset`.
 
-    This is one flat loop, because most of a page's time is spent here. Raises DecodeError if the
-    bytes do not end with the last row.
+    This is one flat loop, because most of the time to decode a page is spent here. Raises
+    DecodeError if the bytes do not end with the last row.
     """
     end = len(body)
     if offset + 4 > end:

@@ -1,4 +1,4 @@
-"""Decodes pages tolerantly: a cell that cannot be decoded is null, and is noted as a fault."""
+"""Decodes pages tolerantly: a cell that cannot be decoded is null, and is recorded as a fault."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ class Table(Protocol):
 class BoundedRead:
     """Checks for lost rows: in the whole window before a read, and in each part once it is read.
 
-    A caller may pause between two batches, so a part counts as read only when the next
-    batch is requested. A read without a start covers what the log holds when the read begins.
+    A caller may pause between two batches, so a part counts as read only when the next batch is
+    requested. A read without a start covers everything that the log contains when the read begins.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class BoundedRead:
             self._losses.begin(window.start, self._ttls, now, at_oldest=True)
 
     def done(self, window: Window) -> None:
-        """Record that `window` was read, and check for losses at most once a minute."""
+        """Record that `window` was read; check for losses if the last check was a minute ago."""
         self._unjudged = self._unjudged.hull(window)
         if self._clock.now() >= self._judged + _PAUSE:
             self.finish()
@@ -84,6 +84,6 @@ class BoundedRead:
     def _see_log(self, unread: Micros) -> None:
         """Record the log's current TTL and id.
 
-        Both may change while rows written at `unread` (µs) or later are still to be read.
+        Both may change while rows written at `unread` (µs) or later are still unread.
         """
         self._ttls = self._ttls.updated(self._table.state(), self._clock.now(), unread)

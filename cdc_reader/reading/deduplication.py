@@ -88,8 +88,8 @@ class Deduplicator:
     """Distinguishes new rows from delivered ones when the same span is read repeatedly.
 
     Keys are kept as Arrow arrays, so that a row seen again needs no Python object. They are dropped
-    once their span is no longer read. The key alone identifies a row: a write that is logged in two
-    streams (see `cdc_reader.reading.strays`) is delivered from the stream that is read first.
+    once their span is no longer read. The key alone identifies a row, so a write that is logged in
+    two streams (see `cdc_reader.reading.strays`) is delivered from the stream that is read first.
     """
 
     def __init__(self) -> None:
@@ -125,16 +125,16 @@ class Deduplicator:
         self._newest = {s: key for s, key in self._newest.items() if key.micros >= position}
 
     def _keep(self, names: pa.Array, latest: Micros) -> None:
-        """Keep `names` until the position passes the second of their `latest` write time (µs).
+        """Remember `names`, whose newest write time is `latest` (µs), until `forget` drops them.
 
-        The names of one second form one array, because comparing with many small arrays takes far
-        longer.
+        Names whose write times fall in the same second share an array, because looking up names
+        in many small arrays takes far longer.
         """
         kept = self._delivered.get(second := latest // _SECOND)
         self._delivered[second] = names if kept is None else pa.concat_arrays([kept, names])
 
     def _unseen(self, names: pa.Array) -> pa.Array:
-        """Return the indices of names not seen before."""
+        """Return the indices of the names that have not been seen."""
         return pc.indices_nonzero(pc.invert(pc.is_in(names, value_set=self._seen())))
 
     def _seen(self) -> pa.Array:
@@ -159,6 +159,6 @@ class Deduplicator:
 
 
 def _names(batch: pa.RecordBatch) -> pa.Array:
-    """Join each row's time and sequence number into one string."""
+    """Return each row's name: a string of its time and its sequence number."""
     time, sequence = (batch.column(name).cast(pa.string()) for name in (TIME, BATCH_SEQ_NO))
     return pc.binary_join_element_wise(time, sequence, pa.scalar(""))

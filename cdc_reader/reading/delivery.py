@@ -22,7 +22,7 @@ def _table(schema: LogSchema) -> str:
 class RowsRead:
     """A batch of rows written in `window`, in which the rows of each stream are in order.
 
-    A `late` batch holds strays, or rows that are delivered after rows of the same streams with
+    A `late` batch contains strays, or rows that are delivered after rows of the same streams with
     higher keys.
     """
 
@@ -44,7 +44,8 @@ class WindowComplete:
     `checkpoint` may be saved once everything delivered so far is acknowledged. A reader that
     follows from it resumes after this delivery. If `late` is True, the window was searched for late
     rows, and the position is unchanged. `queries` is the number of queries for the window, not
-    counting further pages.
+    counting further pages. `undelivered` is the number of late rows that the search found, but did
+    not deliver.
     """
 
     schema: LogSchema = field(repr=_table)
@@ -52,6 +53,7 @@ class WindowComplete:
     checkpoint: Checkpoint
     late: bool = False
     queries: int = 0
+    undelivered: int = 0
 
     @property
     def table(self) -> TableName:

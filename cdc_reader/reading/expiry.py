@@ -334,7 +334,7 @@ def warn_of_loss(lost: Window, table: TableName) -> None:
 
 @define
 class LossReporter:
-    """Checks a read for losses, and reports each write time at most once, with `report_loss`.
+    """Checks a read for lost rows, and reports them, each at most once, with `report_loss`.
 
     `on_loss` is called after a warning. Windows must be read in chronological order, except for
     windows of generations that were announced late.
@@ -352,7 +352,7 @@ class LossReporter:
     def begin(self, position: Micros, ttls: TtlHistory, now: Micros, *, at_oldest: bool) -> None:
         """Begin a read at `now` (µs) from a position that no earlier read reached.
 
-        A read that begins `at_oldest` requests only rows that the log still holds, so rows that
+        A read that begins `at_oldest` requests only rows that the log still contains, so rows that
         expire soon may be missing without a report. For any other position, rows that have expired
         by now were reported when the position was chosen.
         """

@@ -113,8 +113,8 @@ class CurrentLog:
     read again, and reading resumes after the last whole record. If the schema has not changed, the
     error is raised.
 
-    A row that has not settled may have been written after the refresh, with a newer column. A
-    caller that reads such rows must therefore refresh while it holds their batch. If the schema
+    A row that has not settled may have been written after the refresh, with a newer column. After
+    receiving a batch that may contain such rows, a caller must therefore refresh. If the schema
     changed, the caller drops the batch, and `read` yields the same rows again with the new columns.
 
     The checkpoint `start` identifies the table. If the checkpoint has no table id, the first table
@@ -204,7 +204,7 @@ def _as_of_table(checkpoint: Checkpoint, schema: LogSchema) -> Checkpoint:
 
 
 class _Delivered:
-    """How much of a window has been delivered: complete tasks, and part of the current one.
+    """The part of a window that has been delivered: complete tasks, and part of the current one.
 
     A task's rows arrive stream by stream, so every stream but the last one seen is complete.
     """

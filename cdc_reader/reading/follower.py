@@ -7,9 +7,9 @@ No barrier between generations is needed, because a row's timestamp determines w
 streams contain the row. Within a window, each generation is read for the time in which it is in
 force, older generations first.
 
-A generation that appears when P is past its start is read from its start up to P. None of its
-rows has been delivered, and apart from strays, the previous generation's streams hold no rows of
-that time. Therefore no row is lost or repeated if a generation is announced late.
+A generation that appears when P is past its start is read from its start up to P. None of its rows
+has been delivered, and apart from strays, the previous generation's streams contain no rows written
+in that time. Therefore no row is lost or repeated if a generation is announced late.
 
 Unless late rows are ignored, each window is also searched for strays (see
 `cdc_reader.reading.strays`). The streams of a neighboring generation are searched up to one late
@@ -54,13 +54,14 @@ Between two refreshes, only chunks of streams that are due are polled, and the p
 move. A new column is noticed when its first row is read.
 """
 _TAIL = 2_000_000
-"""The age, in µs, of rows that most polls read; a chunk's older rows are read once a second."""
+"""Most polls read only rows up to this age, in µs; a chunk's older rows are read once a second."""
 
 
 class Follower:
     """Follows the log of one table from `start`.
 
-    A start at BEGINNING reads everything the log still holds. Not thread safe, except for `stop`.
+    If `start` is at BEGINNING, everything that the log still contains is read. Not thread-safe,
+    except for `stop`.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class Follower:
         return evolve(self._log.with_table(checkpoint), ttls=self.ttls.after(since))
 
     def stop(self) -> None:
-        """End `follow` immediately, without waiting for a retry, response or pause. Thread safe."""
+        """End `follow` immediately, without waiting for a retry, response or pause. Thread-safe."""
         self._stopped.set()
 
     def _follow(self, end: Micros) -> Iterator[Delivery]:
@@ -162,7 +163,7 @@ class Follower:
     def _catch_up(self) -> Iterator[Delivery]:
         """Read generations that appeared after the position had passed their start.
 
-        A single `WindowComplete` follows all of them. A checkpoint names only the newest
+        A single `WindowComplete` follows all of them. A checkpoint records only the newest
         generation, so it must not be saved while an older generation is still unread.
         """
         missed = self._horizon.missed(self._position + self._planner.reach)
@@ -240,9 +241,9 @@ class Follower:
     def _next_window(self, end: Micros) -> Window:
         """Choose the next window, up to `end`.
 
-        The time before the first generation is one window, because it holds no rows. If strays are
-        read, no window crosses into another generation, because strays are delivered after the
-        window's other rows, and each stream's rows must come in order.
+        The time before the first generation is one window, because it contains no rows. If strays
+        are read, no window crosses into another generation: strays are delivered after the window's
+        other rows, and the rows of each stream must be delivered in order.
         """
         first, *later = self._planner.timeline.starts
         if self._position < first:
@@ -261,7 +262,7 @@ class Follower:
         yield from self._read(window, choose=partial(self._polls.due, now=now, newest=newest))
 
     def _settle_polled(self, settled: Micros, end: Micros) -> Iterator[Delivery]:
-        """Move the position once a poll interval has settled, or the end is reached."""
+        """Move the position once rows of a whole poll interval have settled, or at the end."""
         began, window = self._clock.now(), Window(self._position, settled)
         is_worth = window.length >= duration_micros(self._config.poll_interval)
         if is_worth or (not window.is_empty and settled == end):
@@ -297,7 +298,7 @@ class Follower:
         has_ttl = self._late is not None
         for task, batch in self._reader.read(window, choose, remaining_ttl=has_ttl):
             if self._has_unsettled(batch) and self._log.refresh():
-                continue  # a column may be missing: the batch is yielded again with it
+                continue  # the batch may lack a new column: `read` yields it again
             rows = self._unknown_at_start(batch) if late else batch
             for new in self._new(leave_out_keys(rows, seen), behind=late):
                 if self._stopped.is_set():
@@ -310,7 +311,7 @@ class Follower:
     ) -> Iterator[Delivery]:
         """Deliver the window's strays, of all generations or only of those in `fresh`.
 
-        `fresh` holds the starts of generations that have not been read before.
+        `fresh` contains the starts of generations that have not been read before.
         """
 
         def read() -> list[pa.RecordBatch]:
@@ -330,7 +331,7 @@ class Follower:
                     yield RowsRead(self._log.schema, window, new, late=True)
 
     def _unknown_at_start(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out rows written before a chosen start that had arrived when it was chosen.
+        """Leave out rows that are before a chosen start and had arrived when it was chosen.
 
         If the log is followed after a snapshot, the snapshot contains these rows.
         """
@@ -374,7 +375,9 @@ class Follower:
         self._deduplicator.forget(position)
         return self._complete(window)
 
-    def _complete(self, window: Window, *, late: bool = False) -> WindowComplete:
+    def _complete(
+        self, window: Window, *, late: bool = False, undelivered: int = 0
+    ) -> WindowComplete:
         checkpoint = Checkpoint(
             self._position,
             self._horizon.newest,
@@ -387,6 +390,7 @@ class Follower:
             self.with_table_facts(checkpoint),
             late=late,
             queries=self._reader.queries + self._strays.queries,
+            undelivered=undelivered,
         )
 
     def _watch_for_late_rows(self, now: Micros, ttl: int) -> None:
@@ -425,8 +429,21 @@ class Follower:
         log.info("late_rows_sought", rows=rows, strays=self._strays_since_sweep)
         self._strays_since_sweep = 0
         if self._config.late_rows == LateRowsMode.DELIVER:
-            yield from (RowsRead(self._log.schema, sweep.window, rows, late=True) for rows in found)
-        yield self._complete(sweep.window, late=True)
+            yield from (RowsRead(self._log.schema, sweep.window, late, late=True) for late in found)
+            rows = 0
+        elif rows:
+            self._warn_of_late_rows(rows, sweep.window)
+        yield self._complete(sweep.window, late=True, undelivered=rows)
+
+    def _warn_of_late_rows(self, rows: int, window: Window) -> None:
+        log.warning(
+            "late_rows",
+            table=str(self._log.schema.base.name),
+            rows=rows,
+            window=str(window),
+            remedy="they were not delivered: give late_rows 'deliver', or a longer "
+            "confidence_window",
+        )
 
     def _late_rows(self, sweep: Sweep) -> Iterator[pa.RecordBatch]:
         """Yield the late rows. Strays come last, although they are read first."""
@@ -442,7 +459,7 @@ class Follower:
         yield from self._strays.single(strays)
 
     def _pause(self, began: Micros) -> None:
-        """Sleep for the rest of the poll interval, which started when the pass `began`."""
+        """Sleep for the rest of the poll interval that started at `began` (µs) with the pass."""
         interval = duration_micros(self._config.poll_interval)
         if self._is_eager:
             interval = self._polls.until_next(began)

@@ -47,7 +47,7 @@ def written_before(now: Micros) -> Micros:
 
 
 def warn_of_future(start: Micros, now: Micros, table: TableName) -> None:
-    """Warn if `start` (µs) is later than any write time, because its year or a clock is wrong."""
+    """Warn if `start` (µs) is later than any write time; its year or a clock may be wrong."""
     if written_before(now) < start < FOREVER:
         log.warning("start_in_the_future", table=str(table), start=format_timestamp(start))
 
@@ -77,9 +77,9 @@ def lost_since(start: Checkpoint, now: Micros, mode: DataLossMode) -> Window:
     """Return the span of write times, from `start` on, whose rows are gone by `now` (µs).
 
     A reader that reports a loss must be certain of it. A reader that takes a new snapshot after a
-    loss (`mode`) must not overlook a loss, so rows that may have expired, or soon will, count as
-    well. If the position of `start` was chosen rather than reached by reading, it may be before the
-    log's creation. The time before the creation is then excluded.
+    loss, according to `mode`, must not overlook a loss, so rows that may have expired, or soon
+    will, count as well. If the position of `start` was chosen rather than reached by reading, it
+    may be before the log's creation. The time before the creation is then excluded.
     """
     is_cured = mode is DataLossMode.RESNAPSHOT
     lost = (start.ttls.endangered if is_cured else start.ttls.lost)(start.position, now)
@@ -249,7 +249,7 @@ class PublicationGate:
             self._warn_of_missing(Window(window.start, min(window.end, written_before(now))))
 
     def _warn_of_missing(self, window: Window) -> None:
-        """Log the parts of `window` in which unannounced generations are in force."""
+        """Warn about the parts of `window` in which unannounced generations are in force."""
         timeline = Timeline((*self._generations().timestamps(), *self._pending))
         for operates in timeline.touched(window):
             if operates.start in self._pending:

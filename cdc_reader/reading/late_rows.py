@@ -1,4 +1,4 @@
-"""Late rows: rows that arrive behind the position because their write timestamp is old.
+"""Late rows: rows that arrive after the position has passed their write time.
 
 No confidence window is long enough for all of these rows. However, a row of the log expires one TTL
 after its arrival, so its remaining TTL shows when it arrived: at ``now - (ttl - remaining)`` by the
@@ -59,10 +59,10 @@ class LateRows:
     """Tracks when each part of the log before the position was read, to recognize late rows.
 
     All times are in µs; times of reads and arrivals are by the reader's clock. Reading begins at
-    `position`. The last sweep before a restart began at `late_scan_at`. Of the rows between `start`
-    and `position`, and of the rows that a mark's `acked_through` covers, every row that had arrived
-    by that time was delivered. A row that arrived later may have been missed, because its stream
-    had already been read past the row. `confidence` is the confidence window.
+    `position`. The last sweep before a restart began at `late_scan_at`. Every row that had arrived
+    by that time was delivered if it lies between `start` and `position`, or if a mark's
+    `acked_through` covers it. A row that arrived later may have been missed, because its stream had
+    already been read past the row. `confidence` is the confidence window.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class LateRows:
         return Reads(self.start, tuple(self._ends), tuple(self._reads), frozenset(self._doubtful))
 
     def window_read(self, end: Micros, began: Micros) -> None:
-        """Record a read, which began at `began`, of the log from the previous end to `end`."""
+        """Record that a read begun at `began` covered the log from the previous end to `end`."""
         self._ends.append(end)
         self._reads.append(began)
 
@@ -138,8 +138,8 @@ class Reads:
 
     The log was read in parts. `ends` contains the end of each part, and `reads` the time at which
     the read of each part began. The first read is the most recent sweep. Rows written before
-    `start` are ignored. `known` names delivered rows whose computed arrival may be after the read
-    of their part.
+    `start` are ignored. `known` identifies delivered rows whose computed arrival may be after the
+    read of their part.
     """
 
     start: Micros
@@ -193,10 +193,11 @@ class Sweep:
 def arrived(
     batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, planned: Micros, known: Container[RowName]
 ) -> pa.RecordBatch:
-    """Return the rows that had arrived when a read was `planned` (µs), without `REMAINING_TTL`.
+    """Return the rows that had arrived by `planned` (µs), without `REMAINING_TTL`.
 
-    Rows that may have arrived later are kept only if they are `known`, because the planner saw
-    them. A window therefore has the same rows each time it is read.
+    `planned` is when the read of the window was planned. Rows that may have arrived later are kept
+    only if they are `known`, because they were present then. A window therefore has the same rows
+    each time it is read.
     """
     later = pc.indices_nonzero(pc.greater(_arrivals(batch, ttls, now), planned)).to_pylist()
     rows = batch.drop_columns([REMAINING_TTL])

@@ -71,7 +71,7 @@ class Planner:
         return seen
 
     def use(self, timeline: Timeline) -> None:
-        """Use this timeline for the next plans."""
+        """Use this timeline for later plans, until the next `refresh`."""
         self._timeline = timeline
 
     def whole(self) -> Planner:
@@ -139,7 +139,7 @@ class Planner:
         return self._members[start]
 
     def adapt(self, pages: Sequence[float]) -> None:
-        """Resize the chunks for the next windows, given how many pages each task just took."""
+        """Resize the chunks for the next windows, given the number of pages that each task took."""
         at = 0
         for cut in self._planned:
             held = pages[at : at + len(cut)]
@@ -178,7 +178,7 @@ class Planner:
         return streams if self._shard.is_whole else (s for s in streams if s.token in self._shard)
 
     def _spans(self, start: Micros) -> Chunking[int]:
-        """Return the tokens at which ranges of the ring may end, at first in a single chunk."""
+        """Return the tokens at which ranges of the ring may end, in a single chunk."""
         shard = self._shard
         tokens = {stream.token for chunk in self._streams[start] for stream in chunk}
         ends = (*sorted(token for token in tokens if token < shard.end), shard.end)

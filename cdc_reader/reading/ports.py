@@ -21,12 +21,12 @@ TOKEN = "token(key)"  # noqa: S105 - the name of a column
 
 
 def ttl_of(column: str) -> str:
-    """Return the name of the column with `column`'s TTLs, in a read with `cells`."""
+    """Return the name of the column that contains the TTLs of `column`."""
     return f"ttl({column})"
 
 
 def written_of(column: str) -> str:
-    """Return the name of the column with `column`'s write times, in a read with `cells`."""
+    """Return the name of the column that contains the write times of `column`."""
     return f"writetime({column})"
 
 
@@ -98,7 +98,7 @@ class LogTable(Protocol):
 
 
 class SnapshotTable(LogTable, Protocol):
-    """A `LogTable` whose base table's rows can be read too."""
+    """A `LogTable` whose base table can be read as well."""
 
     def rows(
         self,

@@ -1,8 +1,8 @@
 """Checkpoints, which record how far a table's log has been acknowledged.
 
 Every row written before the position has been delivered and acknowledged. Within the window that is
-being read, marks name the rows of each stream that are already acknowledged, so that none of them
-is repeated after a restart.
+being read, marks identify the rows of each stream that are already acknowledged, so that none of
+them is repeated after a restart.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Mark:
         return key in self.rows or (self.acked_through is not None and key <= self.acked_through)
 
     def reaches(self, position: Micros) -> bool:
-        """Return True if the mark names rows written at `position` (µs) or later."""
+        """Return True if the mark identifies rows written at `position` (µs) or later."""
         keys = self.rows if self.acked_through is None else (*self.rows, self.acked_through)
         return any(key.micros >= position for key in keys)
 
@@ -97,15 +97,15 @@ class Checkpoint:
     """How far a table's log has been acknowledged; all times in µs since 1970.
 
     Every row written before `position` is acknowledged, and so are the later rows that `marks`
-    name. `generation` is the start of the newest generation known when the checkpoint was made. If
-    a generation is announced only later, but began before the position, it is read from its
+    identify. `generation` is the start of the newest generation known when the checkpoint was made.
+    If a generation is announced only later, but began before the position, it is read from its
     beginning. `late_scan_at` is when the last search for late rows began, by the reader's clock, or
     None if late rows are ignored.
 
     `table_id` is the id of the base table, or None if unknown; it changes when the table is dropped
-    and recreated. `ttls` holds the log's TTLs and id, from which a reader computes when late rows
-    arrived, and whether rows from the position on are gone. While `snapshot` is not None, nothing
-    has been read from the log, because the snapshot must be completed first.
+    and recreated. `ttls` contains the log's TTLs and id, from which a reader computes when late
+    rows arrived, and whether rows from the position on are gone. While `snapshot` is not None,
+    nothing has been read from the log, because the snapshot must be completed first.
     """
 
     position: Micros
@@ -166,11 +166,11 @@ def check_same_table(start: Checkpoint, table: TableName, found: UUID | None) ->
     if start.table is None:
         raise CheckpointError(
             f"the checkpoint belongs to a table with id {start.table_id}, but {table} has id "
-            f"{found}: either it is another table's, or {table} was dropped and created again; "
-            "start over without the checkpoint"
+            f"{found}: either it is another table's or another cluster's, or {table} was dropped "
+            "and created again; start over without the checkpoint"
         )
     raise CheckpointError(
-        f"table {table} was dropped and created again: the position belongs to the table "
-        f"with id {start.table_id}, but the table now has id {found}; start over without the "
-        "checkpoint, or under another application name"
+        f"table {table} was dropped and created again, or is in another cluster: the position "
+        f"belongs to the table with id {start.table_id}, but this table has id {found}; start over "
+        "without the checkpoint, or under another application name"
     )

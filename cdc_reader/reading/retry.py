@@ -14,15 +14,17 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from itertools import chain
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 
-import tenacity
 from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._stats import count
 from cdc_reader._time import Clock
 from cdc_reader.errors import RetriesExhaustedError, StoppedError, TransientError
+
+if TYPE_CHECKING:
+    import tenacity  # imported at the first retry: many programs need none
 
 log = get_logger(__name__)
 
@@ -31,10 +33,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 Subscribe = Callable[[Callable[..., None]], object]
 """Registers a function to be called, with any arguments, when the response arrives."""
-StopWhen = Callable[[tenacity.RetryCallState], bool]
+StopWhen: TypeAlias = "Callable[[tenacity.RetryCallState], bool]"
 
 GRACE = 0.4
-"""Seconds that a save, or a handler's own request, still has after a stop.
+"""Seconds that a save, or a handler's own request, may still take after a stop.
 
 Two of these periods in a row still end within a second."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
@@ -42,12 +44,12 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 
 
 class Stop(threading.Event):
-    """An event that also wakes threads, and ends iterators. Thread safe."""
+    """An event that also wakes threads, and ends iterators. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
         self._actions: set[Callable[[], object]] = set()
-        # A generator may leave `calling` when it is garbage collected: in any thread, at any time.
+        # A generator may exit `calling` when it is garbage collected: in any thread, at any time.
         self._registering = threading.RLock()
 
     def set(self) -> None:
@@ -58,12 +60,12 @@ class Stop(threading.Event):
                 action()
 
     def waking(self, event: threading.Event) -> AbstractContextManager[None]:
-        """Within this context, set `event` when this stop is set, or at once if it already is."""
+        """Within this context, set `event` once this stop is set, or now if it is already set."""
         return self.calling(event.set)
 
     @contextmanager
     def calling(self, action: Callable[[], object]) -> Iterator[None]:
-        """Within this context, call `action` when this stop is set, or at once if it already is."""
+        """Within this context, call `action` once this stop is set, or now if it is already set."""
         with self._registering:
             self._actions.add(action)
             if self.is_set():
@@ -227,9 +229,11 @@ def retrying(
 ) -> tenacity.Retrying:
     """Return the retry policy: random pauses, in seconds, up to a limit that doubles.
 
-    Retrying ends when `until` holds. The context's stop ends a pause at once, and the attempt
+    Retrying ends when `until` is true. The context's stop ends a pause immediately, and the attempt
     after that pause is the last. `settings` are passed to tenacity.
     """
+    import tenacity
+
     stop = interruption().stop
     return tenacity.Retrying(
         stop=lambda state: until(state) or stop.is_set(),
@@ -248,19 +252,21 @@ def retry(
 
     `deadline` limits the time from the start of the first call to the start of the last. Raises
     RetriesExhaustedError, or StoppedError if the context's stop is set, with the last
-    TransientError as the cause. Other errors are raised at once. `sleep` replaces the pauses.
+    TransientError as the cause. Other errors are raised immediately. `sleep` replaces the pauses.
     """
     began = time.monotonic()
     try:
-        return action()  # the usual case: tenacity's bookkeeping takes 15 µs a call
+        return action()  # the usual case, without tenacity's bookkeeping of 15 µs per call
     except TransientError as error:
         again = failed_once(action, error)
+    from tenacity import retry_if_exception_type
+
     left = deadline - timedelta(seconds=time.monotonic() - began)
     attempts = retrying(
         _before(left),
         _FIRST_PAUSE,
         _LONGEST_PAUSE,
-        retry=tenacity.retry_if_exception_type(TransientError),
+        retry=retry_if_exception_type(TransientError),
         before_sleep=_report_retry,
         retry_error_callback=_give_up,
         **({"sleep": sleep} if sleep else {}),

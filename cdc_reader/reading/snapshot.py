@@ -1,6 +1,6 @@
 """Reads a table's rows by token range, several ranges at a time.
 
-The state is what a checkpoint holds: the position from which the log is followed afterwards, and
+The state is what a checkpoint contains: the position from which the log is followed afterwards, and
 the ranges that are done. See "Snapshot, then follow" in the design.
 """
 
@@ -34,7 +34,7 @@ from cdc_reader.streams.shard import Shard
 log = get_logger(__name__)
 
 _PAGES = 20
-"""Target size of a range in pages: few queries for many rows, but little to repeat on a crash."""
+"""Target size of a range in pages: few queries for many rows, little to repeat after a crash."""
 
 
 def _table(schema: LogSchema) -> str:
@@ -128,8 +128,8 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
 def _generation_at(generations: GenerationSource, position: Micros) -> Micros | None:
     """Return the start of the generation in force at `position`, or else of the first after it.
 
-    A generation without streams takes no writes and is skipped. Returns None if no generation has
-    streams.
+    A generation without streams receives no writes and is skipped. Returns None if no generation
+    has streams.
     """
     starts = Timeline(tuple(generations.timestamps())).starts
     before = [start for start in starts if start <= position]
@@ -149,9 +149,9 @@ class _Open:
 
 
 class SnapshotReader:
-    """Reads the ranges of a shard that the snapshot of the checkpoint `start` has yet to read.
+    """Reads those ranges of a shard that the checkpoint `start` does not record as done.
 
-    Not thread safe, except for `stop`. With `cells`, batches contain TTLs and write times; see
+    Not thread-safe, except for `stop`. With `cells`, batches contain TTLs and write times; see
     `SnapshotTable.rows`.
     """
 
@@ -196,10 +196,10 @@ class SnapshotReader:
     def deliveries(self) -> Iterator[SnapshotDelivery]:
         """Deliver the rows of all ranges that are not done.
 
-        Rows of different ranges are interleaved; rows of one range come in order. If the server
-        rejects a query after a schema change, the open ranges are read again from their beginning,
-        so their rows are delivered again. Raises errors of `cdc_reader.errors`, among them
-        StoppedError after `stop`.
+        Rows of different ranges are interleaved; rows of one range are delivered in order. If the
+        server rejects a query after a schema change, the open ranges are read again from their
+        beginning, so their rows are delivered again. Raises errors of `cdc_reader.errors`,
+        including StoppedError after `stop`.
         """
         return each_stopped_by(self._stopped, self._deliveries())
 
@@ -224,7 +224,7 @@ class SnapshotReader:
         return evolve(self._log.with_table(checkpoint), ttls=self.ttls)
 
     def stop(self) -> None:
-        """End `deliveries` immediately. Thread safe."""
+        """End `deliveries` immediately. Thread-safe."""
         self._stopped.set()
 
     def _deliveries(self) -> Iterator[SnapshotDelivery]:

@@ -1,14 +1,14 @@
 """Strays: rows in a stream of a generation that was not in force at their write time.
 
-A coordinator keeps writing to the streams of the previous generation until a new generation has
-been announced to it. With a ring delay of 0, every announcement is late. Some versions of ScyllaDB
-also log one write in streams of two generations. The two rows, called *twins*, have the same key,
-and only one is delivered: preferably the one in a stream of the generation in force. `cdc$time` has
-64 random bits per record, so only twins share a key.
+A coordinator continues to write to the streams of the previous generation until a new generation
+has been announced to it. With a ring delay of 0, every announcement is late. Some versions of
+ScyllaDB also log one write in streams of two generations. The two rows, called *twins*, have the
+same key, and only one is delivered: preferably the one in a stream of the generation in force.
+`cdc$time` has 64 random bits per record, so only twins share a key.
 
 Strays are few, so the reader holds them in memory until it has searched for their twins. A twin may
-be in a stream of another shard. Every shard therefore searches all streams, so that all shards pick
-the same row.
+be in a stream of another shard. Every shard therefore searches all streams, so that all shards
+choose the same row.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Strays:
 
     `queries` is the number of queries of the last `read`, not counting further pages.
 
-    The argument `fresh` holds the starts of generations that have not been read before. If a fresh
-    generation contains one of two twins, the other twin counts, because it was delivered while its
-    generation seemed to be in force.
+    The argument `fresh` contains the starts of generations that have not been read before. If a
+    fresh generation contains one of two twins, the other twin is chosen, because it was delivered
+    while its generation seemed to be in force.
     """
 
     def __init__(self, log: TaskReader, planner: Planner) -> None:
@@ -71,9 +71,9 @@ class Strays:
     def split(self, window: Window, new: Keep) -> tuple[list[pa.RecordBatch], frozenset[RowKey]]:
         """Return the window's new strays, including twins, and the keys of its other strays.
 
-        `new` selects rows of a batch by their remaining TTLs, as of now. Split the strays before
-        reading the streams in force. If a new row there has one of the returned keys, it arrived
-        after its twin was delivered and must be left out.
+        `new` selects rows of a batch by their remaining TTLs at the time of the call. Split the
+        strays before reading the streams in force. If a new row there has one of the returned keys,
+        it arrived after its twin was delivered and must be left out.
         """
         found: list[pa.RecordBatch] = []
         others: set[RowKey] = set()
@@ -87,7 +87,7 @@ class Strays:
     def single(
         self, found: Sequence[pa.RecordBatch], fresh: frozenset[int] = _NONE
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the strays in `found`, without those whose twin is delivered instead."""
+        """Yield the strays in `found`, except those whose twin is delivered instead."""
         if not found:
             return
         firsts = self._firsts(found, fresh)
@@ -119,7 +119,7 @@ class Strays:
         return firsts
 
     def _by_rank(self, window: Window, fresh: frozenset[int]) -> Iterator[Sequence[Task]]:
-        """Yield the tasks to search for twins, best rank first."""
+        """Yield the tasks that search for twins, in groups, with the preferred streams first."""
         planner = self._planner.whole()
         yield planner.plan(window)
         yield planner.strays(window, frozenset(planner.timeline.starts) - fresh)

@@ -28,7 +28,7 @@ _TIME_FIELDS = ((15, 18), (9, 13), (0, 8))
 """Positions of the time digits in the text of a time UUID, most significant first."""
 
 Choose = Callable[[Sequence[Task] | Sequence[RangeTask]], Sequence[Task] | Sequence[RangeTask]]
-"""Returns those tasks of a window that are to be read, in order."""
+"""Returns the tasks of a window to read, in order."""
 
 
 class WindowReader:
@@ -133,7 +133,8 @@ class LogReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `tasks`, task after task; several tasks are read concurrently.
 
-        Another `source` of the same log may have other columns.
+        If `source` is given, it is read instead of the reader's own source; it must belong to the
+        same log, but may have other columns.
         """
         for _, batch in self._read(tasks, source):
             yield batch
@@ -168,12 +169,12 @@ class ByWriteTime:
     """Collects batches of one schema, and yields their rows in order of write time.
 
     The sort is stable: rows of the same microsecond keep the order in which they were added. If the
-    rows of each stream are added in order, they keep their order, and records stay whole.
+    rows of each stream are added in order, they keep that order, and records stay whole.
     """
 
     def __init__(self) -> None:
         self.size = 0
-        """The number of bytes held."""
+        """The number of bytes in memory."""
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:

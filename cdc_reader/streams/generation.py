@@ -18,7 +18,7 @@ from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
 IGNORE_MSB = 12
-"""How many of a token's highest bits are ignored in choosing a shard; the server's default."""
+"""The number of a token's highest bits to ignore when choosing a shard; the server's default."""
 
 _BITS = 64
 _MASK = (1 << _BITS) - 1
@@ -61,8 +61,8 @@ class Timeline:
     """The generations known so far, by their starts in µs, ascending.
 
     A write with timestamp W goes to the generation with the largest start ≤ W, however late it
-    arrives. A generation's streams therefore hold only rows written in [start, next start). From
-    each generation, a window reads only the intersection of the window and this span.
+    arrives. A generation's streams therefore contain only rows written in [start, next start). To
+    read a window, each generation is read only for the part of the window inside this span.
     """
 
     starts: tuple[Micros, ...] = field(converter=_ascending)

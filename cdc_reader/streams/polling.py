@@ -26,9 +26,9 @@ class PollSchedule:
     A chunk is polled again after a quarter of the time since its last new row, but not before
     `interval` has passed. Idle chunks are polled after eight intervals or a second, whichever is
     shorter. If a chunk is due and its whole window has not been read for a second, the whole window
-    is read instead of the newest rows. The whole windows of different chunks are read in turn, so
-    that no poll waits for all of them. A chunk is identified by its first stream, or by the start
-    of its range.
+    is read instead of the newest rows. The reads of the whole windows of different chunks are
+    spread over a second, so that no poll waits for all of them. A chunk is identified by its first
+    stream, or by the start of its range.
     """
 
     def __init__(self, interval: int) -> None:

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 
 _FIRST_SHARE = 4_096
-"""The size of the ring divided by the first range's, which is small because there may be many rows.
+"""The size of the ring divided by the size of the first range.
+
+The first range is small, because it may contain many rows.
 """
 _GROWTH, _SHRINKING = 4.0, 1 / 16
-"""Limits of the next range's size, as multiples of the last one's."""
+"""Limits of the next range's size, as multiples of the last range's size."""
 
 
 class RangeCutter:
@@ -37,7 +39,7 @@ class RangeCutter:
         return TokenRange(span.start, end)
 
     def put_back(self, ranges: Iterable[TokenRange]) -> None:
-        """Cut these ranges again, before all others."""
+        """Return ranges to the spans that are left to cut, which stay in ring order."""
         self._left = list(TokenRanges([*self._left, *ranges]))[::-1]
 
     def record(self, read: TokenRange, rows: int) -> None:

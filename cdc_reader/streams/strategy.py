@@ -2,7 +2,7 @@
 
 Reading chunks of streams is nearly always faster. Reading ranges is faster if there are many
 streams and nearly all of them are empty, because a range query skips streams without rows. `auto`
-decides by measurement: if there are many streams and few have rows, it tries ranges from time to
+decides by measuring: if there are many streams and few have rows, it tries ranges from time to
 time, and uses ranges as long as they are faster.
 """
 
@@ -13,7 +13,7 @@ from enum import StrEnum
 _FEW_QUERIES = 8
 """If a window takes at most this many queries, ranges are not tried."""
 _SPARSE = 0.05
-"""Ranges are tried only if the share of streams with rows is below this."""
+"""Ranges are tried only if the fraction of streams with rows is below this."""
 _EVERY = 20
 """The number of windows between two attempts at the other strategy."""
 _WEIGHT = 0.3
@@ -54,7 +54,7 @@ class StrategyChoice:
         return _other(self._best)
 
     def record(self, used: Strategy, cost: float, queries: int, share: float) -> None:
-        """Record the cost of reading a window, and the share of its streams that had rows.
+        """Record the cost of reading a window, and the fraction of its streams that had rows.
 
         `queries` is the number of queries that the read took; it is ignored for reads by ranges.
         """

@@ -30,6 +30,6 @@ class ManualClock:
             return self._now
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Advance by `micros`, unless `wake` is already set."""
+        """Advance the clock by `micros` at once, unless `wake` is already set."""
         if not wake.is_set():
             self.advance(micros)

@@ -25,7 +25,7 @@ IMAGE = "scylladb/scylla:latest"
 CQL_PORT = 9042
 API_PORT = 10000
 
-# Minimal resources: one core, shared, and no disk tuning. The REST API listens on all addresses.
+# Minimal resources: one shared core and no disk tuning. The REST API listens on all addresses.
 SMALL = (
     "--smp", "1", "--memory", "1G", "--overprovisioned", "1", "--developer-mode", "1",
     "--api-address", "0.0.0.0",  # noqa: S104 - inside the container
@@ -40,7 +40,7 @@ class ContainerError(Exception):
 
 
 class _NotYet(Exception):
-    """A server is still starting; the message says what it is waiting for."""
+    """A node is not ready yet; the message says why."""
 
 
 @define(eq=False)
@@ -156,7 +156,7 @@ class ScyllaContainer:
         self.stop()
 
     def connect(self, **settings: Any) -> Session:
-        """Open a driver session with the first node; the caller must shut down its `cluster`."""
+        """Open a driver session with the first node; end it with `session.cluster.shutdown()`."""
         return open_session(self.host, self.port, self.credentials, **settings)
 
     def join(self) -> ContainerNode:
@@ -187,7 +187,7 @@ class ScyllaContainer:
             self._await_node(node)
 
     def check_and_repair_streams(self) -> None:
-        """Create a generation of streams if the newest one does not match the ring."""
+        """Create a generation of streams unless the newest one matches the token ring."""
         self._rest(self.nodes[0], "storage_service/cdc_streams_check_and_repair", "POST")
 
     def _add(self, *options: str) -> ContainerNode:

@@ -16,8 +16,8 @@ def open_session(
 ) -> Session:
     """Log in to the server at `host`:`port`; the caller must shut down the session's `cluster`.
 
-    All requests go to that host, because clients cannot reach the addresses that are reported by a
-    server in a container or behind a tunnel. `settings` are arguments of the driver's Cluster.
+    All requests go to that host, because a server in a container or behind a tunnel reports
+    addresses that clients cannot reach. `settings` are arguments of the driver's Cluster.
     """
     profile = ExecutionProfile(
         load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=PATIENCE

@@ -59,7 +59,7 @@ class ScyllaNodes:
         self.server.bring_up(self._node(address))
 
     def check_and_repair_streams(self) -> None:
-        """Create a generation of streams if the newest one does not match the ring."""
+        """Create a generation of streams unless the newest one matches the token ring."""
         self.server.check_and_repair_streams()
 
     def __enter__(self) -> Self:

@@ -5,7 +5,7 @@
 already started. `keyspace` is the name of a new keyspace on it. `scylla_nodes` is a separate
 three-node cluster, which tests may change. A test marked ``needs("faults")`` is skipped, with the
 reason, on a server without that capability. If the selected server is not available, the run ends
-with an error before the first test. At its end, the run prints a table of test outcomes by server.
+with an error before the first test. At the end, the run prints a table of test outcomes by server.
 """
 
 from __future__ import annotations
@@ -121,7 +121,10 @@ def keyspace(scylla: Scylla) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def scylla_nodes(request: pytest.FixtureRequest) -> Iterator[ScyllaNodes]:
-    """A three-node cluster that a module's tests share and may change; it needs no marker."""
+    """A three-node cluster that a module's tests share and may change.
+
+    Tests that use it need no marker.
+    """
     try:
         with request.config.stash[_RUN].target.nodes() as nodes:
             yield nodes

@@ -14,8 +14,8 @@ NO_SERVER = "no server"
 class Tally:
     """A pytest plugin that collects test outcomes; prints nothing if no test uses a server.
 
-    User properties of the test reports hold the server and its version, so tests that ran in other
-    processes are counted too.
+    User properties of the test reports contain the server and its version, so tests that ran in
+    other processes are counted too.
     """
 
     def __init__(self) -> None:

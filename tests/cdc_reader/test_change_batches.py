@@ -47,7 +47,7 @@ def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Ite
 
 
 def test_changed_rows(reader: CdcReader, execute: Execute) -> None:
-    """By default, each change gives the rows before and after it, in write order."""
+    """By default, each change yields the rows before and after the change, in write order."""
     execute(*WRITES)
     table = reader.change_batches().read_all()
     found = table.select(["_change_type", "pk", "ck", "v", "d"]).to_pylist()
@@ -88,7 +88,7 @@ def test_envelopes(reader: CdcReader, execute: Execute) -> None:
 
 @pytest.mark.parametrize("shape", ["log", "changes", "envelope"])
 def test_the_schema_is_known_before_any_row(reader: CdcReader, shape: Any) -> None:
-    """The schema is known in advance, and an empty window gives an empty table."""
+    """The schema is known in advance, and an empty window produces an empty table."""
     found = reader.change_batches(format=shape)
     assert found.schema.names
     table = found.read_all()
@@ -96,7 +96,7 @@ def test_the_schema_is_known_before_any_row(reader: CdcReader, shape: Any) -> No
 
 
 def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
-    """Options have the same effects as those of the Spark source."""
+    """Options have the same effects as in the Spark source."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     found = reader.change_batches(
         columns=["d"],
@@ -146,7 +146,7 @@ def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> Non
     ],
 )
 def test_options_that_cannot_be_used(reader: CdcReader, options: Any, message: str) -> None:
-    """An unusable argument raises, at once, a one-line error that names the argument."""
+    """An unusable argument is rejected at once with a one-line error that names the argument."""
     with pytest.raises(ConfigurationError, match=message) as told:
         reader.change_batches(**options)
     assert "\n" not in str(told.value)
@@ -170,7 +170,10 @@ def test_a_log_without_the_images_is_refused(
 def test_an_error_while_iterating_is_one_of_this_package(
     reader: CdcReader, execute: Execute
 ) -> None:
-    """Python callers get this package's error. Other tools raise an error with the same message."""
+    """A failed read raises this package's error in Python, and an Arrow error elsewhere.
+
+    Both errors have the same message.
+    """
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     batches = reader.change_batches()
     with pytest.raises(ConfigurationError, match=r"^range_deletes is 'fail': at .* give 'emit'"):
@@ -180,7 +183,7 @@ def test_an_error_while_iterating_is_one_of_this_package(
 
 
 def test_a_change_without_its_postimage_is_reported(reader: CdcReader, execute: Execute) -> None:
-    """The error for a missing postimage suggests a later start, in the terms of this API."""
+    """The error for a missing postimage suggests arguments of this API, such as a later start."""
     execute(
         "ALTER TABLE {t} WITH cdc = {'enabled': true}",
         WRITES[0],
@@ -243,7 +246,7 @@ def test_dropping_the_result_ends_the_read(
 
 
 def test_tables_are_read_one_by_one(connection: ConnectionConfig) -> None:
-    """Several tables are rejected, because their columns differ and one stream cannot hold them."""
+    """Several tables are rejected, because a stream has one schema and their columns may differ."""
     reader = CdcReader(connection, "ks.a", "ks.b")
     with closing(reader), pytest.raises(ConfigurationError, match="use `tables`"):
         reader.change_batches()

@@ -118,7 +118,7 @@ def test_the_rows_first_and_then_their_changes(reader: CdcReader, execute: Execu
 
 
 def test_each_checkpoint_resumes(reader: CdcReader, execute: Execute) -> None:
-    """For any checkpoint, the rows before it and the rows read from it make the same copy."""
+    """For any checkpoint, the rows before it and the rows read from it produce the same copy."""
     found = list[Any]()
     for delivery in followed(reader, snapshot="initial"):
         if not found:
@@ -182,7 +182,7 @@ def test_stop_ends_it_without_an_error(reader: CdcReader) -> None:
 def test_options_that_cannot_be_used(
     reader: CdcReader, start: str | None, options: dict[str, Any], message: str
 ) -> None:
-    """Unusable options raise an error in the call itself."""
+    """Unusable options are rejected as soon as the method is called."""
     with pytest.raises(ConfigurationError, match=message):
         reader.follow_change_batches(start, **options)
 

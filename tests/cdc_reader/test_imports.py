@@ -1,4 +1,4 @@
-"""A program imports only what it uses, so that it starts quickly."""
+"""Modules are imported only when they are used, so that programs start quickly."""
 
 from __future__ import annotations
 

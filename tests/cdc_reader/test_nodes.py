@@ -55,7 +55,7 @@ class Written:
         self.acknowledged.append(number)
 
     def write_during(self, event: Callable[[], Any]) -> None:
-        """Write continuously until the event ends, then write a few more rows."""
+        """Write rows until `event`, which runs in a thread, returns, and then a few more."""
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(event)
             while not running.done():
@@ -128,7 +128,7 @@ def test_a_node_joins_and_leaves_again(written: Written) -> None:
 
 
 def test_a_node_is_killed_and_comes_back(written: Written) -> None:
-    """A killed node does not matter at QUORUM, which needs only two of the three replicas."""
+    """A killed node does not affect reads at QUORUM, which need only two of the three replicas."""
     nodes, victim = written.nodes, written.nodes.addresses[-1]
 
     def event() -> None:

@@ -137,7 +137,7 @@ def test_a_start_after_the_end_is_refused(connection: ConnectionConfig) -> None:
 def test_a_cluster_is_named_by_its_contact_points(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """A cluster may be given as the text of its contact points instead of a ConnectionConfig."""
+    """A cluster may be passed as a string of contact points instead of a ConnectionConfig."""
     if scylla.credentials:
         pytest.skip("this server wants a user: a ConnectionConfig names one")
     with CdcReader(scylla.contact_point, f"{table}.t") as reader:
@@ -146,7 +146,7 @@ def test_a_cluster_is_named_by_its_contact_points(
 
 
 def test_following_reads_settled_rows_only(connection: ConnectionConfig, table: str) -> None:
-    """With a manual clock, windows adjoin and end at least one confidence window ago."""
+    """With a manual clock, windows are contiguous and end at least one confidence window ago."""
     clock = ManualClock(time.time_ns() // 1_000 + 60_000_000)
     with CdcReader(connection, f"{table}.t", clock=clock) as reader:
         start = reader.table.first_timestamp()
@@ -192,7 +192,7 @@ def test_a_read_has_the_columns_of_the_table_when_it_begins(
 def test_a_type_altered_during_a_read_is_an_error(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """A field added to a user-defined type ends a read with an error. A new read includes it."""
+    """A field added to a user-defined type ends a read with an error. A new read has the field."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"

@@ -84,7 +84,7 @@ class Handler:
     ],
 )
 def test_what_may_be_a_coroutine_function_is_taken(handler: Callable[..., Any]) -> None:
-    """A lambda or callable object is accepted, because its result is known only after a call."""
+    """A lambda or callable object is accepted: only a call shows whether it returns a coroutine."""
     AsyncCdcConsumer(WAY, "ks.t", handler, application="a")
 
 
@@ -336,7 +336,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
     ],
 )
 def test_an_error_names_the_wrong_setting(make: Callable[[], object], message: str) -> None:
-    """A wrong setting raises a one-line ConfigurationError at once, without secrets."""
+    """The ConfigurationError for a wrong setting is raised at once, in one line without secrets."""
     with pytest.raises(ConfigurationError) as refused:
         make()
     assert message in str(refused.value)
@@ -409,7 +409,7 @@ def test_durations_may_be_texts() -> None:
 
 
 def test_a_cluster_may_be_a_text() -> None:
-    """A cluster given as text consists of its contact points, without a user or TLS."""
+    """A cluster passed as text is a list of contact points, without a user or TLS."""
     assert as_connection("a:1, b") == ConnectionConfig(("a:1", "b"))
     config = ConnectionConfig("a", tls_ca=Path("/ca.pem"))
     assert as_connection(config) is config

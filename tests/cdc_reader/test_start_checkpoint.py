@@ -1,4 +1,4 @@
-"""A checkpoint given as a start must belong to the table and contain valid values."""
+"""A checkpoint passed as a start must belong to the table and contain valid values."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def test_another_tables(open_reader: Callable[[str], CdcReader]) -> None:
 
 
 def test_one_without_a_name(open_reader: Callable[[str], CdcReader]) -> None:
-    """The error for a checkpoint without a table name gives both possible reasons.
+    """The error for a checkpoint without a table name states both possible reasons.
 
     Either the checkpoint belongs to another table, or the table was recreated.
     """
     given = evolve(reached(open_reader("ks.t1")), table=None)
-    with pytest.raises(CheckpointError, match=r"another table's, or ks\.t2 was dropped"):
+    with pytest.raises(CheckpointError, match=r"another cluster's, or ks\.t2 was dropped"):
         list(open_reader("ks.t2").table.follow(given, "now"))
 
 

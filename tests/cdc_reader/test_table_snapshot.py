@@ -76,7 +76,7 @@ def test_columns_are_chosen(reader: CdcReader) -> None:
 
 
 def test_the_formats_show_rows_as_inserts(reader: CdcReader) -> None:
-    """Each row is an insert with the time of the position, and static rows are separate."""
+    """Each row is an insert whose time is the snapshot's position. Static rows are separate."""
     snapshot = reader.snapshot()
     table = snapshot.change_batches(include_delta=True).read_all()
     assert table.schema == reader.change_batches(include_delta=True).schema
@@ -103,7 +103,7 @@ def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: E
 
 
 def test_changes_show_the_row(reader: CdcReader) -> None:
-    """A change has the whole row as `after`, deltas that write the row, and the position's time."""
+    """A change contains the whole row in `after` and in its deltas. Its time is the position."""
     snapshot = reader.snapshot()
     found = by_key(snapshot.changes())
     assert len(found) == 21 + 2
@@ -140,9 +140,9 @@ def test_changes_show_the_row(reader: CdcReader) -> None:
 
 
 def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
-    """Cells with different TTLs are different parts of a change.
+    """Cells with different TTLs form separate parts of a change.
 
-    The insert has the longest TTL, and so has the row marker.
+    The part with the longest TTL is the insert, and the row marker gets its TTL.
     """
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000",
@@ -187,9 +187,9 @@ def test_snapshot_changes_are_values(reader: CdcReader, execute: Execute) -> Non
 def test_a_static_row_comes_once_if_pages_divide_its_partition(
     reader: CdcReader, execute: Execute
 ) -> None:
-    """A static row is delivered once, even if several pages divide its partition.
+    """A static row is delivered once, even if its partition spans several pages.
 
-    Several ranges are read in turn, and each keeps track of its current partition.
+    Reads of several ranges alternate, so the current partition is tracked for each range.
     """
     execute(*[f"INSERT INTO {{t}} (pk, ck, s) VALUES ({n % 9}, {n}, {n})" for n in range(60)])
     found = by_key(reader.snapshot().changes())
@@ -218,7 +218,7 @@ def test_deliveries_resume_from_a_checkpoint(reader: CdcReader) -> None:
 
 
 def test_stop_raises_stopped_error(reader: CdcReader) -> None:
-    """`stop` raises StoppedError, because the rows read so far are incomplete."""
+    """After `stop`, the read raises StoppedError, because its rows are incomplete."""
     batches = reader.snapshot().batches()
     next(batches)
     reader.stop()

@@ -55,7 +55,7 @@ MOMENTS = st.datetimes(datetime(2002, 1, 1), datetime(5000, 1, 1))  # noqa: DTZ0
     ],
 )
 def test_moments(moment: int | datetime | str, expected: int) -> None:
-    """A point in time may be a datetime with a time zone, a text or microseconds."""
+    """A point in time may be a datetime with a time zone, text, or a number of microseconds."""
     assert moment_micros(moment, "start", NOW) == expected
 
 
@@ -90,7 +90,7 @@ def test_moments(moment: int | datetime | str, expected: int) -> None:
     ],
 )
 def test_malformed_moments_are_refused(moment: object, message: str) -> None:
-    """The one-line error for a malformed time says what to give instead."""
+    """The one-line error for a malformed time says what to pass instead."""
     with pytest.raises(ConfigurationError, match=rf"^start is [^\n]*{message}") as refused:
         moment_micros(moment, "start", NOW)
     assert "\n" not in str(refused.value)
@@ -177,7 +177,7 @@ def test_a_formatted_moment_parses_to_itself(moment: datetime) -> None:
 
 
 def test_a_moment_beyond_the_calendar_has_a_text_too() -> None:
-    """Times beyond the calendar have a text, because log events show windows without an end."""
+    """Times beyond the calendar can be formatted, because log events show open-ended windows."""
     assert format_timestamp(1 << 62) == f"{1 << 62} µs"
 
 

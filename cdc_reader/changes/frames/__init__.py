@@ -1,7 +1,7 @@
 """Formats: Arrow rows made from the log, for the Spark source and for `change_batches`.
 
 This package may import `changes` and whatever `changes` may import. Begin with the interface
-`Format`, and with the most used format, `changes`. `columns` names the columns that formats add.
+`Format` and the most common format, `changes`. `columns` defines the columns that formats add.
 """
 
 from __future__ import annotations

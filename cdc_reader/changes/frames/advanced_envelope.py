@@ -1,4 +1,4 @@
-"""Format ``envelope`` with the connector's advanced output: plain values and the requested images.
+"""The variant of format ``envelope`` that matches the Debezium connector's advanced output.
 
 Values have the form in which Kafka Connect's JSON converter writes them; see `connect_values`.
 """
@@ -52,7 +52,7 @@ _KEY = "key"
 
 
 class AdvancedEnvelopeFormat(EnvelopeFormat):
-    """One row for each change of a row, as in the connector's advanced output.
+    """One output row for each change to a row, as in the connector's advanced output.
 
     Raises UnsupportedTableError if the table's log lacks images or deltas that the options need.
     """

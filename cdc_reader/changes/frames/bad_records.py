@@ -1,7 +1,7 @@
 """Leaves out rows that could not be converted, or emits them with their original values.
 
-An output row is bad if it shows a row of the log with a cell that could not be converted, or if the
-log lacks the postimage of its change. Other rows are not affected.
+An output row is bad if a log row that it shows contains a cell that could not be converted, or if
+the log lacks the postimage of its change. Other output rows are not affected.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ BAD_RECORD_TYPE = pa.struct(
 )
 _NO_POSTIMAGE = "the log has no postimage of this change"
 _MOST_LOGGED = 100
-"""The maximum number of bad records of a read that are logged one by one; all are counted."""
+"""The maximum number of bad records that one read logs individually; all are counted."""
 
 
 @frozen(eq=False, slots=False)
 class Origins:
-    """The rows of the log, or of the table, from which output rows are made.
+    """Output rows, and the rows of the log or of the table from which they are made.
 
-    For each output row, `at` contains the number of the row of `batch` that represents the output
-    row, and `are_bad` is True if the output row is bad. For each row of `batch`, `changes` contains
-    the number of the row's change.
+    `batch` contains the original rows. `at` and `are_bad` have one item for each output row: the
+    index in `batch` of its main row, and whether the output row is bad. `changes` has one item for
+    each row of `batch`: the number of the change that the row belongs to.
     """
 
     batch: pa.RecordBatch
@@ -106,7 +106,7 @@ class Origins:
         }
 
     def _rows(self, number: int) -> list[int]:
-        """Return the faulty rows of an output row's change, or its main row if none is faulty."""
+        """Return the faulty rows of an output row's change, or the main row if none is faulty."""
         at = int(self.at[number])
         change = self.changes[at]
         return [row for row in self._faults if self.changes[row] == change] or [at]

@@ -1,7 +1,7 @@
 """Format ``changes``: changed rows of the base table, in the shape of Delta's change data feed.
 
 Each output row corresponds to one row of the log. A postimage becomes an insert or an update, a
-preimage becomes the row before the update, and a delete gets the preimage's values. Therefore
+preimage becomes the row before the update, and a delete shows the preimage's values. Therefore
 ``cdc$batch_seq_no`` identifies and orders the output rows of a record.
 """
 
@@ -223,7 +223,7 @@ class ChangesFormat:
 
     def _marked(self, test: Callable[[Column], Mask], net: NetChanges, rows: _Rows) -> pa.Array:
         """Return, for inserts and updates, the names of the columns that pass the test."""
-        marks = np.zeros((len(net.kind) + 1, len(self._values)), bool)  # the last row: no change
+        marks = np.zeros((len(net.kind) + 1, len(self._values)), bool)  # the last row is for NONE
         for place, column in enumerate(self._values):
             marks[:-1, place] = test(column)
         shown = _is_upsert(rows)
@@ -250,7 +250,7 @@ def _is_upsert(rows: _Rows) -> Mask:
 
 
 def _place(name: str, batch: pa.RecordBatch, rows: _Rows) -> pa.Array:
-    """Return a metadata column that identifies the change or its time."""
+    """Return a metadata column: the change's type, time, version or sequence number."""
     match name:
         case names.CHANGE_TYPE:
             return pa.array(_TYPES).take(pa.array(rows.type))

@@ -30,7 +30,7 @@ COMMIT_VERSION = "_commit_version"
 SEQUENCE = "_sequence"
 
 SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE = "snapshot_begin", "snapshot_complete"
-"""Change types of the rows that announce a snapshot's beginning and end, and that have no key."""
+"""Change types of the rows that mark a snapshot's beginning and end; such rows have no key."""
 
 MODIFIED = "_modified_columns"
 

@@ -1,7 +1,8 @@
 """Computes write times and sortable versions from ``cdc$time``, a column at a time.
 
-The kernel returns time UUIDs as text in canonical form, 36 characters each. The text begins with
-the low digits of the time, and the server compares the last eight bytes as signed bytes.
+The kernel returns time UUIDs as text in canonical form, 36 characters each. These texts do not sort
+in the server's order, because a text begins with the low digits of the time, and the server
+compares the last eight bytes as signed bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def commit_timestamps(times: pa.Array) -> pa.Array:
 
 
 def commit_versions(times: pa.Array) -> pa.Array:
-    """Return strings of equal length that sort in the same order as the server sorts the UUIDs.
+    """Return strings of equal length that sort in the order in which the server sorts the UUIDs.
 
     Each string consists of the fifteen digits of the time, a dash, and the last eight bytes with
     their sign bits flipped.

@@ -1,8 +1,8 @@
 """Converts strings of decimal numbers to Arrow decimals without loss of precision.
 
-Arrow's cast is exact only for strings whose digits fit the target type. For other strings, the cast
-wraps modulo 2^128, or reads outside its tables if the exponent is large. The cast is therefore used
-only for strings that fit.
+Arrow's cast is exact only for strings whose digits fit the target type, and is used only for these.
+For other strings, the cast wraps modulo 2^128, or reads outside its tables if the exponent is
+large.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def decimals(texts: pa.StringArray, kind: pa.Decimal128Type) -> pa.Decimal128Arr
 
 
 def _plain(kind: pa.Decimal128Type) -> str:
-    """Return a pattern for strings that fit, and have neither an exponent nor surplus zeros."""
+    """Return a pattern for numbers that fit `kind` and have no exponent or surplus zeros."""
     whole, scale = kind.precision - kind.scale, kind.scale
     digits = f"(?:0|[1-9][0-9]{{0,{whole - 1}}})" if whole else "0"
     fraction = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
@@ -49,7 +49,7 @@ def _plain(kind: pa.Decimal128Type) -> str:
 
 
 def _exact(kind: pa.Decimal128Type) -> Callable[[str], Decimal]:
-    """Return a function that converts one string, even with an exponent or surplus zeros."""
+    """Return a function that converts one string, even if it has an exponent or surplus zeros."""
     unit = Decimal((0, (1,), -kind.scale))
     exact = decimal.Context(
         prec=kind.precision,

@@ -55,7 +55,7 @@ _OPS = ("c", "u", "d")
 
 
 class EnvelopeFormat:
-    """One row for each change of a row: `op`, `before`, `after`, `source`, `ts_ms`.
+    """One output row for each change to a row: `op`, `before`, `after`, `source`, `ts_ms`.
 
     Raises UnsupportedTableError if the table's log lacks images or deltas that the options need.
     """
@@ -161,7 +161,7 @@ class EnvelopeFormat:
                 return pa.array(np.full(len(net.at), SystemClock().now() // 1_000))
 
     def _before(self, net: NetChanges) -> pa.Array:
-        """Return the rows before the changes. For a delete, this row contains at least the key."""
+        """Return the row before each change; for a delete, it contains at least the key."""
         has_image = (net.before != NONE) & self._gives_preimages
         cells = [
             pick(net.batch.column(column.name), net.at)

@@ -1,4 +1,4 @@
-"""Checks that a table's log has the images that a query needs, or says how to enable them."""
+"""Checks that a table's log has the images that a query needs; errors say how to enable them."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def _lie_in_delete(records: Records, rows: ChangeRows, base: TableSchema) -> Mas
 
 
 def _is_touched(batch: pa.RecordBatch, column: Column) -> pa.Array:
-    """Return a mask of the log rows with a value, a deletion or removed elements of the column."""
+    """Return a mask of the log rows that set or delete the column, or remove elements from it."""
     touched = is_given(batch, column.name)
     touched |= booleans(batch.column(DELETED_PREFIX + column.name))
     if is_multi_cell(column.type):

@@ -90,7 +90,7 @@ class AdvancedEnvelope:
     """The connector's advanced output (``cdc.output.format=advanced``) for format `envelope`.
 
     `before` and `after` are ``none``, ``full`` or ``only-updated``, like ``cdc.include.before`` and
-    ``cdc.include.after``. `key_placement` names the places of the primary key, like
+    ``cdc.include.after``. `key_placement` lists the places that contain the primary key, like
     ``cdc.include.primary-key.placement``: ``payload-before`` and ``payload-after`` are the rows
     before and after the change, and ``payload-key`` is the column `key`. By default, the key is in
     all three places, so that each message identifies its row. The connector's own default uses the

@@ -32,7 +32,7 @@ def base_values(logged: pa.Array, column: Column) -> pa.Array:
 
 
 def is_empty(logged: pa.Array, column: Column) -> pa.Array:
-    """Return a mask of the cells that have no elements, for a non-frozen collection or UDT."""
+    """Return a mask of the empty cells in a column of a non-frozen collection or UDT."""
     if isinstance(column.type, UserType):
         return _all_null(logged)
     return pc.equal(_lengths(logged), 0)

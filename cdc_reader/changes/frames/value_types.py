@@ -86,7 +86,7 @@ class ValueTypes:
         reason = f"column {column.name} holds a number with more digits than {self._name}"
 
         def convert(first: int, end: int) -> None:
-            part = cells.take(pa.array(range(first, end)))  # a slice would still hold all values
+            part = cells.take(pa.array(range(first, end)))  # a slice would keep all the values
             self._converted(part, column.type)
 
         for row in failing(len(cells), convert, DoesNotFitError):

@@ -58,7 +58,7 @@ def reachable(listen_address: str) -> str:
 
 
 def _resolved(host: str) -> str:
-    """Return the IP address of a host name, IPv4 if it has one; return an address unchanged."""
+    """Resolve a host name, to an IPv4 address if possible; return an IP address unchanged."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:

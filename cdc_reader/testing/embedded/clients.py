@@ -10,7 +10,7 @@ from cdc_reader.testing.embedded.system.virtual import Values
 
 
 def client_rows(server: Server, engine: Engine) -> Iterator[Values]:
-    """Yield a row for each open session on the node with this engine."""
+    """Yield a row for each open session with the node whose engine is `engine`."""
     for session in server.sessions:
         if session.host.engine is not engine:
             continue

@@ -1,8 +1,8 @@
 """Replays prepared pages with no work per row, for benchmarks of clients.
 
 Every SELECT from a table under replay returns the same pages, starting with the first. Clients may
-omit the metadata, as they do for prepared statements. Each reader's position is in its paging
-state, so the server keeps no state per reader.
+request pages without metadata, as for prepared statements. Each reader's position is in its paging
+state, so the server stores no state per reader.
 """
 
 from __future__ import annotations

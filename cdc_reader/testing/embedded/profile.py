@@ -14,9 +14,10 @@ NEWEST = "2026.3"
 
 
 def _since(*first: tuple[int, ...]) -> Any:
-    """Return a field that is True from the last of these releases on, and after backports.
+    """Return a field that is True for versions that have a behavior.
 
-    Each of the other releases is the first one with the behavior in its older branch.
+    The last of the releases introduced the behavior. Each of the others is the first release of an
+    older branch to which it was backported.
     """
 
     def has(made: Profile) -> bool:
@@ -29,7 +30,7 @@ def _since(*first: tuple[int, ...]) -> Any:
 
 @frozen
 class Profile:
-    """The behavior of one version; `_since` names the first versions with each behavior."""
+    """The behavior of one version; `_since` lists the first versions with each behavior."""
 
     version: str = NEWEST
     # The log has `cdc$end_of_batch`.

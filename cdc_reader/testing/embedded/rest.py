@@ -125,7 +125,11 @@ class RestApi:
             raise _Refused(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
 
     def _check_tables(self, names: list[str], query: dict[str, str]) -> None:
-        """Check that the names in a path, KEYSPACE or KEYSPACE:TABLE, and in `query` exist."""
+        """Check that the keyspaces and tables that a request names exist.
+
+        Each of `names` is KEYSPACE or KEYSPACE:TABLE. The parameter ``cf`` in `query` may list
+        tables.
+        """
         for name in names:
             keyspace, _, table = name.partition(":")
             if keyspace not in self.scylla.catalog.keyspaces:

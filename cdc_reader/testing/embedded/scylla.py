@@ -79,10 +79,10 @@ class EmbeddedScylla:
         ring_delay_ms: the time in which nodes learn of each other, in ms. Every generation but the
             first is created in advance, and takes effect after 5 s plus twice this time. If 0, a
             generation takes effect at once, as in ScyllaDB. A row that was written before the
-            generation was created, but with a timestamp after its start, is then in a stream of
-            the previous generation.
+            generation was created, but with a timestamp after the generation's start, is then in
+            a stream of the previous generation.
         most_partitions: the setting `max_partition_key_restrictions_per_query`.
-        api_port: the port of the REST API of all nodes; 0 for any free port, None for none.
+        api_port: the port of the REST API of all nodes; 0 for any free port, None to disable it.
         tablets: whether keyspaces use tablets by default.
 
     Use the attribute `faults` to make statements fail, and `misplacing` to write log rows to the
@@ -278,7 +278,7 @@ class EmbeddedScylla:
         self._clocks[node.address].ahead = micros
 
     def check_and_repair_streams(self) -> Generation | None:
-        """Create a generation if the newest one does not match the ring; return None if it does."""
+        """Create and return a generation, or return None if the newest one matches the ring."""
         return self._server.call(lambda: self.cluster.check_and_repair(self.clock.now()))
 
     def add_empty_generation(self) -> Generation:
@@ -286,7 +286,7 @@ class EmbeddedScylla:
         return self._server.call(lambda: self.cluster.add_empty_generation(self.clock.now()))
 
     def hold_publication(self, rows: int | None = None) -> None:
-        """Publish further generations only partially, until `complete_publication` is called.
+        """Publish new generations only partially, until `complete_publication` is called.
 
         Writes only the first `rows` rows of each generation's description (None: all), and no
         timestamp. The server nevertheless logs writes in the streams of such a generation.
@@ -294,7 +294,7 @@ class EmbeddedScylla:
         self._server.call(lambda: self._publication.hold(rows))
 
     def resume_publication(self) -> None:
-        """Publish further generations, but not the ones that were held back."""
+        """Publish new generations completely again; those that were held back remain so."""
         self._server.call(self._publication.resume)
 
     def complete_publication(self) -> tuple[Generation, ...]:
@@ -302,7 +302,7 @@ class EmbeddedScylla:
         return self._server.call(self._publication.complete)
 
     def upgrade_streams(self) -> None:
-        """Upgrade from 4.3: describe all generations in new tables, by token range.
+        """Simulate the upgrade from 4.3: publish all generations in new tables, by token range.
 
         Marks the upgrade in `system.cdc_local`. Has no effect on later versions.
         """

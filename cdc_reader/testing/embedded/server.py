@@ -119,7 +119,7 @@ class Server:
         asyncio.run_coroutine_threadsafe(self._open(address, host, listener), self._loop).result()
 
     def close_host(self, address: str) -> Host:
-        """Stop listening on this address and close its connections; return its host."""
+        """Stop listening on this address and close its connections; return its `Host`."""
         host, servers = self.call(partial(self._withdraw, address))
         if servers:
             stopped = asyncio.run_coroutine_threadsafe(self._stop_listening(servers), self._loop)

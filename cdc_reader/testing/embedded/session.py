@@ -94,7 +94,7 @@ class Reply:
 class Session:
     """Handles the calls of one connection.
 
-    `startup` holds the client's STARTUP options, and `events` holds the kinds of events that the
+    `startup` contains the client's STARTUP options, and `events` the kinds of events that the
     client registered for. `keyspace` is the keyspace set by USE. `shard` is the shard that serves
     the connection. `shard_aware_port` is (option name, port) of the port on which clients can
     select the shard.
@@ -210,8 +210,8 @@ class Session:
         except CqlError as refusal:
             return responses.error(refusal)
         except Exception as bug:  # noqa: BLE001 - the client gets an error, the server keeps running
-            # The traceback is text, because a renderer that shows local variables would print the
-            # whole database.
+            # Log the traceback as text: a renderer that shows local variables would print the whole
+            # database.
             trace = "".join(traceback.format_exception(bug))
             log.error("request_failed", request=repr(call.request)[:1000], traceback=trace)  # noqa: TRY400
             return responses.error(ServerError(f"{type(bug).__name__}: {bug}"))

@@ -79,7 +79,7 @@ def test_unchanged_null_and_unrecorded_columns_differ() -> None:
 
 
 def test_a_log_of_keys_shows_no_deltas() -> None:
-    """In a keys-only log, deltas are shown as unknown, not as unchanged columns."""
+    """With a keys-only log, a change shows its deltas as unknown, not its columns as unchanged."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     insert, delete, full = (
         change_of({"op": 2, "ck": 1}, schema=keys_only),
@@ -92,7 +92,7 @@ def test_a_log_of_keys_shows_no_deltas() -> None:
 
 
 def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
-    """Each part keeps the operation and TTL of its row, and the change merges its parts."""
+    """A change merges log rows with different TTLs. Each of its parts is one of these rows."""
     change = change_of(
         {"op": 2, "ck": 1, "a": 1, "ttl": 5},
         {"op": 1, "ck": 1, "cdc$deleted_m": True, "cdc$deleted_b": True},
@@ -119,7 +119,7 @@ def test_a_change_with_several_ttls_has_no_single_ttl() -> None:
 
 
 def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
-    """A write and a delete of one row at the same timestamp make a delete."""
+    """A write and a delete of one row with the same timestamp form one delete."""
     change = change_of({"op": 1, "ck": 1, "a": 1}, {"op": 3, "ck": 1})
     assert change.operation is ChangeOperation.ROW_DELETE
     assert change.operation.is_delete
@@ -194,7 +194,7 @@ def test_deltas_of_both_zeros_are_merged() -> None:
 
 
 def test_a_static_row_is_a_row_of_its_own() -> None:
-    """The change of a static row has only the partition key as its key."""
+    """The key of a static row's change is the partition key."""
     change = change_of({"op": 0, "st": 1}, {"op": 1, "st": 2}, {"op": 9, "st": 2})
     assert change.is_static
     assert (change.key, change.deltas) == ({"pk": 1}, {"st": Set(2)})

@@ -182,7 +182,7 @@ def test_page_boundaries_do_not_affect_changes(data: st.DataObject) -> None:
 
 @each_history
 def test_lazy_grouping_gives_the_same_changes(history: History) -> None:
-    """Grouping lazily and grouping all at once give equal changes."""
+    """Grouping lazily and grouping all at once produce equal changes."""
     batch = history.batch(0, 1_000)
     found = Grouping(history.schema).each(batch)
     assert [next(found), *found] == Grouping(history.schema).feed(batch) != []

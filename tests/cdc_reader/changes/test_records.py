@@ -50,7 +50,10 @@ _PARTITION = {Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DELETE}
 
 
 def by_the_rule(schema: LogSchema, rows: list[dict[str, Any]]) -> list[list[int]]:
-    """Return the rows of each change. A range's end belongs to the start directly before it."""
+    """Return the row numbers of each change, found row by row.
+
+    A log row for the end of a range belongs to the row for the start directly before it.
+    """
     key = [c.name for c in schema.base.columns if c.kind is ColumnKind.CLUSTERING]
     found: list[list[int]] = []
     for _, group in groupby(enumerate(rows), key=lambda each: each[1]["time"]):
@@ -76,7 +79,7 @@ def first_delta(rows: list[dict[str, Any]], change: list[int]) -> int:
 @pytest.mark.parametrize("name", SCHEMAS)
 @given(data=st.data())
 def test_records_are_found_as_by_the_row_by_row_rule(name: str, data: st.DataObject) -> None:
-    """`ChangeRows` finds the same changes as a row-by-row rule, for all operations in any order."""
+    """`ChangeRows` finds the same changes as `by_the_rule`, for all operations in any order."""
     schema = SCHEMAS[name]
     drawn = data.draw(
         st.lists(st.tuples(st.integers(1, 4), OPERATIONS, CELLS[name]), min_size=1, max_size=12)

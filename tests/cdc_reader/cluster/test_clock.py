@@ -66,7 +66,7 @@ def _queries(action: Callable[[], object]) -> int:
 def test_a_clock_that_agrees(
     clock: ManualClock, make: Make, caplog: pytest.LogCaptureFixture, ahead: int
 ) -> None:
-    """If the clocks agree, the machine's clock is used unchanged, and checked again after 5 min."""
+    """If machine and cluster agree on the time, the machine's clock is next checked after 5 min."""
     cluster = make(WrongClock(clock, ahead))
     assert _queries(cluster.now) == 1
     assert cluster.now() == clock.now() + ahead
@@ -85,7 +85,7 @@ def test_a_clock_that_agrees(
 def test_a_clock_that_differs(
     clock: ManualClock, make: Make, caplog: pytest.LogCaptureFixture, ahead: int, event: str
 ) -> None:
-    """If the clocks differ, the cluster's time is used and one warning is logged."""
+    """If the machine's clock is wrong, the cluster's time is used and one warning is logged."""
     cluster = make(WrongClock(clock, ahead))
     assert cluster.now() == clock.now()
     clock.advance(10 * MINUTE)
@@ -169,7 +169,7 @@ def test_slow_responses_only(clock: ManualClock, make: Make) -> None:
 
 
 def test_an_outage(server: EmbeddedScylla, clock: ManualClock, make: Make) -> None:
-    """If the first measurement fails, its error is raised. Later failures keep the last result."""
+    """An error of the first measurement is raised. After later errors, the last result is used."""
     own = WrongClock(clock, DAY)
     cluster = make(own)
     cluster.now()

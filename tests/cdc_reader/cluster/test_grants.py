@@ -41,7 +41,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedScylla]:
 
 
 def denied(server: EmbeddedScylla, match: str, action: Callable[[ConnectionConfig], object]) -> str:
-    """Return the one-line error of `action` while the server denies statements with `match`."""
+    """Return the one-line error of `action`. The server denies statements that contain `match`."""
     config = ConnectionConfig(server.contact_point, username="reader", password="x")
     with (
         server.faults.during(Fault("unauthorized", match, times=None)),
@@ -60,14 +60,14 @@ def read(config: ConnectionConfig) -> None:
 
 
 def test_reading_a_log_requires_select_on_its_base_table(server: EmbeddedScylla) -> None:
-    """Reading a log requires SELECT on its base table, where servers check the permission."""
+    """Reading a log requires SELECT on its base table, because servers check that permission."""
     said = denied(server, "ks.t_scylla_cdc_log", read)
     assert said.startswith("reading ks.t_scylla_cdc_log: User reader has no SELECT permission on ")
     assert said.endswith("; ask an administrator for: GRANT SELECT ON ks.t TO reader")
 
 
 def test_a_revoked_permission_is_raised_at_once(server: EmbeddedScylla) -> None:
-    """A revoked permission is raised at once, without a retry."""
+    """The error for a revoked permission is raised at once, without a retry."""
     refused = Fault("unauthorized", "ks.t_scylla_cdc_log", times=None)
     config = ConnectionConfig(server.contact_point, username="reader", password="x")
     with closing(Connection(config, ReadConfig())) as connection:
@@ -81,7 +81,7 @@ def test_a_revoked_permission_is_raised_at_once(server: EmbeddedScylla) -> None:
 
 
 def test_the_tables_of_streams_have_grants_of_their_own(server: EmbeddedScylla) -> None:
-    """The tables of streams need grants too. Their names differ between vnodes and tablets."""
+    """The tables that list streams require grants too. Vnodes and tablets use different tables."""
     if server.catalog.keyspaces["ks"].tablets is None:
         schema, tables = "system_distributed", GENERATION_TABLES
     else:
@@ -111,7 +111,7 @@ def test_checkpoints_require_create_select_and_modify(
 
 
 def test_a_copy_requires_modify_on_its_target(server: EmbeddedScylla) -> None:
-    """The errors of a copy name the missing permission and the role that writes to the target."""
+    """If a role may not write to the target, the error names the missing grant and the role."""
     insert = Statement("INSERT INTO ks.t (pk) VALUES (?)", (Native("int"),), (2,))
 
     def write(config: ConnectionConfig) -> None:
@@ -140,7 +140,7 @@ def test_a_copy_requires_modify_on_its_target(server: EmbeddedScylla) -> None:
     ],
 )
 def test_names_are_quoted_where_they_must_be(refusal: str, remedy: str) -> None:
-    """Names are quoted only where CQL requires it."""
+    """In the suggested GRANT statement, names are quoted only where CQL requires it."""
     said = with_grant(refusal)
     assert said.startswith(f"{refusal}; ")
     assert said.endswith(remedy)

@@ -1,6 +1,6 @@
 """Reads from a server that limits IN lists to fewer streams than a chunk contains.
 
-The first error shows the limit.
+A reader learns the limit from the first error.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_all_rows_are_read_by_shorter_lists(connection: ConnectionConfig) -> Non
 
 
 def test_a_consumer_follows_by_shorter_lists(connection: ConnectionConfig) -> None:
-    """The consumer reads each window with shorter IN lists."""
+    """A consumer handles each change once, although the server accepts only short IN lists."""
     seen: list[int] = []
     CdcConsumer(
         connection,
@@ -83,7 +83,7 @@ def test_a_consumer_follows_by_shorter_lists(connection: ConnectionConfig) -> No
 
 
 def streams_of(asked: list[RecordedQuery]) -> list[int]:
-    """Return, for each query of the log, the number of streams that it names."""
+    """Return the number of streams in each query of the log."""
     return [
         len(names)
         for each in asked
@@ -94,7 +94,7 @@ def streams_of(asked: list[RecordedQuery]) -> list[int]:
 @pytest.mark.parametrize("remaining_ttl", [False, True])
 @pytest.mark.parametrize("limit", [1, 7, 63, 64])
 def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> None:
-    """Only one query is rejected. Later queries name as many streams as the server accepts.
+    """Only the first query is rejected. Later queries list as many streams as the server accepts.
 
     This also holds for searches for late rows.
     """
@@ -118,7 +118,7 @@ def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> Non
 
 
 def test_a_refusal_that_names_no_limit_is_raised(server: EmbeddedScylla) -> None:
-    """A rejection without a limit is raised at once, because shorter lists would not help."""
+    """A rejection that states no limit is raised at once, because shorter lists would not help."""
 
     def refuse(asked: RecordedQuery) -> None:
         if "cdc$stream_id" in asked.query.cql:

@@ -110,7 +110,7 @@ def test_a_refused_query_is_not_repeated() -> None:
 
 
 def test_a_result_without_rows_is_a_decode_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A result that is not Rows raises a DecodeError, because a SELECT always returns Rows."""
+    """If a SELECT's result is not of kind Rows, a DecodeError is raised."""
     nothing = Answer(None, [])
     monkeypatch.setattr(ScriptedSession, "execute_async", lambda *_, **__: nothing)
     with pytest.raises(DecodeError, match="expected a result of rows, found none"):

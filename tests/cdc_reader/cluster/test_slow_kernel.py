@@ -53,7 +53,7 @@ def stderr_of(server: EmbeddedScylla, first: str, **environment: str) -> list[st
 
 
 def test_a_missing_kernel_is_reported_once_when_rows_are_read(server: EmbeddedScylla) -> None:
-    """When rows are read without the compiled kernel, one line names the cost and the remedy."""
+    """When rows are read without the compiled kernel, one line states the cost and the remedy."""
     opened, warning = stderr_of(server, ABSENT)
     assert opened.startswith("the schema has")
     assert "WARNING cdc_reader.decoding.choice: event='kernel_not_compiled'" in warning

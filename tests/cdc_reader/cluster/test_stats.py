@@ -45,7 +45,7 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def test_queries_are_counted_and_waits_measured(connection: Connection) -> None:
-    """Pages after the first count toward the waiting time, but not as queries."""
+    """Waiting for further pages adds to the waiting time, but is not counted as queries."""
     stats = ReadStats()
     with recorded_in(stats):
         batches = list(connection.batches(QUERY))

@@ -62,6 +62,6 @@ def test_tokens_are_the_server_s(
 
 
 def test_no_key_has_the_least_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No key has the smallest token, which is mapped to the greatest."""
+    """No key has the smallest token. A hash of that value becomes the greatest token."""
     monkeypatch.setattr("cassandra.metadata.Murmur3Token.hash_fn", lambda _: -(2**63))
     assert murmur3(b"") == 2**63 - 1

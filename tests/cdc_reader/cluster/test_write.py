@@ -1,4 +1,4 @@
-"""Statements executed on a cluster."""
+"""Writes to a cluster, in batches and in rounds of concurrent batches."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_large_batches_are_split(scylla: Scylla, writer: CqlWriter, table: str) 
 
 
 def test_a_round_follows_the_previous_one(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """A round is computed while the previous one is under way, and sent after it."""
+    """A round of statements is computed while the previous one is written, and sent afterwards."""
     found = []
 
     def rounds() -> Iterator[list[list[Statement]]]:
@@ -84,7 +84,7 @@ def test_a_round_follows_the_previous_one(scylla: Scylla, writer: CqlWriter, tab
 
 
 def test_partitions_with_large_batches(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """In a round, partitions may need different numbers of batches."""
+    """The partitions written in one round may need different numbers of batches."""
     lengths = (450, 1, 250)
     writer.write_all(
         [[[insert(table, p, 1_000 * p + c, "y") for c in range(n)] for p, n in enumerate(lengths)]]
@@ -158,7 +158,7 @@ def test_a_statement_the_server_forgot_is_prepared_again(server: EmbeddedScylla)
 
 @pytest.mark.needs("faults")
 def test_an_error_is_raised_once_no_write_is_under_way(server: EmbeddedScylla) -> None:
-    """If one write of a round is rejected, the other writes are completed, with their retries."""
+    """If one write is rejected, its error is raised after the round's other writes are complete."""
     from cdc_reader.testing import Fault
 
     server.execute("TRUNCATE ks.t")
@@ -189,7 +189,7 @@ def test_transient_errors_of_a_round_are_retried(server: EmbeddedScylla, kind: s
 
 
 def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
-    """Write rows during a fault, check that all arrive, and return how often the fault struck."""
+    """Write rows during a fault, check that all arrive, and count the fault's occurrences."""
     from cdc_reader.testing import Fault
 
     server.execute("TRUNCATE ks.t")

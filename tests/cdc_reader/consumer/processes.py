@@ -59,8 +59,8 @@ def _consume(
 
     def handler(change: Change) -> None:
         if processes.still.exists():
-            # Another thread could receive a signal sent to the process, and this thread would run
-            # on for a while.
+            # Another thread could receive a signal sent to the process, and this thread would
+            # continue for a while.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         worker = threading.current_thread().name
         row = f"{change.key['p']} {change.timestamp} {change.seqs}"

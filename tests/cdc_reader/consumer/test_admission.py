@@ -16,7 +16,7 @@ def entering(limit: InFlightLimit, changes: int, size: int) -> tuple[threading.T
 
 
 def test_there_is_room_until_the_limit_is_reached() -> None:
-    """A page above the limit is admitted if nothing is in flight. Other pages wait for room."""
+    """If nothing is in flight, a page above the limit is admitted. Other pages wait for room."""
     limit = InFlightLimit(10, 100)
     assert limit.enter(50, 10)
     thread, found = entering(limit, 1, 1)
@@ -29,7 +29,7 @@ def test_there_is_room_until_the_limit_is_reached() -> None:
 
 
 def test_a_page_keeps_its_bytes_until_its_last_change_is_gone() -> None:
-    """The bytes of a page count until its last change is done, because the page stays in memory."""
+    """A page's bytes count toward the limit until all its changes are done."""
     limit = InFlightLimit(10, 100)
     assert limit.enter(2, 100)
     thread, found = entering(limit, 1, 1)

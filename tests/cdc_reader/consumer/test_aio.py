@@ -38,7 +38,7 @@ def no_threads_are_left() -> Iterator[None]:
 
 
 def options(store: CheckpointStore | None = None, **more: Any) -> dict[str, Any]:
-    """Return options for a consumer that ends at the current time."""
+    """Return options for a consumer that reads up to the current time."""
     settings = {"application": "app", "end": now(), "read": READ}
     return settings | {"checkpoints": store or MemoryCheckpoints()} | more
 
@@ -55,7 +55,7 @@ async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
 def test_iteration_yields_each_change_once_in_order(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The loop ends at the end of the log, and a second loop finds no remaining changes."""
+    """A loop over changes ends at the end of the log, and a second loop finds no more changes."""
     write(table, 100)
     store = MemoryCheckpoints()
 
@@ -76,7 +76,7 @@ def test_iteration_yields_each_change_once_in_order(
 def test_iteration_resumes_at_the_change_it_stopped_at(
     connection: ConnectionConfig, table: str, write: Write, interval: timedelta
 ) -> None:
-    """The change at which the loop stopped is not acknowledged, so the next loop begins there."""
+    """The change at which a loop stops is not acknowledged, so the next loop yields it again."""
     write(table, 60)
     settings = options(MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=interval))
 
@@ -97,7 +97,7 @@ def test_iteration_resumes_at_the_change_it_stopped_at(
 def test_cancelled_iteration_leaves_no_thread(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """No thread is left if the loop is canceled while it waits for more changes."""
+    """No thread is left if an async loop is canceled while it waits for more changes."""
     write(table, 10)
     numbers: set[int] = set()
     all_there = asyncio.Event()
@@ -166,7 +166,7 @@ def test_cancelled_while_it_connects(*, consumer: bool) -> None:
 def test_iteration_raises_errors_of_the_consumer(
     connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """The loop raises read errors."""
+    """An async loop over changes raises the consumer's read errors."""
 
     async def loop() -> None:
         async for _ in AsyncChanges(connection, f"{keyspace}.nosuch", **options()):
@@ -179,7 +179,7 @@ def test_iteration_raises_errors_of_the_consumer(
 def test_as_many_handlers_run_in_the_loop_as_there_are_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Handlers run in the event loop, at most one for each worker and one for each partition."""
+    """Handlers run in the event loop, at most one at a time per worker and per partition."""
     write(table, 60)
     numbers: list[int] = []
     under_way: Counter[int] = Counter()
@@ -254,7 +254,7 @@ def test_a_handler_that_is_not_awaited_is_called_once(
 def test_cancelling_a_consumer_cancels_its_handlers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A cancellation cancels handlers, and the next run delivers their changes again.
+    """Canceling a consumer cancels its handlers. The next run delivers their changes again.
 
     This holds even with `attempts=1` and `on_error="skip"`.
     """
@@ -295,7 +295,7 @@ def test_handlers_that_begin_while_a_consumer_is_cancelled(
     *,
     scheduled: bool,
 ) -> None:
-    """A handler that starts during a cancellation is canceled, even if it is not yet scheduled."""
+    """A handler called while its consumer is being canceled is canceled too, scheduled or not."""
     write(table, 5)
     cancelled, begun = threading.Event(), threading.Event()
     schedule = asyncio.run_coroutine_threadsafe

@@ -83,7 +83,7 @@ def no_threads_are_left() -> Any:
 def consumer(
     connection: ConnectionConfig, tables: Any, handler: Callable[[Change], object], **options: Any
 ) -> CdcConsumer:
-    """Return a consumer that ends at the current time."""
+    """Return a consumer that reads up to the current time."""
     settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ} | options
     return CdcConsumer(connection, tables, handler, **settings)
 
@@ -91,7 +91,7 @@ def consumer(
 def test_order_is_kept_by_partition_key_among_several_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """With several workers, each change is handled once, and each partition stays in order."""
+    """With several workers, each change is handled once, and each partition's changes in order."""
     write(table, 200)
     seen = Seen()
     consumer(connection, table, seen, config=ConsumerConfig(workers=3)).run()
@@ -256,7 +256,7 @@ def test_several_tables_are_followed_at_once(
 def test_shards_cover_everything_once(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The shards together handle each change once. Each has a checkpoint in the same store."""
+    """Together, the shards handle each change once. Their checkpoints can be in one store."""
     write(table, 100, partitions=50)
     store, shares = MemoryCheckpoints(), []
     for number in (1, 2, 3):
@@ -270,7 +270,7 @@ def test_shards_cover_everything_once(
 def test_on_window_is_called_when_all_changes_are_handled(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """`on_window` is called for adjacent windows, each after all of its changes are handled."""
+    """`on_window` is called for contiguous windows, for each after all its changes are handled."""
     write(table, 30)
     handled: list[int] = []
     windows: list[Window] = []
@@ -313,7 +313,7 @@ def test_a_failing_on_window_stops_the_consumer(
 def test_stop_leaves_queued_changes_to_the_next_run(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A handler can stop its own consumer. Further runs handle the remaining changes once each."""
+    """A handler can stop its own consumer. Later runs handle each remaining change once."""
     write(table, 100)
     seen, store, runs = Seen(), MemoryCheckpoints(), 0
     running: list[CdcConsumer] = []
@@ -334,7 +334,7 @@ def test_stop_leaves_queued_changes_to_the_next_run(
 
 
 def test_a_consumer_runs_once(connection: ConnectionConfig, table: str) -> None:
-    """A consumer that is stopped before `run` does not start."""
+    """A consumer that is stopped before `run` does not start. `run` cannot be called twice."""
     stopped = consumer(connection, table, Seen(), end=None)
     stopped.stop()
     stopped.run()
@@ -375,7 +375,10 @@ def test_a_handler_that_fails_is_called_again(
 def test_a_handler_that_fails_for_good_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The error names the failed change. The next run repeats it, but no earlier change."""
+    """A failing handler ends the run with an error that names the change.
+
+    The next run repeats this change, but no earlier one.
+    """
     write(table, 40)
     handler, store = Failing(13, 3), MemoryCheckpoints()
     with pytest.raises(HandlerError, match=r"failed 3 times on insert of .*'c': 13.*no such") as e:
@@ -533,7 +536,7 @@ def test_transient_errors_of_a_store_are_retried(
 def test_a_store_that_fails_for_good_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A store that fails for good stops the consumer with the store's error.
+    """A store that fails permanently stops the consumer with the store's error.
 
     The consumer cannot release its lease, which expires later.
     """
@@ -558,7 +561,7 @@ def test_a_store_that_cannot_be_read_is_raised_at_once(
 def test_each_change_is_saved_if_configured(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """With an interval of zero, each change is saved. With a long interval, saves are few."""
+    """With an interval of zero, each change is saved. With a long interval, there are few saves."""
     write(table, 40)
     store = Store()
     each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))  # workers may share a save
@@ -640,7 +643,7 @@ def test_an_idle_window_costs_one_write(
 def test_eager_rows_are_delivered_at_once_and_only_once(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """With eager delivery, the next run uses marks to skip rows that were acknowledged.
+    """With eager delivery, each run uses marks to skip rows that earlier runs acknowledged.
 
     Each run stops before any row has settled, so the position does not move.
     """
@@ -668,7 +671,7 @@ def test_eager_rows_are_delivered_at_once_and_only_once(
 
 
 def test_metrics_are_recorded(connection: ConnectionConfig, table: str, write: Write) -> None:
-    """Rows, changes, windows, queries, checkpoints, lag and generation are recorded."""
+    """Metrics cover rows, changes, windows, queries, checkpoints, lag and generation."""
     write(table, 40)
     metrics, name = MemoryMetrics(), TableName.parse(table)
     consumer(connection, table, Seen(), metrics=metrics).run()
@@ -685,7 +688,7 @@ def test_metrics_are_recorded(connection: ConnectionConfig, table: str, write: W
 def test_lag_and_headroom_are_recorded_before_the_first_window_completes(
     ttl: int, left: float
 ) -> None:
-    """Before the first window completes, lag and headroom count from the oldest possible row.
+    """Before the first window is complete, lag and headroom are those of the oldest possible row.
 
     In this test, the log is an hour old.
     """
@@ -710,7 +713,7 @@ def test_lag_and_headroom_are_recorded_before_the_first_window_completes(
 
 
 def test_lag_counts_from_the_given_start(connection: ConnectionConfig, table: str) -> None:
-    """Lag counts from the given start, even if nothing has been read yet."""
+    """Lag is measured from the given start, even if nothing has been read yet."""
     metrics, an_hour_ago = MemoryMetrics(), now() - 3_600_000_000
     following = consumer(
         connection, table, Seen(), start=an_hour_ago, end=an_hour_ago, metrics=metrics
@@ -720,7 +723,7 @@ def test_lag_counts_from_the_given_start(connection: ConnectionConfig, table: st
 
 
 def test_a_table_that_is_not_there_is_an_error(connection: ConnectionConfig, keyspace: str) -> None:
-    """A missing table raises an error at once."""
+    """If the table does not exist, `run` raises an error at once."""
     with pytest.raises(TableNotFoundError, match=r"table .*nosuch was not found"):
         consumer(connection, f"{keyspace}.nosuch", Seen(), end=None).run()
 
@@ -741,7 +744,7 @@ def test_a_table_that_is_not_there_is_an_error(connection: ConnectionConfig, key
 def test_values_that_cannot_be_used_are_refused(
     connection: ConnectionConfig, options: dict[str, Any], message: str
 ) -> None:
-    """Unusable values raise an error in the constructor."""
+    """The constructor rejects unusable values."""
     with pytest.raises(ConfigurationError, match=message):
         consumer(connection, "ks.t", Seen(), **options)
 
@@ -751,7 +754,7 @@ def test_values_that_cannot_be_used_are_refused(
     [("workers", 0), ("attempts", 0), ("on_error", "sulk"), ("pause", timedelta(-1))],
 )
 def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None:
-    """Unusable settings raise an error that lists the valid values."""
+    """The error for an unusable setting lists the valid values."""
     with pytest.raises(ConfigurationError, match=f"{name} is .*: give "):
         ConsumerConfig(**{name: value})
 

@@ -37,7 +37,7 @@ def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
     """A kill loses no change, and each worker repeats at most the last change it handled.
 
     Each worker saves a change before it takes the next. Every second run is eager and ends before
-    any row settles, so the position stays and the marks grow.
+    any row settles, so the position does not move and marks accumulate.
     """
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")

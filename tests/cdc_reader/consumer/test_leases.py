@@ -63,7 +63,7 @@ def test_a_standby_takes_over_from_an_owner_that_was_killed(
 def test_an_owner_that_stood_still_saves_nothing_more(
     processes: Processes, write: Write, on_held: str
 ) -> None:
-    """A suspended owner finishes its current change after a takeover, and saves nothing.
+    """An owner that resumes after a takeover finishes its current change, but saves nothing.
 
     The new owner has handled that change too.
     """
@@ -109,7 +109,7 @@ class Slow:
 def consumer(
     connection: ConnectionConfig, tables: Any, handler: Any, **options: Any
 ) -> CdcConsumer:
-    """Return a consumer that ends at the current time."""
+    """Return a consumer that reads up to the current time."""
     settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ, "config": SHORT}
     return CdcConsumer(connection, tables, handler, **(settings | options))
 
@@ -150,7 +150,7 @@ def test_the_second_waits_until_the_first_ends(
 def test_the_second_fails_if_it_is_to(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """With `on_held="fail"` the error names the owner, which continues undisturbed."""
+    """With `on_held="fail"`, a second consumer fails with an error that names the lease's owner."""
     write(table, 20)
     store, slow = MemoryCheckpoints(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)

@@ -1,4 +1,4 @@
-"""A consumer that takes a new snapshot after rows expired unread, to correct copies.
+"""A consumer that takes a new snapshot, to correct copies, after rows have expired unread.
 
 `SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` sets the
 first seed.
@@ -24,6 +24,7 @@ from cdc_reader.consumer.aio import AsyncChanges
 from cdc_reader.consumer.events import ConsumerEvent, RowsLost, SnapshotBegins, SnapshotComplete
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, ConfigurationError, DataLossError, HandlerError
+from cdc_reader.metrics import LATE_ROWS, LOSSES, ROWS, MemoryMetrics
 from cdc_reader.reader import CdcReader
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import READ
@@ -147,7 +148,7 @@ def test_rows_deleted_in_the_lost_span_leave_the_copy(
 ) -> None:
     """Rows older than the new snapshot are removed from the copy.
 
-    Their deletes have expired, so no change reports them.
+    Their deletes have expired from the log, so no change reports the deletes.
     """
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
@@ -175,7 +176,7 @@ def test_rows_deleted_in_the_lost_span_leave_the_copy(
 
 
 def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """If changes expire during a run, a snapshot follows once the changes in flight are handled."""
+    """If changes expire unread, a snapshot starts once the changes in flight are handled."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     copy.seen.clear()
@@ -197,7 +198,7 @@ def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualC
 def test_a_snapshot_that_is_cut_short_goes_on(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """An interrupted snapshot resumes with its original time, so rows already handled are kept."""
+    """An interrupted snapshot resumes with its original time, so the copy keeps the rows it has."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(40)))
     copy.run()
     clock.advance(3 * HOUR)
@@ -283,12 +284,37 @@ def test_going_on_names_what_is_lost(
     lost_at = clock.now()
     clock.advance(3 * HOUR)
     write(server, "INSERT INTO {t} (p, c, v) VALUES (3, 0, 1)")
-    copy.run(snapshot="none", read=evolve(READ, data_loss="continue"))
+    metrics = MemoryMetrics()
+    copy.run(snapshot="none", read=evolve(READ, data_loss="continue"), metrics=metrics)
     [event] = copy.events
     assert isinstance(event, RowsLost)
+    assert metrics[LOSSES, NAME] == 1
     assert event.table == NAME
     assert lost_at in event.window
     assert set(copy.table) == {(1, 0), (3, 0)}
+
+
+def test_reported_late_rows_are_counted(
+    copy: Copy, server: EmbeddedScylla, clock: ManualClock
+) -> None:
+    """With `late_rows="report"`, a metric counts the late rows, which are not delivered."""
+    metrics, start = MemoryMetrics(), clock.now()
+    late = f"INSERT INTO {{t}} (p, c, v) VALUES (2, 0, 1) USING TIMESTAMP {start + SECOND}"
+
+    def handle(change: Change) -> None:
+        if not copy.seen:  # the window of the late row is complete
+            write(server, late)
+        copy.handle(change)
+
+    clock.advance(60 * SECOND)
+    write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
+    read = evolve(
+        READ, late_rows="report", late_interval="1s", poll_interval="5s", max_window="30s"
+    )
+    end = clock.now() + 120 * SECOND
+    copy.run(handle, snapshot="none", start=start, end=end, read=read, metrics=metrics)
+    assert copy.table == {(1, 0): 1}
+    assert (metrics[LATE_ROWS, NAME], metrics[ROWS, NAME]) == (1, 1)
 
 
 def test_an_event_that_fails_ends_the_run(copy: Copy, server: EmbeddedScylla) -> None:
@@ -316,13 +342,13 @@ def test_an_event_that_fails_ends_the_run(copy: Copy, server: EmbeddedScylla) ->
 
 
 def test_shards_are_refused(copy: Copy) -> None:
-    """Shards are rejected, because a single shard cannot determine which rows are lost."""
+    """With shards, a new snapshot is rejected: one shard cannot determine which rows are lost."""
     with pytest.raises(ConfigurationError, match="shards fall behind one by one"):
         copy.run(shard="1/2")
 
 
 def test_a_reader_raises(server: EmbeddedScylla, clock: ManualClock, copy: Copy) -> None:
-    """A reader cannot take a snapshot, so it raises an error with the lost span."""
+    """A reader cannot take a new snapshot, so it raises an error with the lost time span."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
     copy.run()
     kept = copy.store.load(CheckpointName("copy", NAME))
@@ -430,7 +456,7 @@ def test_some_histories(server: EmbeddedScylla, clock: ManualClock) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The copy equals the table in many more histories."""
+    """The copy equals the table in many random histories."""
     for seed in range(FIRST, FIRST + SEEDS):
         try:
             check_history(seed, server, clock)

@@ -90,7 +90,7 @@ def insert(server: EmbeddedScylla, p: int) -> None:
 def test_raising_the_ttl_does_not_hide_a_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Raising the TTL does not hide a loss, because older rows keep the old TTL."""
+    """Raising the TTL does not hide a loss of rows, because older rows keep the old TTL."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -105,7 +105,7 @@ def test_raising_the_ttl_does_not_hide_a_loss(
 def test_lowering_the_ttl_is_no_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Lowering the TTL loses nothing, because older rows keep the old TTL."""
+    """Lowering the TTL does not count as a loss, because older rows keep the old TTL."""
     create(server, ttl=86_400)
     insert(server, 1)
     assert run() == [1]
@@ -158,7 +158,7 @@ def test_a_table_created_again_is_refused(
 
 
 def create_log_again(server: EmbeddedScylla) -> None:
-    """Drop the table's log and create it again, as turning CDC off and on did before 5.1."""
+    """Recreate the table's log, as turning CDC off and on did before ScyllaDB 5.1."""
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     server.execute("DROP TABLE IF EXISTS ks.t_scylla_cdc_log")
     alter(server, ttl=3_600)
@@ -203,9 +203,9 @@ def test_a_log_created_again_by_a_node_whose_clock_is_behind(
     store: LeasingStore,
     run: Callable[..., list[int]],
 ) -> None:
-    """A recreated log is a loss, even if its id shows a time before the position.
+    """A recreated log counts as a loss, even if its id shows a time before the position.
 
-    The node that created the log has a clock that is behind.
+    The clock of the node that created the log is behind.
     """
     clock.advance(2 * HOUR)
     create(server, ttl=3_600)
@@ -248,7 +248,7 @@ def test_a_log_created_again_before_any_row_was_read(
 def test_a_checkpoint_of_an_earlier_version_learns_its_log(
     server: EmbeddedScylla, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:
-    """A checkpoint that does not name its log is assumed to belong to the current log."""
+    """A checkpoint without a log id is assumed to belong to the current log."""
     create(server, ttl=3_600)
     run()
     kept = store.load(NAME)
@@ -291,7 +291,7 @@ def test_a_start_that_was_never_read_on_expires(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """A saved start is checked like any other checkpoint, with the TTL that applied at its time."""
+    """A start saved by a run that read nothing is checked with the TTL that applied at the time."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     insert(server, 1)
@@ -309,7 +309,7 @@ def test_a_start_that_was_never_read_on_begins_to_expire(
     run: Callable[[], list[int]],
     late: int,
 ) -> None:
-    """Rows written after a saved start are reported if they expire unread."""
+    """Rows written after a saved start are reported as lost if they expire unread."""
     create(server, ttl=3_600)
     killed(server, clock, store, "now")
     insert(server, 1)
@@ -321,7 +321,7 @@ def test_a_start_that_was_never_read_on_begins_to_expire(
 def test_a_new_consumer_of_an_old_log_loses_nothing(
     server: EmbeddedScylla, clock: ManualClock, store: LeasingStore
 ) -> None:
-    """A new consumer of an old log reports no loss, although the oldest rows expire meanwhile."""
+    """A new consumer of an old log reports no loss, even if rows expire during the run."""
     create(server, ttl=3_600)
     clock.advance(2 * HOUR)
     insert(server, 1)
@@ -365,7 +365,7 @@ def test_a_start_before_the_table_has_lost_nothing(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """A start before the table existed loses nothing, because the log is younger than its TTL."""
+    """A read from before the table existed loses nothing if the log is younger than its TTL."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     insert(server, 1)

@@ -1,4 +1,4 @@
-"""Pages with many changes: crashes, failures and stops while workers are busy with their shares."""
+"""Pages with many changes: crashes, failures and stops while workers handle parts of a page."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Store(MemoryCheckpoints):
 
 @pytest.fixture
 def consume(connection: ConnectionConfig, table: str, write: Write) -> Callable[..., CdcConsumer]:
-    """Write rows, and return a function that makes consumers of the rows."""
+    """Write rows, and return a function that creates consumers of the rows."""
     write(table, ROWS_WRITTEN, partitions=PARTITIONS)
     end = now()
 
@@ -92,7 +92,7 @@ def number_of(change: Change) -> int:
 
 
 def rest(consume: Callable[..., CdcConsumer], store: MemoryCheckpoints) -> list[int]:
-    """Return the numbers that the next run handles, in order."""
+    """Return the numbers of the rows that the next run handles, in order."""
     found: list[int] = []
     consume(
         lambda change: found.append(number_of(change)),
@@ -106,7 +106,7 @@ def rest(consume: Callable[..., CdcConsumer], store: MemoryCheckpoints) -> list[
 def test_a_crash_in_the_middle_of_a_page_repeats_only_what_was_not_saved(
     consume: Callable[..., CdcConsumer], table: str, delivery: str
 ) -> None:
-    """While a worker is busy with a page, checkpoints name the changes it has already handled."""
+    """While a worker is busy with a page, checkpoints record the changes it has already handled."""
     store, handled, metrics = Store(table), list[int](), MemoryMetrics()
     after_crash: list[MemoryCheckpoints] = []
 
@@ -128,7 +128,7 @@ def test_a_crash_in_the_middle_of_a_page_repeats_only_what_was_not_saved(
 def test_a_crash_while_one_worker_hangs_repeats_only_its_changes(
     consume: Callable[..., CdcConsumer], table: str
 ) -> None:
-    """While one worker hangs, checkpoints name each change that other workers handled."""
+    """While one worker hangs, checkpoints record each change that other workers handled."""
     workers: dict[int, str] = {}
 
     def find(change: Change) -> None:
@@ -161,7 +161,7 @@ def test_a_crash_while_one_worker_hangs_repeats_only_its_changes(
 def test_a_run_that_ends_in_the_middle_of_a_page_saves_what_was_handled(
     consume: Callable[..., CdcConsumer], ends_by: str, workers: int
 ) -> None:
-    """After a run ends in the middle of a page, the next run handles the other changes in order."""
+    """After a run ends in the middle of a page, the next run handles the rest in order."""
     store, handled, lock = MemoryCheckpoints(), list[int](), threading.Lock()
 
     def handler(change: Change) -> None:
@@ -220,7 +220,7 @@ def test_a_hanging_worker_bounds_what_the_others_may_do(
 def test_a_long_page_is_handled_while_reading_waits(
     consume: Callable[..., CdcConsumer], table: str
 ) -> None:
-    """The limits may be exceeded by one page. Reading continues once the page is handled."""
+    """One page may exceed the limits on changes in flight. Reading waits until it is handled."""
     metrics, rows = MemoryMetrics(), list[float]()
 
     def handler(_change: Change) -> None:
@@ -240,8 +240,8 @@ def test_changes_may_be_handled_together(
 ) -> None:
     """A handler may take several changes at a time.
 
-    If it fails, it gets each of these changes alone, and only a change that fails alone becomes a
-    dead letter.
+    If the call fails, the handler is called with each change alone. Only a change that fails alone
+    becomes a dead letter.
     """
     write(table, ROWS_WRITTEN, partitions=PARTITIONS)
     calls: list[list[int]] = []

@@ -79,7 +79,7 @@ def name_of(table: str, shard: str = "1/1") -> CheckpointName:
 def test_rows_come_first_and_changes_follow(
     connection: ConnectionConfig, scylla: Scylla, table: str, write: Write
 ) -> None:
-    """Within a partition, all rows come before changes. Rows no longer in the log are included."""
+    """Existing rows, even those no longer in the log, come before changes of their partition."""
     write(table, 50)
     scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
     copy, store, metrics = Copy(limit=1), MemoryCheckpoints(), MemoryMetrics()
@@ -255,7 +255,7 @@ def test_reading_waits_for_a_slow_handler(
 def test_a_loop_over_changes_begins_with_rows(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """An async loop acknowledges each change when it requests the next."""
+    """An async loop yields existing rows too, and acknowledges each when it requests the next."""
     write(table, 12)
     store = MemoryCheckpoints()
     given: dict[str, Any] = {"application": "app", "read": SMALL, "checkpoints": store}

@@ -57,7 +57,7 @@ def table(text: str) -> TableSchema:
     ],
 )
 def test_a_value_in_json_is_the_value(text: str, given: Any, value: Any) -> None:
-    """A JSON value, alone or in an object, gives the same token as the Python value."""
+    """A key as a JSON value, alone or in an object, has the same token as the Python value."""
     schema = table(text)
     expected = token_of(schema, {"k": value})
     assert token_of(schema, parse_key(json.dumps({"k": given}), schema)) == expected
@@ -66,7 +66,7 @@ def test_a_value_in_json_is_the_value(text: str, given: Any, value: Any) -> None
 
 
 def test_decimals_keep_their_digits() -> None:
-    """Decimals keep their digits. As floats, 0.10 and 0.1 would be the same key."""
+    """Decimals in JSON keep their digits. As floats, 0.10 and 0.1 would be the same key."""
     assert parse_key("0.10", table("decimal")) == {"k": Decimal("0.10")}
     assert str(parse_key("0.10", table("decimal"))["k"]) == "0.10"
 
@@ -92,6 +92,6 @@ def test_decimals_keep_their_digits() -> None:
     ],
 )
 def test_json_that_does_not_fit_the_type_is_refused(text: str, given: str) -> None:
-    """The error for JSON that does not fit the type names the expected type."""
+    """The error for a JSON value of the wrong type names the expected CQL type."""
     with pytest.raises(ConfigurationError, match=r"^key column k is .*: give a value of type"):
         parse_key(given, table(text))

@@ -48,7 +48,7 @@ def test_other_lengths_are_no_stream_ids(raw: bytes) -> None:
 
 
 def test_parts_that_do_not_fit_are_refused() -> None:
-    """Parts that are too large are rejected, because they would overflow into the next part."""
+    """Parts of a stream id that are too large are rejected instead of overflowing."""
     with pytest.raises(ValueError, match="out of range"):
         StreamId.from_parts(0, 0, 1 << 22)
 

@@ -11,7 +11,7 @@ cdc$operation cdc$ttl p""".split()
 
 
 def test_log_columns_come_in_the_server_s_order() -> None:
-    """Key columns are in order of position. Other columns are in byte order of their names."""
+    """Key columns are ordered by position, and other columns by the bytes of their names."""
     text = Native("text")
     columns = [
         Column("cdc$stream_id", text, ColumnKind.PARTITION_KEY, 0),

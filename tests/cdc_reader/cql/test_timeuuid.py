@@ -13,7 +13,7 @@ LOW = st.binary(min_size=8, max_size=8)
 
 
 def test_the_documented_times_have_their_documented_uuids() -> None:
-    """Computed UUIDs match UUIDs of a server.
+    """Computed UUIDs match UUIDs from a server.
 
     One is a sample, and the other is the `minTimeuuid` of a millisecond.
     """
@@ -46,7 +46,7 @@ def test_low_halves_order_as_signed_bytes() -> None:
 
 @given(st.uuids())
 def test_any_sixteen_bytes_have_a_time(raw: uuid.UUID) -> None:
-    """Any 16 bytes have a time, because the version bits are not part of it."""
+    """Any 16 bytes encode a time, because the version bits are not part of the time."""
     assert timeuuid.ticks(raw.bytes) == raw.time
 
 

@@ -30,5 +30,5 @@ TABLES = {
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_no_type_is_forgotten(table: Collection[str]) -> None:
-    """Each table contains every native type, so that values of all types can be converted."""
+    """Each conversion table contains every native type."""
     assert set(table) == NATIVE_TYPES

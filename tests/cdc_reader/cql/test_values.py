@@ -129,7 +129,7 @@ def test_a_set_and_a_map_may_have_both_zeros(of_type: str, element: Any) -> None
 
 
 def test_minus_zero_beside_zero() -> None:
-    """`NegativeZero` is an ordinary -0.0, except that it is less than 0.0, not equal to it."""
+    """`NegativeZero` behaves like -0.0, except that it is less than 0.0 instead of equal to it."""
     found = NegativeZero(-0.0)
     for other, is_same in ((-0.0, True), (NegativeZero(-0.0), True), (0.0, False), ("x", False)):
         assert operator.eq(found, other) is operator.eq(other, found) is is_same

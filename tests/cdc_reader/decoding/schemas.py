@@ -100,7 +100,7 @@ cql_types: st.SearchStrategy[CqlType] = st.recursive(
 
 
 def values(cql_type: CqlType) -> st.SearchStrategy[Any]:
-    """Return non-null values of a type. Their parts may be null where the server allows it."""
+    """Return a strategy for non-null values of a type, with null parts where servers allow them."""
     match cql_type:
         case Native(name):
             return _VALUES[name]
@@ -117,7 +117,7 @@ def values(cql_type: CqlType) -> st.SearchStrategy[Any]:
 
 
 def nullable(cql_type: CqlType) -> st.SearchStrategy[Any]:
-    """Return values of a type, or null."""
+    """Return a strategy for values of a type, including null."""
     return st.none() | values(cql_type)
 
 
@@ -168,7 +168,7 @@ class Table:
 
 @st.composite
 def tables(draw: st.DrawFn, max_rows: int = 8) -> Table:
-    """Return tables with at least one column and one row."""
+    """Draw a table with at least one column and one row."""
     types = draw(st.lists(cql_types, min_size=1, max_size=4))
     columns = [Column(f"c{at}", cql_type) for at, cql_type in enumerate(types)]
     rows = st.lists(st.tuples(*map(nullable, types)), min_size=1, max_size=max_rows)
@@ -177,7 +177,7 @@ def tables(draw: st.DrawFn, max_rows: int = 8) -> Table:
 
 @st.composite
 def damaged(draw: st.DrawFn, body: bytes) -> bytes:
-    """Return `body` with bytes overwritten, inserted, removed, doubled or cut off at the end."""
+    """Draw a copy of `body` with bytes overwritten, inserted, removed, duplicated or truncated."""
     broken = bytearray(body)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(broken)))

@@ -21,7 +21,7 @@ def plain_only(name: str) -> ModuleType:
 
 
 def broken(name: str) -> ModuleType:
-    """Simulate an installation whose compiled kernel does not fit the package."""
+    """Simulate an installation whose compiled kernel cannot be loaded."""
     raise ImportError(f"{name}: undefined symbol")
 
 
@@ -36,7 +36,7 @@ def test_the_compiled_kernel_is_chosen_where_it_was_built() -> None:
 
 
 def test_a_broken_kernel_is_not_passed_over() -> None:
-    """A broken kernel raises an error, because a silent fallback to Python would be slow."""
+    """For a broken kernel, an error is raised, because a fallback to Python would be slow."""
     with pytest.raises(ConfigurationError, match=r"undefined symbol\): .* reinstall this package"):
         choose(None, broken)
 
@@ -49,7 +49,7 @@ def test_a_requested_kernel_that_is_missing_is_an_error(load: object) -> None:
 
 
 def test_an_unknown_kernel_is_an_error_that_names_those_there_are() -> None:
-    """An unknown kernel raises a one-line error that lists the valid kernels."""
+    """The one-line error for an unknown kernel lists the valid kernels."""
     with pytest.raises(ConfigurationError, match="is 'rust': expected one of cython, python"):
         choose("rust")
 

@@ -154,7 +154,7 @@ def test_an_empty_value_of_a_type_that_has_none_is_null(decode: Decode, text: st
 def test_malformed_bytes_are_a_decode_error_that_names_the_column(
     decode: Decode, text: str, raw: bytes
 ) -> None:
-    """Malformed bytes raise a one-line DecodeError that names the column."""
+    """Decoding malformed bytes raises a one-line DecodeError that names the column."""
     with pytest.raises(DecodeError, match=r"^column v of type ") as caught:
         decode(column_of(raw), [Column("v", cql(text))])
     assert "\n" not in str(caught.value)
@@ -179,7 +179,7 @@ INT = [Column("v", Native("int"))]
     ],
 )
 def test_a_malformed_body_is_a_decode_error(decode: Decode, body: bytes) -> None:
-    """A malformed body raises a DecodeError.
+    """Decoding a malformed body raises a DecodeError.
 
     Sizes are checked before memory is allocated.
     """
@@ -188,9 +188,9 @@ def test_a_malformed_body_is_a_decode_error(decode: Decode, body: bytes) -> None
 
 
 def test_columns_that_differ_from_the_metadata_are_a_decode_error(decode: Decode) -> None:
-    """Columns that differ from the metadata raise a DecodeError.
+    """Decoding columns that differ from the expected ones raises a DecodeError.
 
-    A table may have been altered, and its rows must not be decoded with the wrong types.
+    The table may have been altered, and its rows must not be decoded with the wrong types.
     """
     header = struct.pack(">iii", 2, 1, 1) + b"\0\2ks\0\1t" + b"\0\1v" + b"\0\x09"
     body = header + struct.pack(">i", 1) + cell(integer(5))
@@ -237,7 +237,7 @@ def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
 
 @pytest.mark.parametrize("millis", [2**63 - 1, -(2**63), 9223372036854776])
 def test_a_timestamp_beyond_arrows_range_is_an_error(decode: Decode, millis: int) -> None:
-    """A timestamp that Arrow cannot hold raises an error with the column and the value."""
+    """The error for a timestamp outside Arrow's range shows the column and the value."""
     body = column_of(struct.pack(">q", 0), struct.pack(">q", millis))
     with pytest.raises(ColumnDecodeError, match=f"column v of type timestamp: .* {millis} ms"):
         decode(body, [Column("v", Native("timestamp"))])

@@ -79,7 +79,7 @@ def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 -
             found = (any(agree(element, mine, item) for mine in ours) for item in theirs)
             return len(theirs) <= len(ours) and all(found)
         case MapType(key, value):
-            # the private field, because the driver's `items` fails on keys with a null in them
+            # the private field, because the driver's `items` fails on keys that contain a null
             pairs = [pair for pair in theirs._items if pair is not None]
             return _all(key, [k for k, _ in ours], [k for k, _ in pairs]) and _all(
                 value, [v for _, v in ours], [v for _, v in pairs]

@@ -22,7 +22,7 @@ M = "org.apache.cassandra.db.marshal."
     ],
 )
 def test_a_class_name_is_the_type_it_stands_for(text: str, expected: str) -> None:
-    """A Java class name, which servers use for types without a protocol code, is understood."""
+    """Java class names, which servers use for types without a protocol code, are parsed."""
     assert parse_marshal(text) == parse(expected)
 
 
@@ -39,6 +39,6 @@ def test_a_user_type_has_its_names_in_hex() -> None:
      "VectorType(Int32Type,x)", "UserType(ks,zz)", "TupleType(Int32Type;"],
 )  # fmt: skip
 def test_anything_else_is_a_decode_error(text: str) -> None:
-    """Text that is not a Java class name of a type raises a DecodeError that shows the text."""
+    """For text that is not a type's Java class name, a DecodeError with the text is raised."""
     with pytest.raises(DecodeError, match="unknown type"):
         parse_marshal(text)

@@ -1,4 +1,4 @@
-"""Both kernels make the same Python objects from Arrow columns."""
+"""Both kernels create the same Python objects from Arrow columns."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def test_uuids_in_other_forms_are_read(made: ModuleType, text: str) -> None:
     "text", ["", "x" * 36, NUMBER[:-1], NUMBER.replace("-", "+"), NUMBER + "0"]
 )
 def test_a_text_that_is_no_uuid_is_refused(made: ModuleType, text: str) -> None:
-    """A text that is not a UUID raises the same error as `uuid.UUID`."""
+    """For text that is not a UUID, the error is that of `uuid.UUID`."""
     with pytest.raises(ValueError, match="badly formed hexadecimal UUID string"):
         list(made.uuids(pa.array([text])))
 
 
 def test_values_outlive_their_column(made: ModuleType) -> None:
-    """Values remain valid after their column is gone, because they keep its memory."""
+    """Values remain valid after their column is freed, because they keep its memory alive."""
     found = made.values(pa.array([f"text {n}" for n in range(1_000)]))
     gc.collect()
     assert [found[n] for n in range(1_000)] == [f"text {n}" for n in range(1_000)]
@@ -133,9 +133,9 @@ def test_rows_of_several_kinds_have_their_own_fields(made: ModuleType) -> None:
 
 
 def test_picked_mappings_are_those_of_their_rows(made: ModuleType) -> None:
-    """An item that is picked without a row is None.
+    """`picked` returns None for each item whose row number is -1.
 
-    If a function is given, it is called with the item's index, and its result is the item.
+    If a function is passed, the item is its result for the item's index.
     """
     by_row = made.Mappings(bytes(3), [[made.Field("x", [7, 8, 9])]])
     assert [by_row.picked([2, -1, 0])[at] for at in range(3)] == [{"x": 9}, None, {"x": 7}]
@@ -173,7 +173,7 @@ def entry_class(made: ModuleType) -> Any:
 
 
 def test_an_attribute_of_an_entry_is_read_once(made: ModuleType) -> None:
-    """An attribute is read on first use. The entry then keeps its value, which cannot be set."""
+    """An entry reads an attribute once, on first use. The attribute cannot be set."""
     squares, kind = Squares(), entry_class(made)
     found = made.Entries(kind, Page(squares), 4)
     first, second, *others = found
@@ -274,7 +274,7 @@ def test_wrappers_are_values(made: ModuleType) -> None:
 
 @pytest.mark.parametrize("kind", [FrozenDict, CollectionDelta, int])
 def test_the_compiled_kernel_refuses_classes_that_it_cannot_make(kind: type) -> None:
-    """The compiled kernel rejects classes that it cannot fill.
+    """The compiled kernel rejects classes whose objects it cannot make.
 
     The kernel makes objects without calling their constructor, and writes to their slots.
     """

@@ -37,7 +37,7 @@ def recorded(name: str) -> Any:
 
 
 def answers() -> dict[str, list[bytes]]:
-    """Return the recorded results with rows. A key is a query's number and first 60 characters."""
+    """Return the recorded results that have rows, keyed by their query's number and beginning."""
     found: dict[str, list[bytes]] = {}
     for number, response in enumerate(recorded("scylla-5.2-responses.json.gz")["responses"]):
         body = base64.b64decode(response.get("body", ""))
@@ -166,7 +166,7 @@ def test_batches_are_valid_arrow_of_the_promised_schema(decode: Decode, label: s
 
 @pytest.mark.parametrize("label", BODIES)
 def test_a_body_without_metadata_decodes_the_same(decode: Decode, label: str) -> None:
-    """A body without metadata is decoded with the known columns, and gives the same rows."""
+    """A body without metadata is decoded with the known columns, and yields the same rows."""
     for body in BODIES[label]:
         columns = parse_metadata(body).columns
         assert decode(without_metadata(body), columns).equals(decode(body, columns))
@@ -182,7 +182,7 @@ def test_only_the_last_page_has_no_paging_state(decode: Decode, result: dict[str
 
 
 def test_a_set_of_streams_keeps_the_order_of_the_wire(decode: Decode) -> None:
-    """A set of streams keeps its order on the wire, which is the order of the shards."""
+    """Decoding keeps the wire order of a set of streams, which is the order of the shards."""
     (body,) = BODIES["stream_ids"]
     found = [stream for row in decode(body).to_pylist() for stream in row["streams"]]
     assert sorted(found, key=body.index) == found

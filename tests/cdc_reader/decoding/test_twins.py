@@ -58,7 +58,7 @@ def test_damaged_rows_are_the_same_to_both(
 def test_damaged_recordings_are_the_same_to_both(
     twins: tuple[Decode, Decode], data: st.DataObject
 ) -> None:
-    """Both kernels agree on damaged recordings, in which the metadata may be damaged as well."""
+    """Both kernels agree on damaged recordings, whose metadata may be damaged too."""
     body = data.draw(damaged(data.draw(st.sampled_from(ALL_BODIES))))
     compiled, plain = (outcome(decode, body, None) for decode in twins)
     assert compiled == plain
@@ -88,7 +88,7 @@ def test_numbers_with_needless_bytes_are_the_same_to_both(
 
 @pytest.mark.parametrize("depth", [30, 31])
 def test_types_nested_to_the_limit_are_decoded(decode: Decode, depth: int) -> None:
-    """Types nested up to Arrow's limit are decoded, and deeper types raise a DecodeError.
+    """Types nested up to Arrow's limit are decoded. Decoding deeper types raises a DecodeError.
 
     Maps use more of Arrow's levels than other types.
     """

@@ -86,7 +86,7 @@ def column_of(*values: bytes | None) -> bytes:
 
 
 def encode(cql_type: CqlType, value: Any) -> bytes | None:
-    """Encode a value as the server does. Maps are given as pairs, tuples and UDTs as sequences."""
+    """Encode a value as the server does. A map is passed as pairs, a tuple or UDT as a sequence."""
     return None if value is None else _encoded(cql_type, value)
 
 

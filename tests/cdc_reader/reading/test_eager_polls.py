@@ -27,7 +27,7 @@ class WritingClock(ManualClock):
         super().__init__(EPOCH)
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Advance, and write the rows planned for the elapsed time."""
+        """Advance the clock, and write the rows planned for the elapsed time."""
         end = self.now() + micros
         while self.planned and self.planned[0][0] <= end:
             at, key, number, timestamp = self.planned.pop(0)
@@ -54,7 +54,7 @@ def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int
 
 
 def test_rows_are_delivered_within_an_interval_while_there_are_more() -> None:
-    """A row in an idle stream waits up to eight intervals. Each further row waits at most one."""
+    """The first row in an idle stream waits up to eight poll intervals, later rows at most one."""
     every = [EPOCH + 10 * SECOND + step * 80 * MILLISECOND for step in range(40)]
     _, found = delays([(at, 7, number, at) for number, at in enumerate(every)])  # in one stream
     assert found.pop(0) <= LONGEST
@@ -62,7 +62,7 @@ def test_rows_are_delivered_within_an_interval_while_there_are_more() -> None:
 
 
 def test_rows_of_idle_streams_are_delivered_soon() -> None:
-    """A row is delivered within the longest interval, even if its stream was idle before."""
+    """A row is delivered within the longest poll interval, even if its stream was idle before."""
     planned = [(at, n, n, at) for n in range(30) for at in [EPOCH + SECOND + n * 317 * MILLISECOND]]
     _, found = delays(planned)
     assert max(found.values()) <= LONGEST
@@ -90,7 +90,7 @@ def test_an_idle_table_is_polled_four_times_a_second() -> None:
     followed, _ = delays([])
     log = [asked for asked in followed.asked if "scylla_cdc_log" in asked.query.cql]
     seconds = (followed.clock.now() - EPOCH) / SECOND
-    # Each of the six streams is a chunk. When the position moves, every 5 s, all are read.
+    # Each of the six streams is a chunk. Every 5 s, when the position moves, all chunks are read.
     assert len(log) <= 6 * (SECOND / LONGEST + 1 / 5) * seconds * 1.1 + 12
 
 

@@ -67,7 +67,7 @@ def test_rows_since_a_snapshot_that_expired(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     ttl: int,
 ) -> None:
-    """Expired rows that were written after a snapshot are reported, even if the TTL is raised."""
+    """Expired rows that were written after a snapshot are reported, even if the TTL was raised."""
     reader = open_reader()
     position = reader.snapshot().position
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
@@ -124,7 +124,7 @@ def test_a_log_created_again_between_two_reads(
 ) -> None:
     """A read reports that the log was recreated since the previous read.
 
-    This holds even if the node that created the log has a clock that is behind.
+    This holds even if the clock of the node that created the log is behind.
     """
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(60 * SECOND)
@@ -147,7 +147,7 @@ def test_no_loss(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     start: str | None,
 ) -> None:
-    """No row is missing if there is no start, or the start is within the TTL."""
+    """No row is missing if there is no start, or if the start is within the TTL."""
     clock.advance(2 * HOUR)
     server.execute("INSERT INTO ks.t (p) VALUES (2)")
     clock.advance(60 * SECOND)
@@ -161,7 +161,7 @@ def test_a_start_before_the_table(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A start before the table existed loses nothing while the log is younger than its TTL."""
+    """A read from before the table's creation loses nothing if the log is younger than its TTL."""
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR // 2)
     assert len(list(read(open_reader(), "-7d"))) == 1
@@ -172,7 +172,7 @@ def test_rows_with_a_write_time_before_the_table(
 ) -> None:
     """Lost rows with write times before the table existed are reported like any other loss.
 
-    This holds even if the read ends before the table was created.
+    This holds even if the read ends at a time before the table was created.
     """
     server.execute("DROP TABLE ks.t")
     clock.advance(300 * SECOND)
@@ -328,7 +328,7 @@ def test_what_the_log_still_holds(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A read from the oldest row of an old log reports no loss, although rows expire meanwhile."""
+    """A read from the oldest row of an old log reports no loss, although rows expire during it."""
     for _ in range(2):
         write_for_50_minutes(server, clock)
     ticking = Ticking(clock, SECOND // 10)
@@ -383,7 +383,7 @@ def test_a_moment_at_which_rows_begin_to_expire(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     late: int,
 ) -> None:
-    """A start at least one TTL ago is reported, because rows written after it may have expired."""
+    """A read whose start is at least one TTL ago raises DataLossError: rows may have expired."""
     start = datetime.fromtimestamp(clock.now() / SECOND, UTC)
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR + late * SECOND)

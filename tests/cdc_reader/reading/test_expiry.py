@@ -91,10 +91,10 @@ def test_the_first_row_to_expire(history: TtlHistory, position: int) -> None:
 
 
 def test_a_change_counts_from_when_the_table_was_altered() -> None:
-    """A TTL applies from the time at which the table was altered.
+    """A new TTL applies from the time at which the table was altered.
 
-    If that time is unknown, the TTL applies from the time at which it was first seen. Earlier
-    entries of the history stay.
+    If that time is unknown, the new TTL applies from the time at which it is first seen. Earlier
+    entries of the history do not change.
     """
     seen = TtlHistory().seen(60, now=100, altered=50)
     assert seen.changes == ((50, 60),)
@@ -113,7 +113,7 @@ def test_without_a_history_nothing_expires() -> None:
 
 
 def test_only_changes_from_the_position_on_are_kept() -> None:
-    """`after` keeps the TTL that applies at the position and all later ones."""
+    """`after` keeps the TTL that applies at the position and all later TTLs."""
     history = TtlHistory([(10, 1), (20, 2), (30, 3)])
     assert history.after(5) == history.after(19) == history
     assert history.after(20).changes == ((20, 2), (30, 3))
@@ -142,7 +142,7 @@ LOGS = [timeuuid.make(at * SECOND, bytes(8)) for at in (10, 20, 30)]
 
 @given(st.integers(1, 3), st.integers(0, 40), st.integers(0, 1_000))
 def test_rows_of_a_dropped_log_are_gone(count: int, position: int, ttl: int) -> None:
-    """If the log was recreated, all rows written before its creation are gone."""
+    """If the log was recreated, all rows written before its new creation are lost."""
     history = TtlHistory([(0, ttl)], LOGS[:count])
     at, last = position * SECOND, 10 * count * SECOND
     gone = Window(at, last if count > 1 and at < last else at)
@@ -176,7 +176,7 @@ def test_the_id_of_a_log_is_recorded_once() -> None:
 def test_another_log_is_a_loss_whatever_its_time(
     logs: list[UUID], position: int, later: int
 ) -> None:
-    """A recreated log is a loss, even if its id shows an earlier time.
+    """A recreated log counts as a loss, even if its id shows an earlier time.
 
     The clock of the node that created the log may be behind.
     """
@@ -240,7 +240,8 @@ def test_each_row_that_may_have_expired_before_it_was_read_is_named_once(
 def test_a_generation_that_is_read_late_is_told_of_what_is_new() -> None:
     """Expired rows of a generation that is read late are reported.
 
-    Rows of other generations with the same write times were read in time.
+    This holds even if rows of other generations with the same write times were read in time. Time
+    spans that have already been reported are not reported again.
     """
     history, now = TtlHistory([(0, 60)]), 1_000 * SECOND
     losses, told = reporter()
@@ -274,7 +275,7 @@ def test_a_read_from_the_oldest_row_is_told_of_rows_that_it_could_have_read(
 def test_a_read_from_a_chosen_start_is_told_of_each_row_that_may_have_expired(late: int) -> None:
     """A read from a chosen start reports each row that may have expired.
 
-    Rows that had certainly expired at the start have already been reported.
+    Rows that had certainly expired when the read began have already been reported.
     """
     history, now = TtlHistory([(0, 3_600)]), 1_000_000 * SECOND
     start, expired = now - (3_600 + late) * SECOND, now - 3_590 * SECOND

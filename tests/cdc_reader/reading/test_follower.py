@@ -1,4 +1,4 @@
-"""Rules of following a log, tested one by one. The simulation tests them together."""
+"""The rules of following a log, each tested separately. The simulation tests them together."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def followed() -> Followed:
 
 
 def test_windows_adjoin_and_end_a_confidence_window_ago(followed: Followed) -> None:
-    """Windows adjoin and never end later than one confidence window ago, even after a sleep."""
+    """Windows are contiguous and end at least one confidence window ago, even after a sleep."""
     windows = []
     for delivery in followed.follower(EPOCH).follow(EPOCH + 5 * MINUTE):
         assert delivery.window.end <= followed.clock.now() - 30 * SECOND
@@ -98,7 +98,7 @@ def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
 
 
 def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> None:
-    """The earliest start is where the log's oldest rows may be, so no expired window is read."""
+    """A read from the beginning starts about one TTL ago, because all older rows have expired."""
     followed.clock.advance(400 * 24 * 60 * MINUTE)
     first = next(followed.follower(BEGINNING).follow())
     day_ago = followed.clock.now() - 24 * 60 * MINUTE
@@ -106,7 +106,7 @@ def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> N
 
 
 def test_it_waits_for_the_first_generation(followed: Followed) -> None:
-    """The reader waits for the first generation, which may be announced after its start.
+    """The reader waits for the first generation, which may be announced after it has begun.
 
     If the position moved past the generation's start, rows would be lost.
     """
@@ -194,7 +194,7 @@ def test_a_generation_announced_late_has_no_rows_before_the_start(followed: Foll
 
 
 def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed: Followed) -> None:
-    """The reader can restart at any point while it reads generations that were announced late."""
+    """A reader can restart without losing rows while it reads generations announced late."""
     followed.server.hold_publication(rows=0)
     for c in range(4):
         followed.server.join(vnodes=2)
@@ -216,7 +216,7 @@ def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed:
 
 
 def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
-    """The position waits at the start of a generation that is stored but not yet announced.
+    """The position stays at the start of a generation that is stored but not yet announced.
 
     The stored streams show when the generation begins.
     """
@@ -235,7 +235,7 @@ def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
 
 
 def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
-    """A stopped window is not complete, so the next run delivers the unacknowledged rows."""
+    """An interrupted window is not complete, so the next run delivers its unacknowledged rows."""
     for c in range(10):
         followed.insert(1, c, EPOCH + c)
     followed.clock.advance(MINUTE)
@@ -295,7 +295,7 @@ def test_a_log_created_again_while_it_is_followed_is_a_loss(
 
 @pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
 def test_no_window_of_a_log_created_again_is_complete(followed: Followed, delivery: str) -> None:
-    """No window of a recreated log is completed, so the next run begins before the lost rows."""
+    """No window of a recreated log is complete, so the next run starts before the lost rows."""
     lost_at = EPOCH + MINUTE + 15 * SECOND
     followed.clock.advance(lost_at - EPOCH)
     followed.insert(1, 1)
@@ -316,7 +316,7 @@ def test_no_window_of_a_log_created_again_is_complete(followed: Followed, delive
 
 
 def test_a_log_created_again_in_the_last_pass_is_a_loss(followed: Followed) -> None:
-    """A log recreated during the last pass is reported, although nothing is read afterward."""
+    """If the log is recreated during the last pass, the loss is still reported."""
     followed.clock.advance(2 * MINUTE)
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
@@ -368,7 +368,7 @@ def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) 
 def test_a_row_read_at_once_has_the_columns_it_was_written_with(
     followed: Followed, late: bool
 ) -> None:
-    """A column added after the schema was read is included in rows that contain it."""
+    """Rows include the values of a column that was added after the schema was read."""
     followed.clock.advance(20 * MINUTE)
     altered: list[RecordedQuery] = []
 
@@ -387,6 +387,7 @@ def test_a_row_read_at_once_has_the_columns_it_was_written_with(
         followed.clock.now() - 10 * MINUTE,
         delivery="settled" if late else "eager",
         late_rows="deliver" if late else "ignore",
+        late_interval=timedelta(minutes=1),
     )
     deliveries = []
     for delivery in follower.follow(followed.clock.now() + 3 * MINUTE):
@@ -464,7 +465,7 @@ def _refuse(asked: RecordedQuery) -> None:
 def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
     followed: Followed,
 ) -> None:
-    """Eager delivery yields each row at once and only once, although it reads spans repeatedly."""
+    """Eager delivery yields each row at once and only once, although it rereads time spans."""
     follower = followed.follower(EPOCH, delivery="eager", eager_interval=timedelta(seconds=1))
     wanted = [(1, 30), (2, 40), (3, 35), (4, 50)]
     deliveries = []
@@ -483,7 +484,7 @@ def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
 def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: str) -> None:
-    """A row written long in the past is delivered once and marked as late.
+    """A row whose write time is minutes old when it arrives is delivered once and marked as late.
 
     This holds even if the row arrives between two runs.
     """
@@ -491,6 +492,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
         "delivery": delivery,
         "eager_interval": timedelta(seconds=5),
         "late_rows": "deliver",
+        "late_interval": timedelta(minutes=1),
     }
     follower = followed.follower(EPOCH, **modes)
     deliveries = []
@@ -524,7 +526,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> None:
     """A read from a checkpoint resumes where the window ended, even if the checkpoint was pickled.
 
-    The marks of the start still apply, so the rows that they list are not delivered.
+    The marks of the initial checkpoint still apply, so the rows that they list are not delivered.
     """
     for c in range(60):
         followed.insert(c % 3, c)
@@ -557,7 +559,7 @@ def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
 
 
 def test_a_search_for_late_rows_requires_a_ttl() -> None:
-    """A search for late rows requires a TTL, without which the time of arrival is unknown."""
+    """A search for late rows requires a TTL, because arrival times are computed from it."""
     followed = Followed(options="'enabled': true, 'ttl': 0")
     with pytest.raises(ConfigurationError, match=r"late_rows is 'report'.*keeps rows forever"):
         followed.follow(EPOCH, EPOCH + MINUTE, late_rows="report")
@@ -610,7 +612,7 @@ def test_late_changes_are_marked(followed: Followed) -> None:
 
 
 def test_generations_are_refreshed_less_often_than_rows_are_polled(followed: Followed) -> None:
-    """An idle table takes one log query per chunk and poll, and a few small queries per second."""
+    """Each poll of an idle table sends one log query per chunk. Other queries are few and small."""
     followed.clock.advance(MINUTE)
     start = followed.clock.now()
     eager = followed.follower(start, delivery="eager", eager_interval=timedelta(milliseconds=40))
@@ -624,7 +626,7 @@ def test_generations_are_refreshed_less_often_than_rows_are_polled(followed: Fol
 
 @pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
 def test_an_end_before_the_position_moves_nothing(followed: Followed, delivery: str) -> None:
-    """An end before the position does not move the position back, which would repeat rows."""
+    """An end before the position does not move the position back, so no row is repeated."""
     followed.clock.advance(10 * MINUTE)
     position = followed.clock.now() - MINUTE
     follower = followed.follower(position, delivery=delivery)

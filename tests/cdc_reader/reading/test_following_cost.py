@@ -1,7 +1,7 @@
-"""The number of queries that `follow` takes, after idle days and for idle tables.
+"""The number of queries that `follow` sends after idle days and for idle tables.
 
-The generation has 512 streams, in 8 chunks of 64. Small queries about schema and generations are
-counted separately. Each check takes a few of them, whatever the number of streams.
+The generation has 512 streams, in 8 chunks of 64. Queries of the schema and the generations are
+counted separately, because their number does not depend on the number of streams.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Counted:
 
 @pytest.mark.parametrize(("strategy", "most"), [("streams", 20 * _CHUNKS), ("ranges", 20)])
 def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: int) -> None:
-    """After an idle week, growing windows take at most 20 queries for each chunk of streams."""
+    """After an idle week, growing windows need at most 20 queries for each chunk of streams."""
     counted = _Counted()
     follower = counted.follower(ReadConfig(strategy=strategy), _EPOCH)
     now = counted.clock.advance(duration_micros(timedelta(days=7)))
@@ -72,7 +72,7 @@ def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: i
 def test_an_idle_table_costs_one_query_per_chunk_and_poll(
     strategy: str, chunks: int, delivery: str
 ) -> None:
-    """An idle table takes one query per chunk and poll, however long it has been idle.
+    """Each poll of an idle table sends one query per chunk, however long the table has been idle.
 
     Eager delivery also reads each settled window once, before the position moves past it.
     """

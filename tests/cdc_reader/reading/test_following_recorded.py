@@ -28,7 +28,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery: str) -> None:
     """Each row is delivered once. Only eager delivery may break the order across streams.
 
-    Each generation is read only for the time in which it was known to be in force.
+    Each generation is read only for the time during which it was known to be in force.
     """
     recorded = life()
     config = ReadConfig(
@@ -60,7 +60,7 @@ def _check_rows(recorded: Recorded, followed: Followed, *, in_order: bool) -> No
 
 
 def _check_generations(recorded: Recorded, followed: Followed) -> None:
-    """Check that each generation is read only for the time in which it was known to be in force.
+    """Check that generations are read only for times at which they were known to be in force.
 
     A generation must not be read long before it begins or long after it has ended.
     """

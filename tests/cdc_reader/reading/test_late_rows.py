@@ -1,4 +1,4 @@
-"""Late rows are found, although their time of arrival is known only to the second."""
+"""Late rows are found, although their arrival times are known only to the second."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_arrival_times_are_never_underestimated(
 ) -> None:
     """Computed arrival times are never too early, nor much too late if the row's TTL is known.
 
-    The TTL changes at time 0. The row arrives before or after that, and is read later.
+    The TTL changes at time 0. The row arrives before or after the change, and is read later.
     """
     since = 1_800_000_000
     ttls = TtlHistory((((since - 1_000) * SECOND, old), (since * SECOND, new)))

@@ -34,7 +34,7 @@ def keys_of(deliveries: list[Delivery]) -> list[tuple[Any, Any]]:
 
 
 def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
-    """Write a random history, and return the end of its settled rows."""
+    """Write the rows of `steps`, let them settle, and return a time after the last write."""
     begun = followed.clock.now()
     for number, (kind, amount, back) in enumerate(steps):
         if kind == "join":
@@ -54,9 +54,9 @@ def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
 def test_rows_come_in_order_of_write_time(
     steps: list[tuple[str, int, int]], sort_bytes: int
 ) -> None:
-    """Rows come in order of write time, and memory stays within the limit.
+    """Rows are delivered in order of write time, and memory use stays within the limit.
 
-    Rows with equal times come stream by stream.
+    Rows with equal times are delivered stream by stream.
     """
     followed = Followed(config=ORDERED)
     end = history(followed, steps)
@@ -94,7 +94,7 @@ def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
 
 
 def test_rows_of_one_microsecond_are_not_held() -> None:
-    """Rows of one microsecond are not buffered, because there may be many of them.
+    """Rows with the same write time are not buffered, because there may be many of them.
 
     A bulk load may give all its rows the same timestamp.
     """
@@ -136,7 +136,7 @@ def test_a_column_added_within_a_window_is_read() -> None:
 def test_a_checkpoint_resumes_within_a_window(printed: int) -> None:
     """A run that resumes within a window delivers the remaining rows in order.
 
-    Marks name the rows that have been delivered.
+    Marks record which rows have been delivered.
     """
     followed = Followed(config=ORDERED)
     for c in range(40):

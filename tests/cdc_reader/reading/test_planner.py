@@ -40,7 +40,7 @@ class History:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Return random generations, each with its own vnodes, shards and streams."""
+    """Draw a history of generations, each with its own vnodes, shards and streams."""
     starts = draw(st.lists(MICROS, min_size=1, max_size=4, unique=True))
     spans = enumerate(Timeline(tuple(starts)).operating())
     return History(tuple(Generation(span, draw(_groups(number))) for number, span in spans))
@@ -142,7 +142,7 @@ def test_shards_partition_the_streams(history: History, count: int, chunk_size: 
 
 
 def test_a_chunk_has_room_for_a_stream() -> None:
-    """A chunk size of zero raises an error instead of giving an empty plan."""
+    """A chunk size of zero is rejected, because the plan would be empty."""
     generation = Generation(Window(0, FOREVER), (StreamGroup(0, (StreamId(bytes(16)),)),))
     with pytest.raises(ValueError, match="expected at least 1"):
         planner_of(History((generation,)), 0).plan(Window(0, 1))

@@ -88,7 +88,7 @@ def test_other_errors_are_raised_at_once() -> None:
 
 
 def test_retries_call_the_callback() -> None:
-    """The retry callback is called only within its context."""
+    """`retries_told` calls its callback for each retry, but only within its `with` block."""
     seen: list[None] = []
     minute, pauses = timedelta(minutes=1), list[float]()
     with retries_told(lambda: seen.append(None)):
@@ -98,7 +98,7 @@ def test_retries_call_the_callback() -> None:
 
 
 def test_a_stop_ends_the_attempts() -> None:
-    """After a stop there is no retry. The error has the last failure as its cause."""
+    """After a stop during an attempt, there is no retry. The error shows the last failure."""
     stop, made = Stop(), list[None]()
 
     def action() -> None:
@@ -125,7 +125,7 @@ def test_a_stop_ends_iteration_that_never_waits(count: int) -> None:
 
 @pytest.mark.parametrize("counts", [[1], [2], [1, 1], [0, 1, 0]])
 def test_a_stop_ends_iteration_in_the_middle_of_a_part(counts: list[int]) -> None:
-    """A stop within a part raises an error, so that the iteration does not look complete."""
+    """A stop within a page raises an error, so that the iteration does not look complete."""
     stop = Stop()
     items = each_until(stop, (Entries(Entry, None, count) for count in counts))
     assert isinstance(next(items), Entry)
@@ -135,7 +135,7 @@ def test_a_stop_ends_iteration_in_the_middle_of_a_part(counts: list[int]) -> Non
 
 
 def test_all_parts_are_yielded_until_a_stop() -> None:
-    """Without a stop, all parts are yielded. A stop before the iteration raises an error."""
+    """The entries of all pages are yielded unless a stop is requested, which raises an error."""
     stop, parts = Stop(), [Entries(Entry, None, count) for count in (2, 0, 1)]
     assert len(list(each_until(stop, parts))) == 3
     stop.set()
@@ -144,7 +144,7 @@ def test_all_parts_are_yielded_until_a_stop() -> None:
 
 
 def test_a_stop_ends_a_pause() -> None:
-    """A stop ends a pause of an hour at once, and one more attempt is made."""
+    """A stop ends a pause of an hour at once, and one last attempt is made."""
     stop, made, pauses = Stop(), list[None](), threading.Event()
 
     def action() -> None:

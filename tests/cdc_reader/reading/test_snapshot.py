@@ -1,4 +1,4 @@
-"""Rules of reading a snapshot, tested one by one. The simulation tests them together."""
+"""The rules of reading a snapshot, each tested separately. The simulation tests them together."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def begin(followed: Followed, **changed: Any) -> Checkpoint:
 def reader_of(
     followed: Followed, start: Checkpoint, shard: Shard | None = None, **changed: Any
 ) -> SnapshotReader:
-    """Return a reader of the remaining part of a snapshot after the checkpoint `start`."""
+    """Return a reader that continues a snapshot from the checkpoint `start`."""
     config = evolve(SMALL, **changed)
     return SnapshotReader(table_of(followed), followed.clock, config, start, shard)
 
@@ -175,7 +175,7 @@ def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
 @pytest.mark.parametrize("tablets", [False, True])
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
-    """Each row belongs to the shard to which the row's stream belongs."""
+    """Each row belongs to the same shard as its stream."""
     followed = Followed(config=SMALL, tablets=tablets)
     followed.clock.advance(60 * SECOND)
     for p in range(80):
@@ -197,7 +197,7 @@ def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
 
 
 def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
-    """A shard cannot continue if its generation is gone, but a read of the whole table can."""
+    """If its generation is gone, a shard's snapshot cannot continue. A whole table's can."""
     start = begin(followed)
     assert start.snapshot is not None
     gone = evolve(start, snapshot=evolve(start.snapshot, generation=EPOCH - 5))
@@ -275,7 +275,7 @@ def test_a_table_that_is_dropped_ends_it(followed: Followed) -> None:
 
 
 def test_expiry_during_a_snapshot_is_reported(followed: Followed) -> None:
-    """If changes since the start expire, `fail` raises an error and other modes continue.
+    """If changes since the start expire, mode `fail` raises an error and mode `continue` goes on.
 
     The error is raised before the next range is read.
     """

@@ -1,7 +1,7 @@
 """During an outage, a stop is not delayed by any retry, request or connection attempt.
 
-Deadlines and pauses between retries last for hours here, so a stop that waits for one of them makes
-`ended` time out.
+In these tests, deadlines and pauses between retries last for hours. If a stop waits for one of
+them, `ended` times out.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Running(threading.Thread):
 
 @contextmanager
 def outage(server: EmbeddedScylla, fault: Fault = OUTAGE) -> Iterator[Callable[[], int]]:
-    """Activate a fault, and yield a function that returns how often the fault has struck."""
+    """Activate a fault, and yield a function that returns how often the fault has occurred."""
     with server.faults.during(fault):
         yield lambda: server.faults.struck(fault)
 
@@ -153,7 +153,7 @@ def test_a_retry_does_not_delay_stopping_a_reader(
 def test_a_late_response_does_not_delay_stopping_a_reader(
     server: EmbeddedScylla, connection: ConnectionConfig, statement: str
 ) -> None:
-    """A stop does not wait for a late response to the query of a page or to an earlier query."""
+    """A stop does not wait for a late response, whether to a page request or to another query."""
     late = Fault("delay", statement, times=None, seconds=HOUR.total_seconds())
     with CdcReader(connection, "ks.t", config=READ) as reader, outage(server, late) as struck:
         follow = following(reader)

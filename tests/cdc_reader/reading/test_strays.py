@@ -29,6 +29,7 @@ _CONFIG = ReadConfig(
     confidence_window=timedelta(seconds=10),
     eager_interval=timedelta(seconds=2),
     late_rows="deliver",
+    late_interval=timedelta(minutes=1),
 )
 
 pytestmark = pytest.mark.needs("faults", "topology")
@@ -43,7 +44,7 @@ def followed() -> Followed:
 
 
 def astray(followed: Followed, c: int, at: int, *, by: int, twice: bool = False) -> None:
-    """Write a row to the generation `by` steps after the right one.
+    """Write a row to the generation `by` places after the one in force.
 
     If `twice` is True, the row is also written to the right generation.
     """
@@ -58,7 +59,7 @@ def switch(followed: Followed) -> int:
 
 
 def log_row(followed: Followed, c: int, at: int, stream: bytes) -> None:
-    """Insert a row into the log now. The same row in another stream is the row's twin."""
+    """Insert a row into the log now. The same row in another stream is called its twin."""
     followed.execute(
         'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", '
         f'"cdc$operation", "cdc$end_of_batch", p, c) VALUES (0x{stream.hex()}, '
@@ -95,7 +96,7 @@ def test_strays_are_delivered_once(
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> None:
-    """Only one shard delivers a stray, even if the twin's stream is in another shard."""
+    """Only one shard delivers a stray, even if the twin's stream belongs to another shard."""
     written = write_around(followed, twice=twice)
     followed.clock.advance(MINUTE)
     found = [
@@ -113,7 +114,7 @@ def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> N
 def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
     followed: Followed, delivery: str, restarts: bool
 ) -> None:
-    """If a stray has been delivered, its twin is omitted on arrival, even after a restart."""
+    """If a stray has been delivered, its twin is skipped when it arrives, even after a restart."""
     before, after = (g.ranges[0].streams[0] for g in followed.server.cluster.generations)
     followed.clock.advance(switch(followed) + SECOND - followed.clock.now())
     written = followed.clock.now()
@@ -138,9 +139,9 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
 
 
 def test_a_slow_search_marks_no_stray_as_late() -> None:
-    """A slow search does not make strays late.
+    """A slow search for late rows does not deliver a stray again.
 
-    Times of arrival are computed when rows are read, not at the end of the search.
+    Arrival times are computed when rows are read, not at the end of the search.
     """
     config = evolve(_CONFIG, confidence_window=timedelta(minutes=1), chunk_size=1, in_flight=1)
     followed = Followed(config=config)
@@ -182,11 +183,15 @@ def test_strays_count_as_late_rows_in_reports(
     caplog.set_level("INFO")
     write_around(followed, twice=False)
     astray(followed, 77, switch(followed) + SECOND, by=-1, twice=True)
-    followed.follow(EPOCH, EPOCH + 5 * MINUTE, late_rows="report")
+    found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, late_rows="report")
     reports = [line for line in caplog.messages if "late_rows_sought" in line]
     assert [line for line in reports if "strays=0" not in line] == [
         "event='late_rows_sought' rows=30 strays=30"
     ]
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "event='late_rows' table='ks.t' rows=30 " in warning.getMessage()
+    complete = [delivery for delivery in found if isinstance(delivery, WindowComplete)]
+    assert sum(delivery.undelivered for delivery in complete) == 30
 
 
 @pytest.mark.parametrize("reached", ["in the window", "behind it"])
@@ -224,7 +229,7 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
 def test_a_stray_that_arrives_behind_the_position_is_found(
     delivery: str, by: int, twice: bool
 ) -> None:
-    """A stray that arrives behind the position is found beyond the end of its generation."""
+    """A stray that arrives behind the position is found, outside its generation's time span."""
     followed = Followed(config=_CONFIG, tablets=True)
     at = followed.server.split_tablets("ks", "t").start_us - by * SECOND
     written = False
@@ -261,9 +266,9 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
 def test_rows_that_a_snapshot_missed_are_found_in_a_generation_announced_late(
     since_switch: int, delivery: str
 ) -> None:
-    """A row that arrives after a snapshot began is delivered.
+    """A row of a generation announced late is delivered if a snapshot missed it.
 
-    This holds even though the row was written before the snapshot's position.
+    The row arrives after the snapshot has begun, with a write time before the snapshot's position.
     """
     followed = Followed(config=_CONFIG)
     followed.server.hold_publication(rows=None)

@@ -130,7 +130,7 @@ def test_a_generation_that_was_followed_by_another(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A read after the generation's end does not wait for it, even if it is never announced."""
+    """A read that starts after a generation's end does not wait for its announcement."""
     server.join(vnodes=2)
     first, second = server.complete_publication()
     clock.advance(MINUTE)
@@ -153,7 +153,7 @@ def test_several_generations_that_stay_unannounced(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A warning names the time span of each unannounced generation, and no other time."""
+    """Warnings name exactly the time spans of the unannounced generations."""
     clock.advance(MINUTE)
     server.join(vnodes=2)
     clock.advance(MINUTE)
@@ -171,7 +171,7 @@ def test_several_generations_that_stay_unannounced(
 
 
 def test_a_cluster_upgraded_from_4_3(open_reader: Callable[..., CdcReader]) -> None:
-    """After an upgrade from 4.3, the first read finds unannounced generations in newer tables."""
+    """After an upgrade from 4.3, the first read finds unannounced generations in the new tables."""
     clock = ManualClock(SystemClock().now())
     with EmbeddedScylla(clock=clock, ring_delay_ms=0, version="4.3") as server:
         server.execute(

@@ -20,7 +20,7 @@ _EVER = Window(BEGINNING, FOREVER)
 
 
 def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
-    """Return the numbers of queries in two equal windows that are read one after the other."""
+    """Return the number of queries for each of two equal windows, read one after the other."""
     server = EmbeddedScylla(vnodes=1, shards=4)
     server.execute(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"

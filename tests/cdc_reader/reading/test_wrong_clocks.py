@@ -150,7 +150,7 @@ def test_rows_that_settle_late(
     open_reader: Callable[[WrongClock], CdcReader],
     read: str,
 ) -> None:
-    """A clock that is ahead does not end windows before rows have had time to arrive."""
+    """Even if the machine's clock is ahead, windows do not end before their rows could arrive."""
     start, written = clock.now(), iter(range(10, 40))
 
     def write() -> None:
@@ -174,7 +174,7 @@ def test_rows_that_expired(
     open_reader: Callable[[WrongClock], CdcReader],
     ahead: int,
 ) -> None:
-    """A clock that is behind does not hide a loss."""
+    """A machine's clock that is behind does not hide a loss of rows."""
     del server
     position = clock.now() - 2 * HOUR
     clock.advance(2 * DAY)

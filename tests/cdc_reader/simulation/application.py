@@ -68,7 +68,7 @@ class HandedLogRow:
 
 
 class _Connection(Queries):
-    """A connection with one page size for the log and its base table, and another for the rest."""
+    """A connection with one page size for ks.t and its log, and another for all other tables."""
 
     def __init__(self, log: Queries, other: Queries) -> None:
         self._log = log
@@ -143,7 +143,7 @@ class Application:
             return
         try:
             if self._scenario.nap and self._luck.random() < self._scenario.saving:
-                self._save()  # a save in another thread may run first after a suspension
+                self._save()  # after a suspension, a save in another thread may run first
             self._renew()
             self._take_next()
             self._work()
@@ -159,9 +159,10 @@ class Application:
         return self._position_reached > until and is_swept
 
     def finish(self, until: int) -> None:
-        """Stop, handle the rows in flight and save, then check that no row is missing.
+        """Stop the process, and check that no row is missing.
 
-        All rows before `until` must be handled.
+        Before it stops, the process handles the rows in flight and saves its checkpoint. All rows
+        written before `until` must be handled.
         """
         self._stop()
         self.laws.finish(until)
@@ -239,7 +240,7 @@ class Application:
         return table, self._cluster_clock, self._scenario.config, start, self._shard
 
     def _first(self) -> Checkpoint:
-        """Return the checkpoint at which the shard starts."""
+        """Return the checkpoint from which the shard is first read."""
         if not self._scenario.snapshot:
             return Checkpoint(self._first_position)
         table = CdcTable(self._connection(), TABLE)

@@ -64,12 +64,18 @@ class Holding:
         self._last = hold
 
     def handles(self, hold: Hold) -> None:
-        """Check that no other process is sure of the lease when `hold` calls the handler."""
+        """Check that `hold` may call the handler.
+
+        No other process may be sure that it holds the lease.
+        """
         if any(other.is_sure for other in self._holds if other is not hold):
             raise LawBroken(f"{hold} handles what another does")
 
     def saved(self, hold: Hold, kept: Checkpoint) -> None:
-        """Check a checkpoint that has been saved under `hold`."""
+        """Check a checkpoint that `hold` has saved.
+
+        `hold` must be the last to acquire the lease, and the position must not move back.
+        """
         if self.has_leases and hold is not self._last:
             raise LawBroken(f"{hold} saves, and {self._last} acquired the lease after it")
         if kept.position < self._position:

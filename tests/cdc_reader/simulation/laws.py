@@ -115,7 +115,7 @@ class Laws:
             self._past.first = start.position
 
     def ask(self, asked: RecordedQuery) -> None:
-        """Check that the streams of a page request take writes in the requested window."""
+        """Check that the streams of a page request can receive writes in the requested window."""
         cql = asked.query.cql
         if "cdc$time" in cql:
             self._begin_reading()
@@ -156,7 +156,7 @@ class Laws:
             yield found
 
     def complete(self, delivery: WindowComplete, now: int) -> None:
-        """Check a window that is reported as complete."""
+        """Check that a window reported as complete has settled and follows the previous window."""
         window, life = delivery.window, self._life
         self._begin_reading()  # if all rows of a window have expired, it needs no query
         if delivery.late:
@@ -189,8 +189,8 @@ class Laws:
     def save(self, kept: Checkpoint) -> None:
         """Check that a saved checkpoint does not count an unacknowledged row as read.
 
-        A mark may pass a row that has expired, because its loss is reported with the rest of the
-        window.
+        A mark may be later than an expired row, because the row's loss is reported with the rest of
+        the window.
         """
         claimed = [row for row in self._rows() if self._claims(kept, row)]
         for row in claimed:
@@ -273,9 +273,9 @@ class Laws:
     def _claims(self, kept: Checkpoint, row: LogRow) -> bool:
         """Return True if a reader that starts from the checkpoint treats the row as delivered.
 
-        A row before the position must be of a generation that the checkpoint has reached, and any
-        other row must be covered by a mark. A late row must also be acknowledged, unless a mark
-        lists the row.
+        A row written before the checkpoint's position must belong to a generation that the
+        checkpoint has reached. A later row must be covered by a mark. A row that arrived late must
+        also be acknowledged, unless a mark lists it.
         """
         stream, key = row.name
         mark = kept.marks.get(stream, _NO_MARK)
@@ -298,9 +298,9 @@ class Laws:
             raise LawBroken(f"{window} is asked of streams that are not in force then")
 
     def _operates(self, start: int, window: Window) -> bool:
-        """Return True if the set of streams from `start` may take writes throughout the window.
+        """Return True if the set of streams from `start` may receive writes throughout the window.
 
-        A set takes writes until the start of the next set that was announced before the reader's
+        A set receives writes until the start of the next set that was announced before the reader's
         last refresh.
         """
         refreshed = min(self._refreshes, default=BEGINNING)

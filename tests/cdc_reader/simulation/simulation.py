@@ -54,7 +54,7 @@ class Run:
 
 
 def simulate(seed: int, *, snapshot: bool = False) -> Run:
-    """Run a seed. Raise BrokenSeed if a law is broken or a reader fails.
+    """Run the simulation with a seed. Raise BrokenSeed if a law is broken or a reader fails.
 
     With `snapshot`, the readers start with the existing rows.
     """

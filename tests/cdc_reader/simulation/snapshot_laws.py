@@ -129,7 +129,7 @@ class SnapshotLaws:
         self._generation: Generation | None = None
 
     def begin(self, start: Checkpoint) -> None:
-        """Start a process at a checkpoint, which may be the start of its shard."""
+        """Begin to check a process that starts at the checkpoint `start`."""
         self._life = _Life(self._past.claimed)
         self._shared.begin(start)
         if start.snapshot is None:
@@ -143,7 +143,7 @@ class SnapshotLaws:
             self._generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
 
     def ask(self, asked: RecordedQuery) -> None:
-        """Check that a page request does not read a range that is done."""
+        """Check that a page request does not read a token range that was already saved as done."""
         if self.is_of_rows(asked):
             tokens = TokenRange(*asked.query.values)  # type: ignore[arg-type]
             if TokenRanges([tokens]).without(self._life.claimed).size != tokens.size:
@@ -205,7 +205,7 @@ class SnapshotLaws:
         self._past.claimed = done
 
     def follow(self) -> None:
-        """Check that the log may be delivered now."""
+        """Check that the log is delivered only after all rows of the snapshot are handled."""
         if self._scenario.snapshot and not self._past.is_complete:
             raise LawBroken("the log is followed before all rows are handled")
 

@@ -235,7 +235,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 def test_the_simulation_finds_what_is_broken(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At least one seed detects the defect."""
+    """With at least one seed, the simulation detects the defect."""
     _check_found(*MUTATIONS[mutation], monkeypatch, snapshot=False)
 
 
@@ -244,7 +244,7 @@ def test_the_simulation_finds_what_is_broken(
 def test_the_simulation_finds_what_is_broken_in_snapshots(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At least one seed detects the defect in the reading of snapshots."""
+    """With at least one seed, the simulation detects the defect in the reading of snapshots."""
     _check_found(*SNAPSHOT_MUTATIONS[mutation], monkeypatch, snapshot=True)
 
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 
 def test_the_laws_hold_in_some_histories() -> None:
-    """In a few random histories, no row is lost, repeated, out of order or saved unacknowledged."""
+    """In a few random histories, no row is lost, repeated, out of order or saved too early."""
     _check_laws(range(FIRST, FIRST + _AT_A_TIME))
 
 
@@ -40,7 +40,7 @@ def test_the_laws_hold_in_some_snapshots() -> None:
 @pytest.mark.timeout(60 + 5 * SEEDS)
 @pytest.mark.parametrize("snapshot", [False, True], ids=["log", "snapshot"])
 def test_the_laws_hold_in_every_history(snapshot: bool) -> None:
-    """The laws hold in every history. Several processes share the seeds."""
+    """The laws hold in all `SCYLLA_CDC_SEEDS` histories, which run in several processes."""
     runs = _check_laws(range(FIRST, FIRST + SEEDS), snapshot=snapshot)
     if SEEDS >= 100:
         _check_variety(runs)
@@ -49,7 +49,7 @@ def test_the_laws_hold_in_every_history(snapshot: bool) -> None:
 
 @pytest.mark.slow
 def test_a_seed_repeats_its_run() -> None:
-    """A seed produces exactly the same events in another process with another hash seed."""
+    """A seed produces the same events in every process, whatever Python's hash seed."""
     digests = {_digest(seed) for seed in ("0", "1", "random")}
     assert digests == {" ".join(simulate(seed).digest for seed in (1, 2, 3))}
 

@@ -60,7 +60,7 @@ class World:
         self._note_sets()
 
     def begin(self) -> None:
-        """Start the events, including those that precede the reader."""
+        """Start the events, and let those that precede the reader happen."""
         self._next, self._ends = self.clock.now(), FOREVER
         self.pass_time(self._scenario.history)
         self._ends = self.clock.now() + self._scenario.activity

@@ -24,7 +24,7 @@ finds = st.lists(st.sets(st.integers(0, len(CHUNKS) - 1)), min_size=1, max_size=
 def polled(
     schedule: PollSchedule, now: int, chunks: Sequence[RangeTask] = CHUNKS
 ) -> dict[int, bool]:
-    """Return the start of each chunk polled now, and True if its whole window is read."""
+    """Return the start of each chunk polled now, with True if its whole window is read."""
     chosen = schedule.due(chunks, now, NEWEST.start)
     assert all(task.window in (WHOLE, NEWEST) for task in chosen)
     return {task.start: task.window == WHOLE for task in chosen}

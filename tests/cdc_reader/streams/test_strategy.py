@@ -53,7 +53,7 @@ def test_only_auto_is_open() -> None:
 
 
 def test_auto_does_not_try_ranges_while_many_streams_have_rows() -> None:
-    """While many streams have rows, `auto` does not try ranges, which would be costly."""
+    """While many streams have rows, `auto` does not try ranges, because they would be costly."""
     cost = {Strategy.STREAMS: 500, Strategy.RANGES: 1}
     assert set(read(StrategyChoice(Strategy.AUTO), 100, cost, 0.5)) == {Strategy.STREAMS}
 
@@ -61,7 +61,7 @@ def test_auto_does_not_try_ranges_while_many_streams_have_rows() -> None:
 def test_auto_leaves_ranges_once_many_streams_have_rows() -> None:
     """`auto` stops using ranges once many streams have rows.
 
-    Windows of both strategies report the share of streams that have rows.
+    Windows of both strategies report the fraction of streams that have rows.
     """
     choice = StrategyChoice(Strategy.AUTO)
     cost = {Strategy.STREAMS: 500, Strategy.RANGES: 30}

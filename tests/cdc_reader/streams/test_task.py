@@ -25,7 +25,7 @@ def test_a_task_pickles_and_has_a_short_repr() -> None:
 def test_touched_generations_are_those_with_a_moment_in_the_window(
     starts: list[int], start: int, end: int
 ) -> None:
-    """A generation touches a window if it operates at any time in the window.
+    """A generation touches a window if it is in force at any time in the window.
 
     The generations' timestamps may be unsorted and repeated.
     """

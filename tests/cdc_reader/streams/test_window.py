@@ -42,7 +42,7 @@ def test_a_limit_below_the_base_does_not_shrink_windows() -> None:
 def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
     start: int, span: int, emptiness: list[bool]
 ) -> None:
-    """Consecutive windows adjoin and never pass the horizon, whether or not they are empty."""
+    """Windows are contiguous and never pass the horizon, whether or not they are empty."""
     position, size = start, WindowSize(base=3, limit=50)
     for empty in emptiness:
         if position >= start + span:

@@ -8,7 +8,7 @@ from cdc_reader.testing import EmbeddedScylla, ManualClock
 
 
 class Announcing:
-    """A clock that is `behind` µs slow. Its sleep number `after` completes a held publication."""
+    """A clock that is slow by `behind` µs. Sleep number `after` completes a held publication."""
 
     def __init__(
         self, server: EmbeddedScylla, clock: ManualClock, after: int, behind: int = 0

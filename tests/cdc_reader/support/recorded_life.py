@@ -50,9 +50,9 @@ class Event:
 
 @frozen
 class Recorded:
-    """A recorded table: its log, its generations by start (in µs), and all events.
+    """A recorded table: its log, its streams by generation start (in µs), and all events.
 
-    `announced` holds the time at which each generation was first visible.
+    `announced` contains the time at which each generation was first visible.
     """
 
     table: str

@@ -43,7 +43,7 @@ _ENDS = {Operation.RANGE_END_INCLUSIVE: AFTER, Operation.RANGE_END_EXCLUSIVE: BE
 class Fold:
     """A table rebuilt from its log. TTLs are ignored, so cells do not expire.
 
-    `partitions` holds the result, by serialized partition key.
+    `partitions` contains the result, by serialized partition key.
     """
 
     base: Table

@@ -1,4 +1,4 @@
-"""Tests that folding a recorded log reproduces the recorded table."""
+"""Tests that applying a recorded log to an empty table reproduces the recorded table."""
 
 import gzip
 import json

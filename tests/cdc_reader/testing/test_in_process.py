@@ -1,4 +1,4 @@
-"""Tests that the sources for real clusters can query an in-process cluster."""
+"""Tests that the code that queries real clusters can also query an in-process cluster."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def keys(source: CqlLogSource, task: Task | RangeTask = RING) -> list[int]:
 
 
 def all_streams(connection: InProcessConnection) -> Task:
-    """Return a task for all streams of the newest generation."""
+    """Return a task that reads all streams of the newest generation."""
     generations = TableGenerations(connection, NAME)
     groups = generations.groups(max(generations.timestamps()))
     return Task(ALL, tuple(stream for group in groups for stream in group.streams))

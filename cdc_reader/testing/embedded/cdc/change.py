@@ -15,7 +15,7 @@ RowKey = tuple[bytes, ...] | None
 
 @frozen
 class RowWrite:
-    """One insert or update: the cells written to a row, and the marker that an INSERT writes."""
+    """One insert or update: the cells written to a row and, for an INSERT, the row marker."""
 
     key: RowKey
     marker: Cell | None = None

@@ -132,7 +132,7 @@ class ImageState:
         for column in columns:
             value = state.get(column.name)
             if value is None:
-                # In a preimage, a null must differ from a column that is not logged.
+                # A preimage must distinguish a null from a column that is not logged.
                 if operation is Operation.PREIMAGE and self.profile.marks_nulls:
                     cells[DELETED + column.name] = TRUE
             elif isinstance(value, dict):

@@ -53,8 +53,8 @@ def log_table(base: Table, profile: Profile) -> Table:
 def follow(log: Table, base: Table, now_us: int, profile: Profile) -> Table:
     """Return the log, with the same id, updated to match its base table.
 
-    Versions that keep a disabled log also record the columns dropped from it. The properties become
-    the properties of a new log, unless the version leaves them unchanged.
+    Versions that keep a disabled log also record the columns dropped from it. The properties are
+    reset to those of a new log, unless the version leaves them unchanged.
     """
     columns = _columns(base, profile)
     names = {column.name for column in columns}

@@ -26,10 +26,11 @@ class StreamChooser(Protocol):
     """Chooses a log's stream for a write, or rejects the write."""
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> Sequence[bytes]:
-        """Return the streams that log a write with timestamp `write_us`, received at `now_us`.
+        """Return the streams in which to log a write.
 
-        There is one stream, unless a fault is injected. Raises CqlError if ScyllaDB would reject
-        the timestamp.
+        `write_us` is the write's timestamp, and `now_us` is the time at which it arrives. There is
+        one stream, unless a fault is injected. Raises CqlError if ScyllaDB would reject the
+        timestamp.
         """
 
 

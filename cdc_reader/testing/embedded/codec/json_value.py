@@ -91,7 +91,7 @@ def _map(value: Any, key: CqlType, element: CqlType) -> bytes:
 
 
 def _key(name: str, key: CqlType) -> Any:
-    """Return the JSON value of a map key, which JSON writes as a name.
+    """Return the JSON value of a map key, which is a member name in the JSON text.
 
     For text, ascii and blob keys, the value is the name itself. Other names are parsed as JSON.
     """
@@ -156,7 +156,7 @@ def _integer(value: Any, cql_type: Native) -> bytes:
 
 
 def _whole(value: Any, size: int) -> int:
-    """Return the value as an integer; reject it unless it fits into `size` bytes."""
+    """Return the value as an integer; reject a value that does not fit in `size` bytes."""
     if not _is_number(value):
         raise MarshalError(f"Incorrect JSON value for int64 type: {write_json(value)}")
     if fraction := math.fmod(value, 1) if isinstance(value, float) else 0:

@@ -35,7 +35,7 @@ def decode(cql_type: Native, value: bytes) -> Any:
 
 
 def encode(cql_type: Native, value: Any) -> bytes:
-    """Serialize a Python value as this type; raise OverflowError if it does not fit."""
+    """Serialize a Python value as this type; raise OverflowError if it is out of range."""
     if cql_type.name != "decimal":
         return bytes(_codec(cql_type).serialize(value, _PROTOCOL))
     places = scale(value)
@@ -50,7 +50,7 @@ def fixed_width(cql_type: Native) -> int | None:
 
 
 def scale(number: Decimal) -> int:
-    """Return the number of decimal places."""
+    """Return the number of decimal places of `number`."""
     return -int(number.as_tuple().exponent)
 
 

@@ -1,6 +1,6 @@
-"""The order of values: maps serialized values to keys that Python sorts as ScyllaDB sorts values.
+"""Maps serialized values to keys that Python sorts in ScyllaDB's order.
 
-Clustering rows, map keys and set elements are in the order of their type, not of their bytes.
+Clustering rows, map keys and set elements are ordered by their type, not by their bytes.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _fields(keys: list[SortKey]) -> SortKey:
 
 
 def distinct(values: Iterable[bytes], order: SortKey) -> list[bytes]:
-    """Return the values in order; of equal values, such as 1.0 and 1.00, keep only the first."""
+    """Return the sorted values; of equal ones, such as 1.0 and 1.00, keep only the first."""
     first: dict[Any, bytes] = {}
     for value in values:
         first.setdefault(order(value), value)
@@ -149,7 +149,7 @@ def distinct(values: Iterable[bytes], order: SortKey) -> list[bytes]:
 
 
 class ElementKey(bytes):
-    """The key of a cell; the keys of equal values, such as 1.0 and 1.00, are equal."""
+    """The cell key of a collection element; 1.0 and 1.00, for example, have equal keys."""
 
     place: Any
 

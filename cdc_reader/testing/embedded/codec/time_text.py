@@ -13,7 +13,7 @@ _MONTHS, _FEBRUARY = 12, 2
 _MILLI_DIGITS = 3
 _NANOS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000}
 _UNITS = {
-    # unit: (name, index of months, days or nanoseconds in a duration, size in that part)
+    # unit: (name, index of its part in (months, days, nanoseconds), size in that part)
     "y": ("years", 0, 12),
     "mo": ("months", 0, 1),
     "w": ("weeks", 1, 7),
@@ -92,7 +92,7 @@ def date_days(text: str) -> int:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return the days since 1970; a day beyond the month's end falls into the next month."""
+    """Return the days since 1970; a day beyond the month's end rolls over into the next."""
     years = year - (month <= _FEBRUARY)
     era, of_era = divmod(years, 400)
     of_year = (153 * ((month - 3) % _MONTHS) + 2) // 5 + day - 1
@@ -115,7 +115,7 @@ def time_nanos(text: str) -> int:
 def duration(text: str) -> tuple[int, int, int]:
     """Parse a duration: ``1y2mo``, ``-1h30m``, ``P1Y2M``, ``P2W`` or ``P0001-02-03T04:05:06``.
 
-    Returns months, days and nanoseconds, all of one sign.
+    Returns months, days and nanoseconds, all with the same sign.
     """
     sign, unsigned = (-1, text[1:]) if text.startswith("-") else (1, text)
     counts, last = [0, 0, 0], ""

@@ -1,7 +1,7 @@
 """Validates bound values against their type, and sorts sets and maps.
 
-Like ScyllaDB, it rejects values that are not of the type. Clients may send sets and maps in any
-order, so it sorts them and removes duplicates.
+As in ScyllaDB, values that do not match their type are rejected. Clients may send sets and maps in
+any order, so these are sorted, and duplicates are removed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Schema statements, with ScyllaDB's error messages.
 
-A statement that changes nothing, because of IF [NOT] EXISTS, returns None. This package may import
+Executing a statement returns None if IF [NOT] EXISTS makes it a no-op. This package may import
 `grammar`, `schema`, `cdc` and `storage`. Begin with `tables`.
 """

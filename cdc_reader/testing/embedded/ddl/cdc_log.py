@@ -97,7 +97,10 @@ class Log:
 
 
 def columns_are_the_log_s_own(renaming: bool, attached: bool) -> InvalidRequest:
-    """Return the error for altering a log's columns; if `attached`, the base table uses the log."""
+    """Return the error for altering a log's columns.
+
+    `attached` is True if CDC is still enabled on the base table.
+    """
     if attached and renaming:
         return InvalidRequest("Cannot rename a column of a CDC log table.")
     if attached:
@@ -121,7 +124,7 @@ def columns_are_the_log_s_own(renaming: bool, attached: bool) -> InvalidRequest:
 
 
 def check_not_just_dropped(name: str, log: Table | None, now_us: int) -> None:
-    """Reject a column that was dropped moments ago, because writes to it may still arrive."""
+    """Reject adding a column again just after it was dropped, while old writes may still arrive."""
     if log is None or name not in log.dropped:
         return
     _, dropped_us = log.dropped[name]

@@ -64,7 +64,7 @@ def check_counters(table: Table) -> None:
 
 
 def check_counter(column: Column, among_counters: bool) -> None:
-    """With `among_counters`, reject a non-counter column; otherwise, reject a counter."""
+    """If `among_counters`, reject a column that is not a counter; otherwise, reject a counter."""
     if among_counters and column.type != _COUNTER:
         raise ConfigurationError(
             f"Cannot add a non counter column ({column.name}) in a counter column family"

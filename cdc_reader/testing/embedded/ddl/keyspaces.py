@@ -59,7 +59,7 @@ def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaCh
 
 
 def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChange:
-    """Execute ALTER KEYSPACE: replication and durable writes."""
+    """Execute ALTER KEYSPACE, which changes replication, initial tablets and durable writes."""
     if statement.name not in catalog.keyspaces:
         raise InvalidRequest(f"Can't find a keyspace {statement.name}")
     keyspace = catalog.modifiable(statement.name)
@@ -83,7 +83,7 @@ def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChan
 def drop_keyspace(
     statement: ast.DropKeyspace, catalog: Catalog, database: Database
 ) -> SchemaChange | None:
-    """Execute DROP KEYSPACE, with its tables, logs and data."""
+    """Execute DROP KEYSPACE, which also drops the keyspace's tables, logs and data."""
     keyspace = catalog.keyspaces.get(statement.name)
     if keyspace is None:
         if statement.if_exists:
@@ -160,7 +160,10 @@ def _replication(
 
 
 def _check_step(old: Mapping[str, str], new: Mapping[str, str]) -> None:
-    """Reject a strategy that tablets do not support, and a change by more than one replica."""
+    """Reject a change of replication that tablets do not support.
+
+    Tablets require NetworkTopologyStrategy. A statement may add or remove at most one replica.
+    """
     if not new["class"].endswith("NetworkTopologyStrategy"):
         raise InvalidRequest("Cannot alter replication strategy vnode/tablets flavor")
     names = (old.keys() | new.keys()) - {"class"}

@@ -69,7 +69,10 @@ def _table(cql: str) -> str:
 
 
 def _needed(cql: str) -> tuple[str, str]:
-    """Return the needed (permission, resource); reading a log needs SELECT on its base table."""
+    """Return the (permission, resource) that a statement requires.
+
+    Reading a log requires SELECT on its base table.
+    """
     table = _table(cql)
     match cql.split(maxsplit=1)[0].upper():
         case "SELECT":

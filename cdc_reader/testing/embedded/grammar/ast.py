@@ -21,7 +21,7 @@ PropertyValue = str | int | float | bool | Mapping[str, str]
 
 @frozen
 class TableName:
-    """The name of a table, type or index; `keyspace` None means the connection's keyspace."""
+    """The name of a table, type or index; if `keyspace` is None, it is the connection's."""
 
     keyspace: str | None
     name: str
@@ -87,7 +87,7 @@ AnyRelation = Relation | TupleRelation | TokenRelation
 
 @frozen
 class Select:
-    """A SELECT; an empty `selected` means ``*``, and `order` holds pairs (column, descending)."""
+    """A SELECT; an empty `selected` means ``*``, and `order` lists pairs (column, descending)."""
 
     table: TableName
     selected: tuple[Selected, ...] = ()
@@ -123,7 +123,7 @@ class Insert:
 
 @frozen
 class InsertJson:
-    """An INSERT INTO ... JSON; with `default_unset`, columns that the text omits stay unchanged."""
+    """An INSERT ... JSON statement; with `default_unset`, omitted columns stay unchanged."""
 
     table: TableName
     text: Term
@@ -215,8 +215,7 @@ class Batch:
 class Properties:
     """A WITH clause: values by name, and the properties that have a special syntax.
 
-    `clustering_order` holds pairs (column, descending). A value that is a map holds its constants
-    as text.
+    `clustering_order` lists pairs (column, descending). The constants in a map value are text.
     """
 
     values: Mapping[str, PropertyValue] = field(factory=dict)
@@ -226,7 +225,7 @@ class Properties:
 
 @frozen
 class ColumnDefinition:
-    """A column of CREATE TABLE or ALTER TABLE ADD; with `is_key`, it is the whole primary key."""
+    """A column of CREATE TABLE or ALTER TABLE ADD; if `is_key`, it is the whole primary key."""
 
     name: str
     type: str
@@ -296,7 +295,7 @@ class DropColumns:
 
 @frozen
 class RenameColumns:
-    """An ALTER TABLE ... RENAME statement; `renames` holds pairs (old, new)."""
+    """An ALTER TABLE ... RENAME statement; `renames` lists pairs (old, new)."""
 
     table: TableName
     renames: tuple[tuple[str, str], ...]
@@ -329,7 +328,7 @@ class DropTable:
 
 @frozen
 class CreateType:
-    """A CREATE TYPE statement; `fields` holds pairs (field, type)."""
+    """A CREATE TYPE statement; `fields` lists pairs (field, type)."""
 
     type: TableName
     fields: tuple[tuple[str, str], ...]
@@ -347,7 +346,7 @@ class AddField:
 
 @frozen
 class RenameFields:
-    """An ALTER TYPE ... RENAME statement; `renames` holds pairs (old, new)."""
+    """An ALTER TYPE ... RENAME statement; `renames` lists pairs (old, new)."""
 
     type: TableName
     renames: tuple[tuple[str, str], ...]
@@ -378,10 +377,10 @@ class Truncate:
 
 @frozen
 class Describe:
-    """A DESCRIBE statement; `what` is a list such as TABLES, a kind of element, or ANY.
+    """A DESCRIBE statement.
 
-    A KEYSPACE without a name is the connection's keyspace. With `only`, the keyspace's contents are
-    left out.
+    `what` is the kind of element to describe, a list such as TABLES, or ANY. KEYSPACE without a
+    `name` means the connection's keyspace. With `only`, the keyspace's contents are omitted.
     """
 
     what: str
@@ -391,7 +390,7 @@ class Describe:
 
 @frozen
 class Unsupported:
-    """A CQL statement that this server does not support; `what` names it.
+    """A CQL statement that this server does not support; `what` is its kind.
 
     For a materialized view, `base` is its base table, and `with_cdc` is True if the statement
     enables CDC.

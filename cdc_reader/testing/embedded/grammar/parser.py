@@ -63,7 +63,7 @@ def parse(cql: str) -> ast.Statement:
 
 
 def parse_ahead(cql: str) -> None:
-    """Parse `cql` into the cache of `parse`; called in another thread for long statements."""
+    """Parse a long statement in another thread, and cache the result for `parse`."""
     if _parsed.get(cql) is None:
         _parsed.put(cql, _outcome(cql), len(cql))
 
@@ -91,7 +91,7 @@ def _parse(cql: str) -> ast.Statement:
 
 
 def _check_extent(cql: str) -> None:
-    """Reject texts with too many tokens, which take long to parse; a long string is one token."""
+    """Reject a text with too many tokens, which would take too long to parse."""
     if len(cql) <= _MAX_WORDS:
         return
     beyond = next(itertools.islice(_WORD.finditer(cql), _MAX_WORDS, None), None)
@@ -119,7 +119,7 @@ def _unquoted(name: str) -> str:
 
 @functools.cache
 def build_parser() -> Lark:
-    """Return the parser; its tables are kept on disk, because building them takes a second."""
+    """Return the parser; its tables are cached on disk, because building them takes a second."""
     grammar = _grammar()
     known = hashlib.sha256(f"{grammar}{lark.__version__}{sys.version}".encode()).hexdigest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "scylla-cdc"

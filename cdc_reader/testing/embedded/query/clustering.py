@@ -60,7 +60,8 @@ class ClusteringRestriction:
     """The rows whose key prefix matches ``=`` and IN, narrowed by slices; by default, all rows.
 
     A key prefix has `width` columns. `tuples` returns the prefixes that a multi-column relation
-    allows. If it is None, `prefix` holds a function for each column, which returns its values.
+    allows. If it is None, `prefix` contains a function for each column, which returns the values
+    that the column may have.
     """
 
     table: Table
@@ -116,7 +117,7 @@ class ClusteringRestriction:
 def _sliced(
     prefix: ClusteringKey, each: Slice, values: ClusteringKey | None
 ) -> list[ClusteringRange]:
-    """Return a slice's range under a prefix, or its ranges if the columns' directions differ.
+    """Return a slice's range under a prefix; several ranges if the columns' sort orders differ.
 
     For example, (a, b) > (1, 2) then becomes "a > 1", and "a = 1 and b > 2".
     """

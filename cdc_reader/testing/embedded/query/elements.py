@@ -96,7 +96,7 @@ def field_key(index: int) -> bytes:
 
 
 def user_field(cql_type: CqlType, name: str, label: str) -> tuple[int, CqlType]:
-    """Return the index and type of a UDT's field; error messages call the value `label`."""
+    """Return a UDT field's index and type; error messages call the UDT value `label`."""
     fields = cql_type.fields if isinstance(cql_type, UserType) else ()
     for index, (field, of_type) in enumerate(fields):
         if field == name:

@@ -44,7 +44,11 @@ Shape = tuple[tuple[UUID, tuple[Column, ...]], ...]
 
 @frozen
 class Remembered:
-    """A prepared statement: its text, its connection's keyspace, and its shape when prepared."""
+    """A prepared statement.
+
+    `keyspace` is the keyspace of the connection that prepared it. `shape` describes the tables and
+    columns that it used when it was prepared.
+    """
 
     cql: str
     keyspace: str | None
@@ -55,7 +59,7 @@ class Engine:
     """Executes statements on a catalog and a database.
 
     `clock` returns the server's time in µs since the epoch. `virtual` maps (keyspace, table) to the
-    source of a table that is not in the database. `replays` holds prepared pages for some tables.
+    source of a table that is not in the database. `replays` contains pages to replay.
     `most_partitions` is the maximum number of partitions that IN lists may select.
     Every method raises `errors.CqlError` if ScyllaDB would return an error.
     """
@@ -140,7 +144,7 @@ class Engine:
 
     @contextmanager
     def _worded(self) -> Iterator[None]:
-        """Give error messages the wording of the server's version."""
+        """Reword errors to match the messages of the server's version."""
         try:
             yield
         except CqlError as error:
@@ -228,7 +232,7 @@ def _description(statement_id: bytes, plan: Plan) -> Prepared:
 
 
 def bind(columns: tuple[ColumnSpec, ...], values: Values) -> tuple[Value, ...]:
-    """Validate the values, or raise InvalidRequest; return them in order of the markers."""
+    """Return the values in marker order; raise InvalidRequest if one of them is invalid."""
     given = _named(columns, values) if isinstance(values, Mapping) else tuple(values)
     if len(given) != len(columns):
         raise InvalidRequest(

@@ -133,7 +133,11 @@ def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
 
 @frozen
 class Conditions:
-    """The conditions of IF: `exists`, or `tests` of columns; `columns` are the result's columns."""
+    """The conditions of an IF clause.
+
+    `exists` is True for IF EXISTS, False for IF NOT EXISTS, and None if `tests` check columns
+    instead. The result of the statement contains `columns`.
+    """
 
     columns: tuple[Column, ...]
     exists: bool | None = None

@@ -29,7 +29,7 @@ _ToJson = Callable[[bytes], str]
 
 
 def row_writer(columns: Sequence[tuple[str, CqlType]]) -> Callable[[Sequence[bytes | None]], str]:
-    """Return a function that formats a row as a JSON object; `columns` holds pairs (name, type)."""
+    """Return a function that formats a row as a JSON object; `columns` lists pairs (name, type)."""
     names = [_text(_label(name)) for name, _ in columns]
     writers = [json_writer(of_type) for _, of_type in columns]
     return lambda cells: _object(names, cells, writers)

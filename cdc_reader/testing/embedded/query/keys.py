@@ -34,7 +34,7 @@ class ExactKeys:
         return [key for key in itertools.product(*columns) if self._exists(key)]
 
     def _exists(self, key: PartitionKey) -> bool:
-        """Return False for a log's unreadable partition, whose key is not 16 bytes long."""
+        """Return False for a key of a log that is not 16 bytes long, because no read finds it."""
         return not self.table.is_cdc_log or len(key[0]) == 16
 
 
@@ -144,7 +144,7 @@ def token_call(term: CallTerm, scope: Scope) -> Callable[[Execution], int | None
 def _shifted(
     token: Callable[[Execution], int | None], by: int, smallest: int
 ) -> Callable[[Execution], int | None]:
-    """Return a bound, moved by `by` to make it inclusive.
+    """Return a function that evaluates a token bound and adds `by`, so that the bound is inclusive.
 
     The smallest token becomes `smallest`: as a lower bound it precedes all tokens, and as an upper
     bound it means the end of the ring.

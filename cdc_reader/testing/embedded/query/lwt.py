@@ -30,7 +30,7 @@ class Outcome:
 
 
 def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
-    """Check the conditions of all statements, which must be on one partition."""
+    """Check the conditions of all statements, which must apply to the same partition."""
     table = steps[0][0].table
     partition = _the_partition(steps)
     views = [_view(partition, modification, each) for modification, each in steps]

@@ -146,7 +146,7 @@ class Modification:
                 mutation.delete_range(RangeTombstone(each.start, each.end, write.timestamp))
 
     def _read(self, key: PartitionKey, row: ClusteringKey | None, write: Write) -> LiveRow:
-        """Return the stored row; the static row if `row` is None."""
+        """Return the stored clustering row; if `row` is None, return the static row."""
         stored = self.source.partition(self.table, key)
         if stored is None:
             return LiveRow(row or (), None, {})

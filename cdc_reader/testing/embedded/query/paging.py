@@ -19,10 +19,11 @@ _VERSION = 1
 
 @frozen
 class PagingState:
-    """The last row returned, and what remains of the limits.
+    """The last row returned, and the remaining limits.
 
-    `clustering` is None at the end of a partition. `remaining` is the rest of the statement's LIMIT
-    (-1: no limit), and `returned` is the number of rows returned from this partition so far.
+    `clustering` is None at the end of a partition. `remaining` is how many more rows the
+    statement's LIMIT allows (-1: no limit), and `returned` is the number of rows returned from this
+    partition so far.
     """
 
     key: tuple[bytes, ...]

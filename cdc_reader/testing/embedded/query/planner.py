@@ -34,7 +34,7 @@ Plan = SelectPlan | WritePlan | SchemaAction
 
 @frozen
 class Planner:
-    """Plans statements; `virtual` holds the sources of tables that are not in the database."""
+    """Plans statements; `virtual` contains the sources of tables that are not in the database."""
 
     catalog: Catalog
     database: Database
@@ -43,7 +43,7 @@ class Planner:
     virtual: Mapping[tuple[str, str], TableSource] = field(factory=dict)
 
     def plan(self, statement: ast.Statement, keyspace: str | None) -> Plan:
-        """Plan a statement for a connection with this current keyspace."""
+        """Plan a statement; `keyspace` is the connection's current keyspace."""
         match statement:
             case ast.Select(table=name):
                 table = self._table(name, keyspace)

@@ -60,7 +60,7 @@ class EncodedPage:
 class Prepared:
     """A prepared statement: its id, bind variables and result columns.
 
-    `partition_key_indexes` holds the indexes of the partition key's bind variables, in key order.
+    `partition_key_indexes` lists the indexes of the partition key's bind variables, in key order.
     It is empty if part of the key is not bound. `result_columns` is empty for statements that
     return no rows.
     """

@@ -32,7 +32,7 @@ class Scan:
     def partitions(
         self, execution: Execution, after: PagingState | None
     ) -> Iterator[tuple[Partition, Iterator[Found]]]:
-        """Yield each partition with its rows, after the position `after`."""
+        """Yield each partition with its rows, starting after the position `after`."""
         ranges = self.where.clustering.ranges(execution)
         places = [each.positions(self.table) for each in ranges]
         intervals: Intervals = places[::-1] if self.reverse else places

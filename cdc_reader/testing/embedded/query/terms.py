@@ -179,7 +179,7 @@ def _map(
 
 
 def _key(what: str, unit: str, part: Evaluate) -> Callable[[Execution], bytes]:
-    """Return a function that evaluates a map's key or a set's element, and limits its length.
+    """Return a function that evaluates a map's key or a set's element, and checks its length.
 
     The error message contains the words `what` and `unit`.
     """

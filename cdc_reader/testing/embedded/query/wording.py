@@ -37,6 +37,6 @@ _BEFORE_5_4 = [
 
 
 def in_older_words(error: CqlError) -> None:
-    """Give an error the message of versions before 5.4."""
+    """Replace an error's message with the message of versions before 5.4."""
     for pattern, replacement in _BEFORE_5_4:
         error.message = pattern.sub(replacement, error.message)

@@ -1,4 +1,4 @@
 """The schema: keyspaces, tables, columns, user-defined types.
 
-This package may import `codec` and `grammar`. Begin with `table`; `catalog` holds all tables.
+This package may import `codec` and `grammar`. Begin with `table`; `catalog` contains all tables.
 """

@@ -23,7 +23,7 @@ _LOGGED = ("vector_index", "fulltext_index")
 
 
 def new_id(created_us: int) -> UUID:
-    """Return a new table id, a timeuuid; `created_us` is the cluster's time at the creation."""
+    """Return a new table id: a timeuuid of the creation time `created_us` (µs)."""
     return timeuuid.make(created_us, uuid4().bytes[8:])
 
 
@@ -64,11 +64,12 @@ class Column:
 class Table:
     """A table: its columns in any order, its id, and its properties.
 
-    `options` holds the properties of CREATE TABLE ... WITH by name, as Python values (numbers,
+    `options` contains the properties of CREATE TABLE ... WITH by name, as Python values (numbers,
     text, maps of text), without defaults. `dropped` maps the name of each dropped column to (type,
     time of the drop in µs). `altered_us` is the time of the last statement that changed the table.
     `cdc_options` is the property `cdc`, or None if it was never set: like ScyllaDB, the server
-    keeps options that are equal to the defaults. `indexes` holds the options of each index by name.
+    keeps options that are equal to the defaults. `indexes` maps the name of each index to
+    its options.
     """
 
     keyspace: str

@@ -96,7 +96,7 @@ class Partition:
         upper: Position | None = None,
         reverse: bool = False,
     ) -> Iterator[LiveRow]:
-        """Yield the rows at `now` (seconds) between two positions, in order or reversed."""
+        """Yield the rows live at `now` (seconds) between two positions, in order or reversed."""
         for place in self.rows.irange(lower, upper, reverse=reverse):
             if live := self.rows[place].live(self.deletion_at(place), now):
                 yield live

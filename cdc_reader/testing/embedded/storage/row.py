@@ -13,7 +13,7 @@ LiveValue = Cell | dict[bytes, Cell]
 class Row:
     """One clustering row, or a partition's static row.
 
-    `key` holds the serialized clustering values (empty for static rows and tables without
+    `key` contains the serialized clustering values (empty for static rows and tables without
     clustering columns). `marker` is written by INSERT. `deletion` is the row tombstone's time.
     """
 

@@ -193,6 +193,6 @@ def _column(name: str, definition: str, kind: Kind, position: int) -> Column:
 
 
 def _table_id(keyspace: str, name: str) -> UUID:
-    """Return the id of a system table: the name-based UUID of keyspace and table name."""
+    """Return the id of a system table: a name-based UUID made from the keyspace and table names."""
     digest = md5((keyspace + name).encode(), usedforsecurity=False).digest()
     return UUID(bytes=digest, version=3)

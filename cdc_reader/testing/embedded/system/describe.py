@@ -31,7 +31,7 @@ Description = tuple[tuple[str, ...], tuple[Row, ...]]
 
 def describe(statement: Describe, current: str | None, catalog: Catalog) -> Description:
     """Execute DESCRIBE on a connection whose keyspace is `current`."""
-    if not catalog.profile.describes:  # drivers then create descriptions themselves
+    if not catalog.profile.describes:  # drivers fall back to their own descriptions
         raise InvalidSyntax("line 1:0 no viable alternative at input 'DESCRIBE'")
     if statement.name is None and statement.what != "KEYSPACE":
         return _all(statement.what, current, catalog)
@@ -133,7 +133,7 @@ def _table(keyspace: Keyspace, table: Table, catalog: Catalog) -> Iterator[Row]:
     """Describe a table.
 
     Newer versions add a row with the properties of the table's log. If the table is itself a log,
-    they put its statement into a comment.
+    they return its CREATE statement inside a comment.
     """
     text = f"CREATE TABLE {_name(table)} (\n{_columns(table)}\n) WITH "
     if table.clustering:

@@ -37,7 +37,7 @@ class GenerationTables:
         self.database.apply(described)
 
     def announce(self, generation: Generation) -> None:
-        """Write the timestamp, which tells clients that the description is complete."""
+        """Write the timestamp, which shows clients that the description is complete."""
         announced = Partition(self.catalog.table(*GENERATION_TIMESTAMPS), (b"timestamps",))
         announced.row((_timestamp(generation),)).set_marker(Cell(generation.start_us, b""))
         self.database.apply(announced)
@@ -51,7 +51,7 @@ class LegacyGenerationTable:
     database: Database
 
     def describe(self, generation: Generation, rows: int | None = None) -> None:
-        """Do nothing, because the description and the timestamp are one row."""
+        """Do nothing, because `announce` writes the description and the timestamp as one row."""
 
     def announce(self, generation: Generation) -> None:
         """Write the generation's timestamp and all its streams."""

@@ -33,15 +33,15 @@ class Publication:
             self._publish(generation)
 
     def hold(self, rows: int | None = None) -> None:
-        """Hold publications: write only `rows` description rows (None: all), and no timestamp."""
+        """Publish new generations only partially: `rows` rows (None: all), and no timestamp."""
         self._holding, self._rows = True, rows
 
     def resume(self) -> None:
-        """Publish further generations; generations that were held stay held."""
+        """Publish new generations completely again; those that were held back remain so."""
         self._holding = False
 
     def complete(self) -> tuple[Generation, ...]:
-        """Stop holding generations; publish the held ones in order, and return them."""
+        """Stop holding generations back; publish the held ones in order, and return them."""
         self.resume()
         held, self._held = tuple(self._held), []
         for generation in held:

@@ -1,4 +1,4 @@
-"""The tables `system.cdc_*` for tablets: each table's streams, as sets and as differences."""
+"""The tables `system.cdc_*`, which list the streams of each table that uses tablets."""
 
 from __future__ import annotations
 

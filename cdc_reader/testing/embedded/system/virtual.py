@@ -20,7 +20,7 @@ PartitionKey = tuple[bytes, ...]
 Values = Mapping[str, Any]
 
 WRITTEN = ""
-"""The key of a row's optional write time (µs); no column has this name."""
+"""The key, in `Values`, of a row's optional write time (µs); no column has this name."""
 
 
 class VirtualSource(ABC):
@@ -43,7 +43,7 @@ class VirtualSource(ABC):
 
     @abstractmethod
     def made(self, table: Table, wanted: PartitionKey | None) -> dict[PartitionKey, Partition]:
-        """Create the partitions, by key; if `wanted` is set, only that partition is needed."""
+        """Return the partitions by key; if `wanted` is set, all other partitions may be omitted."""
 
 
 @frozen
@@ -57,7 +57,7 @@ class VirtualTable(VirtualSource):
 
 
 def partitions_of(table: Table, rows: Iterable[Values]) -> dict[PartitionKey, Partition]:
-    """Return the partitions that hold these rows of a table, by key."""
+    """Return the partitions that contain these rows of a table, by key."""
     made: dict[PartitionKey, Partition] = {}
     for values in rows:
         key = _key(table.partition_key, values)

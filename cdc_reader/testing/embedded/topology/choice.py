@@ -14,7 +14,7 @@ from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
 
 @frozen
 class StreamChoice:
-    """Chooses the log's stream history in a keyspace that uses tablets, else the generations."""
+    """Chooses a log's source of streams: its stream history for tablets, generations for vnodes."""
 
     catalog: Catalog
     vnodes: Streams

@@ -83,7 +83,7 @@ class Cluster:
         self.ring = Ring(tuple(n for n in self.ring.nodes if n is not node))
 
     def check_and_repair(self, now_us: int) -> Generation | None:
-        """Create a generation if the newest one does not match the ring; return None if it does."""
+        """Create and return a generation, or return None if the newest one matches the ring."""
         if self.generations and self.generations[-1].is_optimal_for(self.ring):
             return None
         return self._later_generation(now_us)
@@ -95,7 +95,7 @@ class Cluster:
     def later_timestamp(self, now_us: int, previous: int) -> int:
         """Return the start (ms) of a generation created now, after one that starts at `previous`.
 
-        The start is rounded up, because writes of the current millisecond may already be in the
+        The start is rounded up, because writes in the current millisecond may already be in the
         earlier streams.
         """
         return max(-(-now_us // 1000) + self.delay_ms, previous + 1)

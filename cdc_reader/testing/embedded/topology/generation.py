@@ -61,7 +61,7 @@ class Generation:
         return self.ranges[index % len(self.ranges)].stream_for(token)
 
     def is_optimal_for(self, ring: Ring) -> bool:
-        """Return True if the token ranges equal the ring's, so each stream is on one node."""
+        """Return True if the token ranges equal the ring's, so that each stream is on one node."""
         return self.range_ends == ring.tokens
 
 

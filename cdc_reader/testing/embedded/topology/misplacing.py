@@ -10,10 +10,11 @@ from cdc_reader.testing.embedded.topology.tablets import StreamHistory
 
 @define
 class Misplacing:
-    """Settings of the fault: a write is logged `by` generations after the current one.
+    """Settings of the fault that logs writes in the wrong generation.
 
-    If `by` is negative, the write is logged in an earlier generation. If `twice` is True,
-    the write is logged in the current stream too, as in ScyllaDB 5.2 when generations changed.
+    A write is logged `by` generations after the current one, or before it if `by` is negative. If
+    `twice` is True, the write is logged in the current stream too, as ScyllaDB 5.2 did when
+    generations changed.
     """
 
     by: int = 0
@@ -22,13 +23,13 @@ class Misplacing:
 
 @frozen
 class MisplacingChooser:
-    """A log's `StreamChooser` that is subject to the fault."""
+    """A log's `StreamChooser` that misplaces writes as `misplacing` specifies."""
 
     chooser: Streams | StreamHistory
     misplacing: Misplacing
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> tuple[bytes, ...]:
-        """Return the streams that log a write; raise CqlError if its timestamp is rejected."""
+        """Return the streams in which to log a write; raise CqlError for a rejected timestamp."""
         stream = self.chooser.stream_id(key, write_us, now_us)
         by = self.misplacing.by
         if not by or (other := self.chooser.neighbour(key, write_us, by)) is None:

@@ -53,7 +53,7 @@ _NO_STREAM_OF_TABLE = (
 
 @frozen
 class Refusals:
-    """The errors of a server version for write timestamps; all times are in µs."""
+    """A server version's errors for rejected write timestamps; all times are in µs."""
 
     profile: Profile = Profile()
 
@@ -75,7 +75,7 @@ class Refusals:
         return ServerError(self._text(_NO_STREAM_NOW, now=now_us))
 
     def no_stream_of_table(self, table_id: UUID, write_us: int) -> ServerError:
-        """Return the error for a table with tablets; its message shows the time as a number."""
+        """Return the error for a table that uses tablets; the message has the time as a number."""
         return ServerError(_NO_STREAM_OF_TABLE.format(table=table_id, write=write_us))
 
     def _text(self, template: str, **moments: int) -> str:
@@ -84,7 +84,7 @@ class Refusals:
 
 
 def _date(micros: int, fraction: bool) -> str:
-    """Format a time in UTC as ScyllaDB does; years that have no date are printed as µs."""
+    """Format a time in UTC as ScyllaDB does; times outside the years 1 to 9999 remain in µs."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
     except OverflowError:

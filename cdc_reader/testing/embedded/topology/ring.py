@@ -39,7 +39,10 @@ class Vnode:
 
 @frozen(slots=False)
 class Ring:
-    """The sorted tokens of all nodes; raises ValueError if there are none, or some are equal."""
+    """The token ring: the sorted tokens of all nodes.
+
+    Raises ValueError if there are no tokens, or if two tokens are equal.
+    """
 
     nodes: tuple[Node, ...]
 

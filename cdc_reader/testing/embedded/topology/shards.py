@@ -1,8 +1,8 @@
 """Computes which shard of a node owns a token, with ScyllaDB's algorithm, biased-token-round-robin.
 
-The algorithm subtracts the smallest token from the token, drops the `ignore_msb` highest bits of
-the result, and scales the rest to the number of shards. Each shard therefore owns a slice in each
-of 2^ignore_msb repetitions.
+The algorithm subtracts the smallest possible token, drops the `ignore_msb` highest bits of the
+result, and scales the rest to the number of shards. The ring therefore consists of 2^ignore_msb
+equal parts, and each shard owns a slice of each part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def first_token_of(shard: int, start: int, end: int, shards: int, ignore_msb: in
         return _first_without_wrap(shard, start, end, shards, ignore_msb)
     if start != MAX_TOKEN:
         token = _first_without_wrap(shard, start, MAX_TOKEN, shards, ignore_msb)
-        # The end may be a match or mean "none"; only its shard distinguishes the two.
+        # MAX_TOKEN is a match if `shard` owns it; otherwise it means "none".
         if token != MAX_TOKEN or shard_of(token, shards, ignore_msb) == shard:
             return token
     return _first_without_wrap(shard, MIN_TOKEN, end, shards, ignore_msb)

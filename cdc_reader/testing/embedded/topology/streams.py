@@ -20,7 +20,7 @@ from cdc_reader.testing.embedded.topology.refusals import LEEWAY_US, Refusals
 
 @define
 class Streams:
-    """All generations so far; chooses the streams of all tables that use vnodes."""
+    """All generations so far; chooses streams for writes to tables that use vnodes."""
 
     profile: Profile = Profile()
     generations: list[Generation] = field(factory=list)
@@ -49,7 +49,11 @@ class Streams:
         return self.generations[at].stream_for(token_of(MURMUR3, key))
 
     def generation_for(self, write_us: int, now_us: int) -> Generation:
-        """Return the generation that logs a write; raise CqlError if it is empty or missing."""
+        """Return the generation in which to log a write.
+
+        Raises CqlError if the timestamp is rejected, or if the generation is missing or has no
+        streams.
+        """
         self._refusals.check_future(write_us, now_us)
         if self.profile.writes_to_previous_generation:
             self._refuse_past(write_us, now_us)

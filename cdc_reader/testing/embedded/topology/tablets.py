@@ -1,7 +1,8 @@
 """The streams of tables that use tablets: each table has its own streams, one per tablet.
 
-A split or merge of a table's tablets replaces all its streams, as a new generation does for tables
-that use vnodes. Every write since the oldest known set is accepted, however late it arrives.
+When a table's tablets are split or merged, a new set of streams replaces the previous set, just as
+a new generation replaces the streams of tables that use vnodes. A late write is rejected only if
+its timestamp is before the start of the oldest known set.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class StreamSet:
 
     @classmethod
     def of(cls, tablets: int, timestamp: int, source: random.Random) -> StreamSet:
-        """Create a stream for each of 2^n tablets; each stream's token is its tablet's last."""
+        """Create a stream per tablet, with the tablet's last token; `tablets` is a power of two."""
         streams = (
             bytes(StreamId.from_parts(token, source.getrandbits(_RANDOM_BITS), index=0))
             for token in last_tokens(tablets)
@@ -61,7 +62,7 @@ class StreamSet:
 
 @frozen
 class StreamHistory:
-    """The stream sets of the base table `table`, oldest first; chooses streams for its log."""
+    """The stream sets of the base table `table`, oldest first; chooses the stream of a write."""
 
     keyspace: str
     table: str
@@ -83,7 +84,7 @@ class StreamHistory:
         return self.sets[index].stream_for(token_of(MURMUR3, key))
 
     def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
-        """Return the stream `by` sets after the write's set; None if there is none."""
+        """Return the key's stream `by` sets after the write's set; None if there is no such set."""
         index = self._operating_at(write_us)
         if index is None or not 0 <= index + by < len(self.sets):
             return None
@@ -94,7 +95,7 @@ class StreamHistory:
         return evolve(self, sets=(*self.sets, added))
 
     def since(self, moment_us: int) -> StreamHistory:
-        """Return the history from the set that is current at `moment_us` on."""
+        """Return the history that begins with the set that is current at `moment_us`."""
         return evolve(self, sets=self.sets[self._operating_at(moment_us) or 0 :])
 
     def changes(self) -> Iterator[tuple[StreamSet, tuple[bytes, ...], tuple[bytes, ...]]]:

@@ -1,4 +1,4 @@
-"""`AdvancedEnvelope` messages, compared with the messages that the connector documents."""
+"""`AdvancedEnvelope` messages, compared with those that the Kafka connector documents."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def test_the_documented_messages(
 
 
 def test_only_updated_columns(reader: CdcReader, execute: Execute) -> None:
-    """An update contains only changed columns. Inserts and deletes contain the whole row.
+    """In mode ``only-updated``, an update's images contain only the changed columns.
 
-    The modes of `before` and `after` are independent.
+    Inserts and deletes contain the whole row. The modes of `before` and `after` are independent.
     """
     documented = DOCUMENTED["only_updated"]
     execute(f"{documented['table']} {FULL}", *documented["statements"])
@@ -113,7 +113,7 @@ def test_the_fields(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_by_default_each_message_has_the_key(reader: CdcReader, execute: Execute) -> None:
-    """By default, every message contains the key. In a delete, only the key identifies the row."""
+    """By default, every message contains the key, because only the key identifies a deleted row."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     batches = reader.change_batches(format="envelope", envelope=AdvancedEnvelope())
     keys = [row["key"] for row in batches.read_all().to_pylist()]
@@ -151,7 +151,7 @@ def test_the_documented_values(reader: CdcReader, execute: Execute, keyspace: st
 
 
 def test_the_source(reader: CdcReader, execute: Execute, keyspace: str) -> None:
-    """The times in each `source` field agree, and `sequence` orders the changes."""
+    """`ts_us`, `ts_ms` and `ts_ns` are the same time, and `sequence` orders the changes."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY, name text) {FULL}", *DOCUMENTED["statements"])
     found = reader.change_batches(format="envelope", envelope=IMAGES).read_all().to_pylist()
     sources = [row["source"] for row in found]
@@ -192,7 +192,7 @@ def test_a_snapshot(reader: CdcReader, execute: Execute) -> None:
 def test_a_log_without_an_image_is_rejected(
     reader: CdcReader, execute: Execute, cdc: str, envelope: AdvancedEnvelope, message: str
 ) -> None:
-    """The error contains the statement that enables the missing image."""
+    """The error for a log without an image contains the statement that enables the image."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY) WITH cdc = {{'enabled': true, {cdc}}}")
     with pytest.raises(UnsupportedTableError, match=message):
         reader.change_batches(format="envelope", envelope=envelope)

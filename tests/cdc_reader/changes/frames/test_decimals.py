@@ -44,7 +44,7 @@ KIND_AND_TEXTS = KINDS.flatmap(
 
 
 def fits(text: str, kind: pa.Decimal128Type) -> bool:
-    """Return True if the number is a multiple of the type's unit and within its precision."""
+    """Return True if the decimal type can represent the number exactly."""
     number = Decimal(text)
     if not number:
         return True
@@ -67,7 +67,7 @@ def fits(text: str, kind: pa.Decimal128Type) -> bool:
 def test_a_number_is_converted_exactly_or_refused(
     given: tuple[pa.Decimal128Type, list[str | None]],
 ) -> None:
-    """If all numbers fit, they are converted exactly. Otherwise, an error is raised."""
+    """Numbers are converted exactly. If one does not fit the decimal type, an error is raised."""
     kind, texts = given
     array = pa.array(texts, pa.string())
     if all(text is None or fits(text, kind) for text in texts):
@@ -93,7 +93,7 @@ NESTED: list[tuple[CqlType, object]] = [
 
 @pytest.mark.parametrize(("kind", "value"), NESTED, ids=[str(kind) for kind, _ in NESTED])
 def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: object) -> None:
-    """The error for a nested number that does not fit names the option, column and number."""
+    """The error for a nested number that does not fit its type names option, column and number."""
     cells = pa.array([None, value], arrow_type(kind))
     batch = pa.record_batch([cells], ["v"])
     types = ValueTypes(pa.decimal128(38, 18))

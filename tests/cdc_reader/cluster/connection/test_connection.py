@@ -73,7 +73,7 @@ def test_no_tls_path_is_no_tls() -> None:
 
 @pytest.mark.needs("topology")
 def test_the_authority_that_is_given_is_trusted() -> None:
-    """A server with a certificate of the given CA is trusted.
+    """A server whose certificate was issued by the given CA is trusted.
 
     Without TLS, the connection fails, and the error says that the port uses TLS.
     """

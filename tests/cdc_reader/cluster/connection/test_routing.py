@@ -57,7 +57,7 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def ask_until(connection: Connection, is_so: Callable[[], bool]) -> None:
-    """Send queries until `is_so` returns True. The driver connects in the background."""
+    """Send queries until `is_so` returns True, because the driver connects in the background."""
     while not is_so():
         connection.session().execute("SELECT key FROM system.local")
 
@@ -97,7 +97,7 @@ def test_the_owner_of_the_last_stream_is_queried(
 def test_another_node_is_queried_when_the_owner_fails(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """A read continues on another node if the owner fails or is gone."""
+    """A read continues on another node if the owner returns an error or is down."""
     reads = Reads(connection)
     stream = reads.streams[0]
     expected = reads.rows(stream)
@@ -145,7 +145,7 @@ def test_a_key_has_the_token_it_was_made_for(token: int) -> None:
 def test_most_streams_are_on_the_queried_node(
     nodes: int, shards: int, in_turn: float, by_owner: float
 ) -> None:
-    """The shares of streams on the queried node match the figures on the design page."""
+    """The fraction of streams on the queried node matches the figure on the design page."""
     source = random.Random(1)
     ring = Ring(draw_nodes(source, [f"10.0.0.{number}" for number in range(nodes)], 256, shards))
     ranges = sorted(Generation.of(ring, 0, source).ranges, key=lambda each: each.range_end)

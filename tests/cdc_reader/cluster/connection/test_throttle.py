@@ -32,7 +32,7 @@ def sent(clock: Seconds, limited: Throttle, pauses: Iterable[float]) -> list[flo
 def test_no_span_of_time_has_more_queries_than_the_limit_allows(
     limit: float, pauses: list[float]
 ) -> None:
-    """No span contains more queries than allowed, apart from a short burst after idle time.
+    """No time span contains more queries than allowed, apart from a short burst after idle time.
 
     A burst contains at most as many queries as the limit allows in a tenth of a second.
     """

@@ -74,7 +74,7 @@ def test_the_limit_of_the_configuration_is_that_of_the_connection() -> None:
 def test_an_overloaded_node_is_queried_less_often(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """Rejected pages are requested again, and the rate is unlimited after the recovery time."""
+    """Overload errors lower the rate until the recovery time has passed, and pages are retried."""
     connection.throttle = limited = Recording()
     with server.faults.during(fault := Fault("overloaded", LOG, times=3, after=2)):
         assert keys(connection) == list(range(COUNT))

@@ -61,7 +61,7 @@ def test_the_name_of_a_contact_point_counts() -> None:
 def test_a_port_that_speaks_tls_alone(client_authority: str | None) -> None:
     """The error for a connection without TLS says that the port uses TLS.
 
-    The server does not respond, or it closes the connection.
+    This holds whether the server closes the connection or does not respond.
     """
     with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=client_authority) as server:
         message = refusal(server, connect_timeout=timedelta(seconds=1))
@@ -161,7 +161,7 @@ def test_a_client_shows_its_certificate() -> None:
     ],
 )
 def test_settings_that_contradict_each_other(settings: dict[str, object], message: str) -> None:
-    """Contradictory TLS settings raise an error, so no unencrypted connection is opened."""
+    """Contradictory TLS settings are rejected, so no unencrypted connection is opened."""
     with pytest.raises(ConfigurationError, match=message):
         ConnectionConfig("host", **settings)  # type: ignore[arg-type]
 

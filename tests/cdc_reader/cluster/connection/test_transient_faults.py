@@ -57,14 +57,14 @@ def check(rows: list[tuple[int, int]]) -> None:
     ids=lambda fault: fault.kind.value,
 )
 def test_a_transient_fault_loses_and_repeats_nothing(server: EmbeddedScylla, fault: Fault) -> None:
-    """A transient fault while pages are read neither loses nor repeats rows."""
+    """No row is lost or repeated if a transient fault occurs while pages are read."""
     with server.faults.during(fault):
         check(read(server))
         assert server.faults.struck(fault) == fault.times
 
 
 def test_many_faults_lose_and_repeat_nothing(server: EmbeddedScylla) -> None:
-    """Faults of log and generation queries, one after another, neither lose nor repeat rows."""
+    """No row is lost or repeated if many queries of the log and the generations fail in turn."""
     faults = [
         Fault("server-error", "system_distributed", times=2),
         Fault("overloaded", LOG, times=2, after=2),

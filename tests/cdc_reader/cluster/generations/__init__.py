@@ -1,1 +1,1 @@
-"""Generations, in each of the forms in which clusters publish them."""
+"""CDC generations, in each form in which clusters publish them."""

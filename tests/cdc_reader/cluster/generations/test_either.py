@@ -46,7 +46,7 @@ def test_one_of_them_is_installed() -> None:
 
 
 def test_two_installed_drivers_are_reported_once(tmp_path: Path) -> None:
-    """If two drivers are installed, one warning says how to repair them.
+    """If two drivers are installed, one warning says how to repair the installation.
 
     The drivers overwrite each other's files.
     """

@@ -19,7 +19,7 @@ def test_the_documented_blob_is_the_default_options_enabled() -> None:
 
 
 def test_no_blob_is_no_cdc() -> None:
-    """A table that never had CDC has no CDC extension."""
+    """A table on which CDC was never enabled has no CDC extension."""
     assert parse_cdc_options(None) == CdcOptions(enabled=False)
 
 
@@ -33,7 +33,7 @@ def test_no_blob_is_no_cdc() -> None:
     ],
 )
 def test_each_option_is_read_in_any_spelling(options: dict[str, str], expected: CdcOptions) -> None:
-    """Options are read in any spelling. Unknown keys, from newer servers, are ignored."""
+    """CDC options are read in any spelling. Unknown keys, from newer servers, are ignored."""
     assert parse_cdc_options(blob(options)) == expected
 
 
@@ -46,6 +46,6 @@ def blob(options: dict[str, str]) -> bytes:
 
 @pytest.mark.parametrize("end", range(4, len(DEFAULT)))
 def test_a_blob_cut_short_is_a_decode_error(end: int) -> None:
-    """A truncated blob of any length raises a DecodeError."""
+    """Decoding a truncated blob of any length raises a DecodeError."""
     with pytest.raises(DecodeError):
         parse_cdc_options(DEFAULT[:end])

@@ -65,7 +65,7 @@ def test_a_new_cluster_is_not_taken_for_4_3() -> None:
 
 
 def test_the_upgrade_changes_no_start(server: EmbeddedScylla) -> None:
-    """Generations keep their starts during the upgrade. New ones are read from the newer tables."""
+    """Generations keep their starts during an upgrade. New ones are read from the newer tables."""
     asked: Counter[str] = Counter()
 
     def count(page: RecordedQuery) -> None:
@@ -150,9 +150,9 @@ def keys_of(deliveries: Iterable[Delivery]) -> list[int]:
 def test_a_missing_system_table_names_the_version(
     server: EmbeddedScylla, missing: str, kind: str
 ) -> None:
-    """A missing system table limits the versions that the server can have.
+    """A missing system table shows which kind of generations the cluster has.
 
-    A server without `cdc_local` is too new for an upgrade from 4.3, and one without
+    A server without `cdc_local` is too new to have been upgraded from 4.3. A server without
     `scylla_keyspaces` is too old for tablets.
     """
 

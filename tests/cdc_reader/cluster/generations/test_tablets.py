@@ -89,7 +89,7 @@ def test_a_split_and_a_merge_are_generations(
 def test_a_deleted_set_has_no_streams(
     server: EmbeddedScylla, clock: ManualClock, generations: TableGenerations
 ) -> None:
-    """A deleted set of streams has no rows left, so the reader warns and continues."""
+    """A deleted set of streams contains no rows, so the reader logs a warning and continues."""
     first = min(generations.timestamps())
     server.split_tablets("tk", "t")
     clock.advance(3_800 * SECOND)
@@ -121,7 +121,7 @@ def test_a_set_that_arrives_during_the_wait_is_returned(server: EmbeddedScylla) 
 def test_the_streams_of_a_table_dropped_meanwhile_are_not_waited_for(
     server: EmbeddedScylla, generations: TableGenerations
 ) -> None:
-    """The error says that the table was dropped. It is raised without waiting for streams."""
+    """If the table was dropped, an error says so. The reader does not wait for streams."""
     [start] = generations.timestamps()
     server.execute("DROP TABLE tk.t")
     with pytest.raises(TableNotFoundError, match=r"tk\.t .* dropped"):

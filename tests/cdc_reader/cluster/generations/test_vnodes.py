@@ -46,7 +46,7 @@ def test_a_published_generation_is_found_with_its_streams(
 def test_a_generation_that_was_never_published_has_no_streams(
     generations: VnodeGenerations,
 ) -> None:
-    """A generation that was never published has no streams, so the planner warns and continues."""
+    """A generation that was never published has no streams, which is no error."""
     assert tuple(generations.groups(LONG_AGO * 1_000)) == ()
 
 

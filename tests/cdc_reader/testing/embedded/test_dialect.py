@@ -31,7 +31,7 @@ def recorded(version: str) -> Any:
 
 
 def cases() -> Iterator[Any]:
-    """Yield each case of each version, as a test parameter."""
+    """Yield each recorded case of each version, as a test parameter."""
     for version in VERSIONS:
         recording = recorded(version)
         for case in recording["cases"]:

@@ -42,7 +42,7 @@ def options(server: EmbeddedScylla, port: int) -> tuple[int, dict[str, list[str]
 
 
 def test_clients_choose_their_shard_by_their_port(server: EmbeddedScylla) -> None:
-    """On the shard-aware port, clients select the shard. On the other port, shards take turns."""
+    """Clients select the shard on the shard-aware port. On the other port, the node selects it."""
     _, told = options(server, server.port)
     port = int(told["SCYLLA_SHARD_AWARE_PORT"][0])
     for _ in range(2 * SHARDS):

@@ -117,7 +117,7 @@ histories = st.lists(st.one_of(statements, statements, batches), min_size=1, max
 
 @frozen
 class Tables:
-    """A table for each setting of images, all in one keyspace."""
+    """One table for each setting of preimages and postimages, all in one keyspace."""
 
     session: Session
     keyspace: str
@@ -139,7 +139,7 @@ class Tables:
 
 @pytest.fixture(scope="module")
 def tables(scylla: Scylla) -> Iterator[Tables]:
-    """Tables with the columns of BASE, one for each setting of images."""
+    """Tables with the columns of BASE, one for each setting of preimages and postimages."""
     session, keyspace = scylla.session, f"laws_{uuid.uuid4().hex[:8]}"
     session.execute(
         f"CREATE KEYSPACE {keyspace} WITH replication = "
@@ -218,7 +218,7 @@ def test_images_are_the_rows_before_and_after(
 
 
 def check_images(fold: Fold, rows: list[LogRow], images: str) -> None:
-    """Check that each image shows the values of the fold. A full image shows all columns."""
+    """Check that images match the rows rebuilt from the log. A full image shows all columns."""
     for image in rows:
         is_static = image["ck"] is None
         held = state(fold, image["pk"] or b"", image["ck"])
@@ -230,7 +230,10 @@ def check_images(fold: Fold, rows: list[LogRow], images: str) -> None:
 
 
 def state(fold: Fold, pk: bytes, ck: bytes | None) -> dict[str, bytes | None]:
-    """Return a row of the fold (the static row if `ck` is None), encoded as in the log."""
+    """Return a row of the table that was rebuilt from the log, encoded as in the log.
+
+    The row is the static row if `ck` is None.
+    """
     partition = fold.partitions.get((pk,))
     if partition is None:
         return {}

@@ -130,7 +130,7 @@ def test_times_before_any_uuid_are_refused_like_other_old_ones(
 
 @pytest.fixture
 def numbers(session: Session) -> Session:
-    """A session with a table whose two rows hold values that floats cannot represent exactly."""
+    """A session with a table of two rows, with values that floats cannot represent exactly."""
     session.execute(
         "CREATE TABLE ks.n (pk int, ck int, d decimal, v varint, i int, f float, g double, "
         "u duration, ts timestamp, da date, tm time, m map<decimal, text>, s set<decimal>, "

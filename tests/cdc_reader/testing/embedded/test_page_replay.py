@@ -37,7 +37,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 
 def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, session: Session) -> None:
-    """In a replay, text and prepared statements return the pages. Later, they read the table."""
+    """Text and prepared statements return the pages during a replay, and the table afterward."""
     pages = server.pages(SELECT, page_size=10)
     assert len(pages) == 3
     session.execute("TRUNCATE ks.t")

@@ -1,9 +1,9 @@
-"""Tests that random statements of the grammar are executed or rejected in a short time.
+"""Tests that random statements of the grammar are executed or rejected without internal errors.
 
 `SCYLLA_CDC_STATEMENTS` sets the number of statements (2,000 if unset), and `SCYLLA_CDC_FUZZ_SEED`
-sets the seed. With `pytest -rP`, the slowest statement is reported with its CPU time. Garbage
-collection is disabled during each statement, so that its time does not include the garbage of
-earlier ones.
+sets the seed. With `pytest -rP`, the output shows the slowest statement and its CPU time. Garbage
+collection is disabled during each statement, so that this time excludes the garbage of earlier
+statements.
 """
 
 import gc
@@ -39,7 +39,7 @@ SCHEMA = (
 
 @pytest.mark.parametrize("version", ["5.2", "2026.1"])
 def test_random_statements_are_answered_or_refused(version: str) -> None:
-    """Any exception other than CqlError fails the test."""
+    """A random statement raises no exception other than CqlError."""
     statements, scylla = Statements(random.Random(SEED)), EmbeddedScylla(version=version)
     slowest, accepted = (0.0, ""), 0
     for number in range(COUNT):

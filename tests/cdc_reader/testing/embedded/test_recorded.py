@@ -23,7 +23,7 @@ DATA = Path(__file__).parents[3] / "data"
 NOW = 1_800_000_000_000_000
 MADE = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 UPTIME = 60_000_000
-"""Server uptime in µs, longer than any history, so that the first generation logs all writes."""
+"""Server uptime in µs, longer than any history, so that all writes go to the first generation."""
 
 
 def recorded(path: Path) -> Any:
@@ -48,7 +48,7 @@ def scenarios() -> Iterator[Any]:
 
 
 def histories() -> Iterator[Any]:
-    """Yield each history of each version, as a test parameter."""
+    """Yield each recorded history of random statements of each version, as a test parameter."""
     for path in sorted(DATA.glob("scylla-*-histories.json.gz")):
         for number, history in enumerate(recorded(path)):
             name = f"{version_of(path)}-seed-{history['seed']}"

@@ -1,4 +1,4 @@
-"""Tests that connections that are just being accepted are closed when a server or node stops."""
+"""Tests that connections still being accepted are closed when a server or node stops."""
 
 from __future__ import annotations
 

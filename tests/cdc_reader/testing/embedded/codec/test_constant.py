@@ -100,7 +100,7 @@ def test_a_constant_that_is_no_value_is_refused(
     [("STRING", "int"), ("INTEGER", "text"), ("HEX", "text"), ("UUID", "blob"), ("FLOAT", "int")],
 )
 def test_a_constant_of_another_kind_is_refused(kind: str, of_type: str) -> None:
-    """A constant of another kind is rejected, such as a string for a number or a blob for text."""
+    """A constant whose kind does not suit the type is rejected, such as a string for a number."""
     assert not accepts(Constant(ConstantKind(kind), "1"), Native(of_type))
 
 

@@ -77,7 +77,7 @@ def test_fields_may_be_missing_or_null() -> None:
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1)))
 def test_sets_come_out_sorted_and_distinct(values: list[int]) -> None:
-    """A set is sorted by its element type, whatever order the client sends."""
+    """A set is sorted by its element type, regardless of the order that the client sends."""
     assert check("set<int>")(numbers(*values)) == numbers(*sorted(set(values)))
 
 

@@ -254,7 +254,7 @@ def test_disabling_cdc(shell: Any, kept: bool) -> None:
     indirect=["version"],
 )
 def test_enabling_cdc_again(shell: Any, comment: str) -> None:
-    """Enabling CDC again updates the existing log. Since 2026.1, its properties are kept."""
+    """Enabling CDC again updates the existing log. Since 2026.1, the log keeps its properties."""
     old = log(shell).id
     shell.run(f"ALTER TABLE {LOG} WITH comment = 'mine'")
     shell.run(f"ALTER TABLE t {NO_CDC}")

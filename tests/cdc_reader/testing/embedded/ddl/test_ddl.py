@@ -116,7 +116,7 @@ def test_dropping_a_keyspace_drops_all(cdc: Any) -> None:
 
 
 def test_keyspace_properties(shell: Any) -> None:
-    """The replication class gets its full name. Tablets and durable writes are as requested."""
+    """CREATE KEYSPACE stores the requested properties, with the replication class's full name."""
     shell.run(
         "CREATE KEYSPACE k2 WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'replication_factor': 3} "

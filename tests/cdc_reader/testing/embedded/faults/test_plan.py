@@ -30,7 +30,7 @@ def test_a_fault_affects_statements_that_match(match: str, matches: bool) -> Non
 
 
 def test_drivers_own_queries_are_spared_unless_named() -> None:
-    """Drivers' queries of system tables match only faults that name the table.
+    """Drivers' queries of system tables match only faults that name the keyspace.
 
     Clients can therefore connect while other faults are active.
     """

@@ -164,7 +164,7 @@ def test_a_custom_payload_is_passed_over() -> None:
 
 @pytest.mark.parametrize("version", [5, 66])
 def test_an_unknown_version_is_answered_with_the_supported_one(version: int) -> None:
-    """An unknown version gets the recorded response, and the connection is closed."""
+    """A frame with an unknown version gets the recorded response and closes the connection."""
     connection = Connection()
     (call,) = connection.receive(frame(Opcode.OPTIONS, stream=9, version=version) * 2)
     assert isinstance(call.request, CqlError)
@@ -212,7 +212,7 @@ def test_a_request_out_of_turn_is_refused(state: State, opcode: Opcode) -> None:
 
 @given(st.lists(st.binary(max_size=64)), st.sampled_from(State))
 def test_no_bytes_crash_the_connection(chunks: list[bytes], state: State) -> None:
-    """Any bytes are decoded to requests and errors, or are kept until more arrive."""
+    """Any bytes are decoded to requests and errors, or buffered until more arrive."""
     connection = Connection(state)
     for chunk in chunks:
         assert all(isinstance(call, Call) for call in connection.receive(chunk))

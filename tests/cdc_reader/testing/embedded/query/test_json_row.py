@@ -196,7 +196,7 @@ def test_a_text_that_does_not_fit_the_table_is_refused(table: Any, text: str, me
 def test_a_value_that_is_none_of_its_type_is_a_server_error(
     table: Any, text: str, message: str
 ) -> None:
-    """A value that does not fit its type causes a server error, as in ScyllaDB."""
+    """A value that is invalid for its column's type causes a server error, as in ScyllaDB."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"marshaling error: {message}")
 

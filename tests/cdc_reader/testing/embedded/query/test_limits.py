@@ -130,7 +130,10 @@ def test_each_increment_of_a_batch_counts(table: Any) -> None:
 
 
 def test_a_tie_is_won_by_what_lives_longer(table: Any) -> None:
-    """If timestamps are equal, a cell with a TTL wins, and of two TTLs, the later expiry wins."""
+    """Of two cells with the same timestamp, a cell with a TTL wins over one without.
+
+    If both cells have a TTL, the one that expires later wins.
+    """
     insert = "INSERT INTO t (pk, ck, v) VALUES ('p', 'c', '{}') USING TIMESTAMP 1{}"
     for value, ttl in (("z", ""), ("a", " AND TTL 50"), ("b", " AND TTL 40")):
         table.run(insert.format(value, ttl))
@@ -159,7 +162,7 @@ def test_a_comment_ends_with_its_line(table: Any) -> None:
 
 @pytest.mark.parametrize("name", ["cdc$time", "cdc$deleted_a"])
 def test_a_base_table_has_no_column_of_the_log_s(table: Any, name: str) -> None:
-    """A base table cannot have a column named like a log column. A real 5.2 crashes on one."""
+    """A base table cannot have a column named like a log column. ScyllaDB 5.2 would crash."""
     with_cdc = "WITH cdc = {'enabled': true}"
     refused = f'CREATE TABLE b (pk int PRIMARY KEY, a int, "{name}" int) {with_cdc}'
     assert table.refusal(refused)[0] == INVALID

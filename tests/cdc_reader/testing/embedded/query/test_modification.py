@@ -49,7 +49,7 @@ def json_of(shell: Any, columns: str) -> list[str]:
     ],
 )
 def test_assignments_in_turn(table: Any, column: str, changes: list[str], value: str) -> None:
-    """A whole value replaces the old value. Other assignments add, remove or set parts of it."""
+    """Assigning a whole value replaces the old one. Other assignments change parts of it."""
     table.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     for change in changes:
         table.run(f"UPDATE t SET {change} {WHERE}")
@@ -113,11 +113,14 @@ def test_deleting_rows(table: Any, where: str, left: list[int]) -> None:
 
 
 def test_the_later_timestamp_wins(table: Any) -> None:
-    """USING TIMESTAMP wins over the client's timestamp, which wins over the server's clock."""
+    """The later write wins. USING takes precedence over the client's timestamp."""
     table.run(f"UPDATE t USING TIMESTAMP 20 SET a = 2 {WHERE}")
     table.run(f"UPDATE t USING TIMESTAMP 10 SET a = 1 {WHERE}")
     assert table.ints("SELECT a, writetime(a) FROM t") == [(2, 20)]
     table.engine.query(f"UPDATE t SET a = 3 {WHERE}", (), evolve(table.options, timestamp=30))
+    assert table.ints("SELECT a, writetime(a) FROM t") == [(3, 30)]
+    late = evolve(table.options, timestamp=40)
+    table.engine.query(f"UPDATE t USING TIMESTAMP 25 SET a = 5 {WHERE}", (), late)
     assert table.ints("SELECT a, writetime(a) FROM t") == [(3, 30)]
     table.run(f"UPDATE t SET a = 4 {WHERE}")
     assert table.ints("SELECT a, writetime(a) FROM t") == [(4, table.now_us - 1)]
@@ -288,7 +291,10 @@ def test_prepared_statements_follow_the_schema(table: Any) -> None:
 def test_drivers_learn_where_the_partition_key_is(
     shell: Any, cql: str, indexes: tuple[int, ...]
 ) -> None:
-    """Prepared metadata lists the variables of the partition key, if the whole key is bound."""
+    """The metadata of a prepared statement lists the bind variables of the partition key.
+
+    It lists none unless every column of the key is bound.
+    """
     shell.run("CREATE TABLE k (a int, b int, v int, PRIMARY KEY ((a, b)))")
     assert shell.engine.prepare(cql, shell.options).partition_key_indexes == indexes
 

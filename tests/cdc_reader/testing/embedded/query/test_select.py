@@ -24,7 +24,10 @@ SHOULD_ALLOW_FILTERING = (
 
 @pytest.fixture(scope="module")
 def filled(make_shell: Any) -> Any:
-    """A table `t`. Partitions 0 to 4 have 5 rows each, and 0, 1, 2 and 9 have a static value."""
+    """A table `t` with 5 rows in each of the partitions 0 to 4.
+
+    Partitions 0, 1, 2 and 9 have a static value.
+    """
     shell = make_shell()
     shell.run(
         "CREATE TABLE t (pk int, c1 int, c2 int, v int, s int static, PRIMARY KEY (pk, c1, c2)) "
@@ -166,7 +169,7 @@ def test_lists_that_are_too_long_are_refused(filled: Any, where: str) -> None:
 
 
 def test_ranges_without_a_key_earn_a_warning(filled: Any) -> None:
-    """A clustering restriction on all partitions is accepted, with ScyllaDB's warning."""
+    """A clustering restriction without a partition key is accepted, with ScyllaDB's warning."""
     result = filled.run("SELECT pk FROM t WHERE c1 = 3")
     assert result.warnings == (SHOULD_ALLOW_FILTERING,)
     assert len(result.rows) == 5

@@ -1,4 +1,4 @@
-"""Tests that merged mutations do not depend on their order, because the last write wins."""
+"""Tests that the order of merging mutations does not matter, because the last write wins."""
 
 from uuid import UUID
 

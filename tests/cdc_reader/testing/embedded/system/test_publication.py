@@ -45,7 +45,7 @@ def times(server: EmbeddedScylla) -> list[int]:
 
 
 def described(server: EmbeddedScylla, generation: Generation) -> list[int]:
-    """Return the ends of a generation's token ranges, as clients see them."""
+    """Return the range ends in the published description of a generation."""
     return [number(e) for t, e, _ in rows(server, RANGES) if number(t) == generation.timestamp]
 
 
@@ -137,7 +137,7 @@ def test_a_held_publication_of_4_3_shows_nothing() -> None:
 
 
 def test_the_upgrade_from_4_3() -> None:
-    """The upgrade copies old generations to the new tables, which alone show later generations."""
+    """The upgrade copies all generations to new tables, and only these show later generations."""
     server = scylla("4.3")
     server.join(vnodes=2, shards=1)
     old = dict(legacy(server))
@@ -165,7 +165,7 @@ def test_the_upgrade_respects_what_is_held() -> None:
 
 
 def test_the_same_seed_gives_the_same_streams() -> None:
-    """With the same seed, streams are equal, even after a node joins."""
+    """Clusters with the same seed have the same streams, even after a node joins."""
     first, second = scylla(), scylla()
     assert first.join() == second.join()
     assert Generation.empty(1, random.Random(1)) == Generation.empty(1, random.Random(1))

@@ -1,4 +1,4 @@
-"""Tests that queries of system tables return the bytes recorded from a real 5.2."""
+"""Tests that queries of system tables return the bytes recorded from ScyllaDB 5.2."""
 
 import base64
 import gzip
@@ -81,7 +81,7 @@ def columns_only(body: bytes) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("cql", [cql for cql in recorded() if "SELECT *" in cql])
 def test_every_recorded_query_has_the_recorded_columns(session: Session, cql: str) -> None:
-    """All recorded queries return the recorded columns, even if rows depend on the cluster."""
+    """All recorded queries return the recorded columns, even if their rows differ by cluster."""
     assert list(columns_only(body_of(session, cql))) == list(columns_only(recorded()[cql]))
 
 

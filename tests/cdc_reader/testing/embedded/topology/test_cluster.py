@@ -43,7 +43,10 @@ def test_a_joining_node_makes_a_generation_that_starts_later() -> None:
 
 
 def test_no_later_generation_begins_before_it_is_made() -> None:
-    """A generation starts at the next millisecond, as rows may exist in the current millisecond."""
+    """Without a ring delay, a generation starts at the next millisecond.
+
+    Writes in the current millisecond may already be in the previous generation's streams.
+    """
     hasty = cluster([], ring_delay_ms=0)
     made = NOW + 5_001
     assert hasty.join(made, hasty.new_node(1, 1)).timestamp * 1000 == NOW + 6_000

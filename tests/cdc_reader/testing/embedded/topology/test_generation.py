@@ -182,7 +182,7 @@ def test_a_key_goes_to_its_owners_shard(
 
 
 def test_the_same_seed_gives_the_same_generation() -> None:
-    """The same seed produces the same generation, and another seed produces another."""
+    """The same seed produces the same generation, and a different seed a different generation."""
     first, second = (
         Generation.of(toy_ring(), 1, random.Random(7)),
         Generation.of(toy_ring(), 1, random.Random(7)),

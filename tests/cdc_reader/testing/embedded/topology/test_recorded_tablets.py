@@ -38,7 +38,7 @@ def states(rows: list[tuple[str, int, int, bytes]]) -> set[State]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_streams_follow_the_least_number_of_tablets(version: str) -> None:
-    """Streams follow the minimum number of tablets in steps. Disabling CDC keeps the streams."""
+    """A changed minimum number of tablets changes the streams. Disabling CDC does not."""
     recording = recorded(version)
     clock = ManualClock(recording["ddl"][0]["at"] - 60_000_000)
     scylla = EmbeddedScylla(version=version, clock=clock, ring_delay_ms=0)
@@ -59,7 +59,7 @@ def test_streams_follow_the_least_number_of_tablets(version: str) -> None:
                 for _, table, time, state, stream in phase["streams"]["rows"]
             ]
         )
-        # A real server takes a minute per step. Here, all steps are done at once.
+        # A real server takes a minute per split or merge. The embedded server does all at once.
         assert found >= expected
         assert phase["name"] == "splitting" or found == expected
 

@@ -118,7 +118,7 @@ def test_old_streams_are_forgotten(tablets: Tablets) -> None:
 
 
 def test_logs_that_never_expire_keep_their_streams(tablets: Tablets) -> None:
-    """If the log's TTL is 0, rows never expire, so all streams are kept."""
+    """If the log's TTL is 0, rows never expire, so no streams are removed."""
     tablets.create(ttl=0)
     tablets.server.split_tablets("tk", "t")
     tablets.clock.advance(10**9 * SECOND)
@@ -157,7 +157,7 @@ def test_dropped_tables_have_no_streams(tablets: Tablets, drop: str) -> None:
 
 
 def test_each_table_has_its_own_streams(tablets: Tablets) -> None:
-    """Splitting one table does not affect another in the same keyspace."""
+    """Splitting the tablets of one table does not affect other tables in the keyspace."""
     tablets.create()
     tablets.create(table="tk.u")
     tablets.server.split_tablets("tk", "u")

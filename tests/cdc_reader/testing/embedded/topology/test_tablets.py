@@ -1,4 +1,4 @@
-"""Tests the choice of streams for writes to tables that use tablets, and their expiry."""
+"""Tests how the streams of tables that use tablets are chosen for writes, and how they expire."""
 
 import random
 from uuid import UUID
