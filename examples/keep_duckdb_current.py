@@ -118,9 +118,10 @@ class Copy:
 
 
 def inside(table: TableSchema, bounds: dict[str, Any], end: str) -> tuple[str, list[Any]]:
-    """Return the condition that a row lies inside one end of a range, and its parameters.
+    """Return the condition that a row satisfies one bound of a range, and its parameters.
 
-    Columns of the clustering key are compared in turn. An end may include only the first columns.
+    Columns of the clustering key are compared in turn. A bound may have values for the first
+    columns only.
     """
     condition, values = str(bounds[f"{end}_inclusive"]), list[Any]()
     for column in reversed(table.clustering):

@@ -143,9 +143,10 @@ def deleted(rows: pa.Table, table: TableSchema, change: pa.Table) -> pa.ChunkedA
 
 
 def inside(rows: pa.Table, table: TableSchema, bounds: pa.StructScalar, end: str) -> pa.Array:
-    """Return a mask of the rows that lie inside one end of a range.
+    """Return a mask of the rows that satisfy one bound of a range: its start or its end.
 
-    Columns of the clustering key are compared in turn. An end may include only the first columns.
+    Columns of the clustering key are compared in turn. A bound may have values for the first
+    columns only.
     """
     found = pa.array([bounds[f"{end}_inclusive"].as_py()] * rows.num_rows)
     for column in reversed(table.clustering):

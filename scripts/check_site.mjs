@@ -1,6 +1,6 @@
 // Opens each page of the built site in Chromium, wide and narrow, light and dark, and reports errors,
-// requests to other servers, broken links, diagrams that are not drawn, and serious findings of axe.
-// Exits with 1 if there are any.
+// requests to other servers, broken links, diagrams that are not drawn, and serious violations found
+// by axe. Exits with 1 if there are any.
 //
 //     node scripts/check_site.mjs SITE MODULES [SCREENSHOTS]
 //

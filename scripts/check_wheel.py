@@ -32,7 +32,7 @@ parts = [name for name in sys.modules if name.partition(".")[0] in {library}]
 testing = [name for name in parts if name.startswith("cdc_reader.testing")]
 spark = [name for name in sys.modules if name.partition(".")[0] in ("pyspark", "py4j")]
 assert not testing, testing
-assert not spark, spark
+assert "{package}" != "cdc_reader" or not spark, spark
 print(len(parts))
 """
 
@@ -62,7 +62,7 @@ def check(wheel: Path, python: str, folder: Path) -> None:
     machine.install(f"{wheel}[cli,spark,embedded]")
     for package in ("cdc_reader", "pyspark_scylla_cdc"):
         count = machine.run("python", "-c", IMPORTED.format(package=package, library=LIBRARY))
-        say(f"import {package} loads {count.strip()} of its modules; no test kit, no Spark")
+        say(f"import {package} loads {count.strip()} of the package's modules, no test kit")
     version = machine.run("scylla-cdc", "version").strip()
     if "(kernel: cython)" not in version:
         sys.exit(f"{version}: expected the compiled kernel; build the wheel with a compiler")

@@ -1,4 +1,4 @@
-"""A hook of mkdocs that turns links to other files of the project into links to its repository."""
+"""An MkDocs hook that turns links to other files of the project into links to its repository."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LINK = re.compile(r"\]\(((?:\.\./)+[^)#]+)(#[^)]*)?\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
-    """Replace relative links that leave the folder of the pages. MkDocs handles all others."""
+    """Replace relative links that point outside the docs folder. MkDocs handles all others."""
     docs = Path(config.docs_dir)
     folder = (docs / page.file.src_uri).parent
 

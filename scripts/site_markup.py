@@ -1,4 +1,4 @@
-"""A hook of mkdocs that fixes the theme's pages for keyboards, screen readers and privacy."""
+"""An MkDocs hook that fixes the theme's pages for keyboards, screen readers and privacy."""
 
 from __future__ import annotations
 

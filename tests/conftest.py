@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Examples have no deadline: the machine may be busy, and in a fresh checkout the first example
-# that draws text builds tables of Unicode.
+# that draws text builds Unicode tables.
 settings.register_profile(
     "tests",
     settings(),  # keep the settings of the CI profile

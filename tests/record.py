@@ -46,7 +46,7 @@ _ON_VNODES_OR_TABLETS = (
 class Server:
     """The server to record: a session, its address, its version, and its layouts.
 
-    `layouts` holds the options of keyspaces, by the label used in file names.
+    `layouts` maps the labels used in file names to the options of keyspaces.
     """
 
     session: Session

@@ -7,7 +7,7 @@ import sys
 
 
 def parse(source: str) -> ast.Module:
-    """Return the syntax tree of a module while other threads wait.
+    """Return the syntax tree of a module; other threads wait meanwhile.
 
     CPython 3.11 may fail to parse while another thread formats a traceback. The driver's threads do
     so, and they outlive the tests that connected.

@@ -40,7 +40,7 @@ def version(request: pytest.FixtureRequest) -> str:
 def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The recordings of a server, by kind. Recording leaves the server's other keyspaces unchanged.
 
-    One of these keyspaces has the name that recorded statements drop.
+    One of these has the name of a keyspace that the recorded statements drop.
     """
     folder = tmp_path_factory.mktemp("recorded")
     # The first generation begins an hour before the oldest writes, because the machine's clock may
@@ -122,7 +122,7 @@ def test_statements_recorded_here_are_those_of_the_real_server(
 def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
     recorded: dict[str, Any],
 ) -> None:
-    """Requests, labels and keys equal the real server's. Other tests compare bytes."""
+    """Requests, labels and keys equal those of the real server. Other tests compare bytes."""
     expected = record.newest("responses")
     requests = [each["request"] for each in expected["responses"]]
     assert [each["request"] for each in recorded["responses"]["responses"]] == requests

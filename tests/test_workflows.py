@@ -1,4 +1,4 @@
-"""All targets and modules that the workflows of CI run exist in this project."""
+"""All targets and modules that the CI workflows run exist in this project."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 The service holds the rows in memory. It sends the rows, and then each change, to the pages as
 server-sent events. A page that loses its connection reconnects by itself, and begins with the
-current rows. It needs fastapi and uvicorn, and a log with postimages.
+current rows. The service needs fastapi and uvicorn, and a log with postimages.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def covers(delete: Change, key: Mapping[str, Any]) -> bool:
 def inside(
     delete: Change, bound: Bound | None, key: Mapping[str, Any], *, is_start: bool = False
 ) -> bool:
-    """Return True if a key lies inside one end of a range.
+    """Return True if a key satisfies one bound of a range.
 
-    An end may include values for the first clustering columns only.
+    A bound may have values for the first clustering columns only.
     """
     if bound is None:
         return True

@@ -96,7 +96,7 @@ def execute(statement: bytes, *cells: bytes) -> bytes:
 
 
 def writes(client: Client) -> float:
-    """Return the number of UPDATEs of one row per second, with images and 32 requests in flight."""
+    """Return the number of UPDATEs per second, each of one row with images, with 32 in flight."""
     client.query("TRUNCATE ks.t_scylla_cdc_log")
     statement = client.prepare("UPDATE ks.t SET a = ?, b = ? WHERE pk = ? AND ck = ?")
     bodies = (

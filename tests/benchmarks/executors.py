@@ -30,7 +30,7 @@ from tests.cluster.standalone import Standalone, standalone
 
 PAGE_ROWS = 8_000
 PAGES = 300
-"""The number of pages. Reading must take far longer than planning, which one process does."""
+"""The number of pages: enough that planning, in one process, takes little time in comparison."""
 PARTITIONS = 8
 """Number of tasks. Each executor runs its tasks one after another."""
 DECODED_PAGES = 3_000
@@ -55,7 +55,8 @@ class Read:
 def scale_figures(times: int) -> Iterator[Figure]:
     """Measure reads of the same pages by one executor and by two, alternately.
 
-    `decode_scale` shows what the machine allows: the same for processes that only decode.
+    `decode_scale` compares one and two processes that only decode, without Spark. It shows how well
+    the machine itself scales.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with (
@@ -64,7 +65,7 @@ def scale_figures(times: int) -> Iterator[Figure]:
         standalone(Path(name), Isolation.NONE, java_options="") as cluster,
     ):
         fill(served, PAGE_ROWS)
-        # With a fixed end, all reads have the same plan, whatever the age of the log.
+        # With a fixed end, all reads have the same plan, regardless of the log's age.
         end = format_timestamp(SystemClock().now())
         served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
         for core, worker in enumerate(cluster.workers):
@@ -93,7 +94,7 @@ def scale_figures(times: int) -> Iterator[Figure]:
 
 
 def _decode(processes: int) -> float:
-    """Return the rows per second that processes decode, each on its own core, without Spark."""
+    """Return the total rows per second that processes on separate cores decode, without Spark."""
     together = multiprocessing.get_context("spawn").Barrier(processes)
     with ThreadPoolExecutor(processes) as threads:
         rates = [threads.submit(apart, _decode_on, core, together) for core in range(processes)]
@@ -119,7 +120,11 @@ def _pin(worker: Machine, core: int) -> None:
 
 
 def _read(cluster: Standalone, served: Served, executors: int, end: str) -> Read:
-    """Read up to `end` with this many executors, after a read that counts the rows."""
+    """Measure a read up to `end` with this many executors.
+
+    Two earlier reads warm up the JVMs. Otherwise, each executor would compile the same code during
+    the measurement, which takes seconds on its core.
+    """
     settings = {
         **cluster.conf,
         "spark.cores.max": str(executors),
@@ -128,7 +133,8 @@ def _read(cluster: Standalone, served: Served, executors: int, end: str) -> Read
     builder = SparkSession.builder.appName("spark_scale").master(cluster.master)
     spark = quiet_session(builder, cluster.folder / "spark.log", settings)
     try:
-        rows = _frame(spark, served, end).count()  # also warms up
+        rows = _frame(spark, served, end).count()
+        _drain(_frame(spark, served, end))
         before, start = _cpu_of_others(), time.perf_counter()
         _drain(_frame(spark, served, end))
         return Read(rows, time.perf_counter() - start, _cpu_of_others() - before)

@@ -39,7 +39,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool:
-        """True if the value or ratio is within its bounds, or has none."""
+        """True if the value or ratio is within its bounds, or if there are no bounds."""
         judged = self.value if self.ratio is None else self.ratio
         low, high = self.at_least, self.at_most
         return (low is None or judged >= low) and (high is None or judged <= high)

@@ -22,7 +22,7 @@ def log_of(table: str) -> str:
 def fill(served: Served, rows: int = PAGE_ROWS) -> None:
     """Create both tables. The first gets `rows` inserts, each with one log row.
 
-    The second gets a third as many updates, each with three log rows, so pages have the same size.
+    The second gets enough updates to fill a page of its log, each with three log rows.
     """
     _create(served, FLAT, "{'enabled': true}")
     served.execute(_INSERT.format(table=f"{KEYSPACE}.{FLAT}"), _inserts(rows))

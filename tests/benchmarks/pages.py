@@ -49,7 +49,7 @@ class RecordedPage:
 
 
 def page_of(body: bytes) -> RecordedPage:
-    """Return the body as a page whose metadata is kept separately."""
+    """Separate the body of a recorded result into a page and its metadata."""
     metadata = parse_metadata(body)
     described = read_result(body, None, _COMPILED).column_metadata
     header = struct.pack(">iii", 2, 4, metadata.column_count)

@@ -78,7 +78,10 @@ class Served:
         self._ask(EmbeddedScylla.replay, keyspace, table, pages)
 
     def asked(self) -> int:
-        """Return the number of statements executed for clients since the first call."""
+        """Return the number of statements executed for clients.
+
+        Counting begins with the first call.
+        """
         count: int = self._ask(_asked)
         return count
 
@@ -98,7 +101,7 @@ def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
         target=_serve, args=(theirs, vnodes, shards), daemon=True
     )
     process.start()
-    theirs.close()  # to notice when the server ends
+    theirs.close()  # so that `recv` raises EOFError if the server ends
     try:
         yield Served(ours, ours.recv())
     finally:

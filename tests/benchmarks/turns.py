@@ -19,7 +19,7 @@ class Turn:
 
 
 def take_turns(ways: Mapping[str, Callable[[], object]], times: int) -> dict[str, Turn]:
-    """Warm up all ways, run them alternately `times` times, and return the medians.
+    """Run all `ways` once to warm up and then `times` times, alternately; return the medians.
 
     A way that runs in a separate process returns a Turn, which replaces the one measured here.
     """

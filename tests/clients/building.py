@@ -29,7 +29,7 @@ JAVA_DRIVERS = {
 
 
 def go(module: str) -> Command:
-    """Build the client with the gocql driver that the file `module` names. Return its command."""
+    """Build the client with the gocql driver in the Go module file `module`. Return its command."""
     program = BUILD / "go" / Path(module).stem
     _make("go", "build", "-C", SOURCES / "go", f"-modfile={module}", "-o", program)
     return [program]

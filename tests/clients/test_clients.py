@@ -4,7 +4,7 @@ Each client is a small program: `client HOST PORT DATACENTER KEYSPACE [join]`. I
 statements on its standard input, one per line, which create KEYSPACE and its tables. Then it
 
 - writes a value of each type with a prepared statement, and reads the values from the table and its
-log;
+  log;
 - increments a counter, reads a log in pages, and inserts a row twice with IF NOT EXISTS;
 - prints `done`, and with `join` waits for a minute and prints `added ADDRESS` for each node that
   the driver adds.

@@ -34,7 +34,7 @@ class NumberedLog:
     scylla: EmbeddedScylla
     _session: Session
     written: int = field(default=0, init=False)
-    """The number of rows inserted, and the next number to insert."""
+    """The number of rows inserted, which is also the next number to insert."""
 
     @property
     def options(self) -> dict[str, str]:

@@ -55,7 +55,7 @@ class Standalone:
 
     @property
     def conf(self) -> dict[str, str]:
-        """Settings that leave room on the workers for several applications."""
+        """Settings of an application, small enough for workers to run several applications."""
         return {
             "spark.driver.bindAddress": self.driver.address,
             "spark.driver.host": self.driver.address,
@@ -68,7 +68,7 @@ class Standalone:
 
     @property
     def pyspark(self) -> str:
-        """The PYTHONPATH of the pyspark in the machines' Spark."""
+        """The PYTHONPATH for the package pyspark in the machines' Spark installation."""
         return ":".join(
             f"{self.driver.home}/spark/python/lib/{path.name}"
             for path in (SPARK / "python/lib").glob("*.zip")

@@ -30,7 +30,7 @@ SETTINGS = {
 
 @pytest.fixture
 def spark_home(tmp_path: Path) -> Path:
-    """A directory with links to a Spark installation, in which Spark's workers put their files."""
+    """A directory with links to a Spark installation. Spark's workers put their files there."""
     home = tmp_path / "spark"
     home.mkdir()
     for part in SPARK.iterdir():

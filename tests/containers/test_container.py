@@ -38,7 +38,7 @@ def image(request: pytest.FixtureRequest) -> str:
 
 
 def test_one_node_answers_at_a_port_of_this_machine(image: str) -> None:
-    """CQL and the REST API respond on local ports. After the block, the container is gone."""
+    """CQL and the REST API respond on local ports. The container is gone after the `with` block."""
     with ScyllaContainer(image) as scylla:
         (node,) = scylla.nodes
         assert scylla.connect().execute("SELECT key FROM system.local").one().key == "local"

@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs/howto/follow-in-python.md"
 
 
 class Output:
-    """A stdout that records the text of each call."""
+    """A replacement for stdout that records the text of each `write` call."""
 
     def __init__(self) -> None:
         self.written: list[str] = []

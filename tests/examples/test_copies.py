@@ -129,7 +129,7 @@ def orders(scylla: Scylla, keyspace: str) -> Orders:
 
 
 def survive(example: Example, scylla: Scylla, orders: Orders, kills: int) -> None:
-    """Kill runs of the example, then run it to the end. The copy then equals the table."""
+    """Kill runs of the example, run it to the end, and check that the copy equals the table."""
     draw = random.Random(kills)
     for _ in range(kills):
         orders.change(ROUND)

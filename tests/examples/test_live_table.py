@@ -159,7 +159,7 @@ def example() -> ModuleType:
 def test_a_slow_page_is_disconnected(
     example: ModuleType, scylla: Scylla, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events to a slow page end, while events to another page continue."""
+    """A slow page gets no more events, while another page still gets them."""
     monkeypatch.setattr(example, "WAITING", 10)
     table = example.LiveTable()
 

@@ -2,7 +2,7 @@
 
 ``python -m tests.fuzzing.kernel FOLDER [libFuzzer's options]``. The first byte of an input selects
 the columns. The rest is the body of a page. For each input, the kernel built with sanitizers must
-neither crash nor read out of bounds, and must give the same result as the Python kernel: the same
+neither crash nor read out of bounds, and must return the same result as the Python kernel: the same
 valid Arrow data and the same Python objects made from it, or the same error.
 """
 
@@ -35,7 +35,7 @@ from tests.cdc_reader.decoding.test_twins import ALL_BODIES, outcome
 PLAIN = {arrow_type(Native(name)) for name in NATIVE_TYPES if converter(Native(name)) is plain}
 _LARGEST = 8_192
 _GENERATED, _BARE = 200, 40
-"""Number of pages of each kind that provide columns: at most 256 in all, as one byte selects one.
+"""Number of pages of each kind that provide columns: at most 256 in all, since a byte selects one.
 """
 _LENGTHS = (-(2**31), -2, -1, 0, 1, 2, 3, 5, 16, 255, 2**16, 2**28, 2**30, 2**31 - 1)
 
@@ -68,7 +68,7 @@ def recorded() -> list[tuple[Columns, bytes]]:
 
 
 def pages() -> list[tuple[Columns, bytes]]:
-    """Return the pages to mutate, with their columns, or None if the body contains the columns."""
+    """Return pages to mutate, each with its columns, or with None if the body describes them."""
     bare = []
     for _, body in recorded():
         columns = parse_metadata(body).columns or ()
@@ -115,7 +115,7 @@ def objects(kernel: ModuleType, body: bytes, columns: Columns) -> str:
 
 
 def uuids(kernel: ModuleType, texts: pa.Array) -> str:
-    """Return the UUIDs of these texts, as text, or the error that one of them is not a UUID."""
+    """Parse the texts as UUIDs. Return the repr of the result, or the message of the error."""
     try:
         return repr(list(kernel.uuids(texts)))
     except ValueError as error:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
-    """Run a command, which must end with this status. Return its standard output."""
+    """Run a command, which must exit with status `status`. Return its standard output."""
     result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert result.returncode == status, result.stdout + result.stderr
     return result.stdout
@@ -34,8 +34,8 @@ class Environment:
     def borrow(self) -> None:
         """Add all packages except this project from the environment of the tests.
 
-        A path entry ignores the path files in its directory, unlike a site directory, so editable
-        installations in the environment of the tests are not visible.
+        Python reads the ``.pth`` files in a site directory, but not those in a directory that a
+        ``.pth`` file adds. Editable installations in the tests' environment stay invisible.
         """
         [site_packages] = self.folder.glob("lib/python*/site-packages")
         (site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"))

@@ -42,6 +42,7 @@ def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
     links = re.findall(r"\]\(([^)]+)\)", description)
     assert all(link.startswith("https://") for link in links), links
     assert f"/blob/v{version}/docs/index.md" in description
+    assert f"/raw/v{version}/docs/images/demo.svg" in description
 
 
 def test_a_source_distribution_can_be_tested_and_built(sdist: Path) -> None:

@@ -1,4 +1,4 @@
-"""Installed from a wheel or as editable, the package is found by Python, Spark and pytest."""
+"""Installed from a wheel or in editable mode, the package is found by Python, Spark and pytest."""
 
 from __future__ import annotations
 

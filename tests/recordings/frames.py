@@ -135,7 +135,7 @@ def text_of(statement: bytes) -> bytes:
 def _options(
     cells: Cells | None, page_size: int | None = None, state: bytes | None = None, known: int = 0
 ) -> bytes:
-    """Encode the options of a statement: values, paging, and whether metadata is `known`."""
+    """Encode a statement's options: values, paging, and whether the client has the metadata."""
     flags = (0x01 if cells is not None else 0) | (0x02 if known else 0)
     flags |= (0x04 if page_size else 0) | (0x08 if state else 0)
     parts = [struct.pack(">HB", ONE, flags)]

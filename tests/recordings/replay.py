@@ -57,7 +57,7 @@ Recording = Mapping[str, Any]
 class Outcome:
     """The results of a replay, without random values and times.
 
-    `errors` holds the message for each statement, or None if it was accepted.
+    `errors` contains the error message of each statement, or None if it was accepted.
     """
 
     errors: tuple[str | None, ...]
@@ -69,7 +69,7 @@ class Outcome:
     writetimes: list[str]
 
     def differences(self, other: Outcome) -> Iterator[str]:
-        """Yield a line for each difference between `other` and this outcome, which is expected."""
+        """Yield a line for each difference between this, the expected outcome, and `other`."""
         for part in ("errors", "log_columns", "base", "schema", "tables", "writetimes"):
             expected, found = getattr(self, part), getattr(other, part)
             if expected != found:
@@ -115,7 +115,7 @@ def record_scenario(
 ) -> Recording:
     """Run a scenario in a new keyspace and return its recording. ``{T+n}`` becomes `now` + n µs.
 
-    `made` holds the keyspace's properties. The session's cluster must use `timestamps` as its
+    `made` contains the keyspace's properties. The session's cluster must use `timestamps` as its
     timestamp generator.
     """
     with _keyspace(session, made) as keyspace:
@@ -153,7 +153,7 @@ def record_history(
 
     Its timestamps are shifted so that the last one is `now` (µs).
 
-    `made` holds the keyspace's properties. The session's cluster must use `timestamps` as its
+    `made` contains the keyspace's properties. The session's cluster must use `timestamps` as its
     timestamp generator.
     """
     shift = now - max(op["timestamp"] for op in history["ops"])

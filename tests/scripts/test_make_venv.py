@@ -20,7 +20,7 @@ def test_a_python_that_is_too_old_is_skipped(machine: Machine, tmp_path: Path) -
 
 
 def test_without_a_python_new_enough_one_line_says_so(machine: Machine, tmp_path: Path) -> None:
-    """If no Python is new enough, a one-line error says how to name another one."""
+    """If no Python is new enough, a one-line error says how to specify another one."""
     machine.command("python3", "exit 1")
     result = machine.run("make-venv", str(tmp_path / "venv"))
     assert result.returncode == 1

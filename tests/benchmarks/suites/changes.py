@@ -1,7 +1,7 @@
 """Converting pages to changes, compared with the driver's compiled parser and named tuples.
 
 Changes compute their attributes on demand. `changes` reads only the keys, as every consumer does.
-`changes_used` reads operation, key and all deltas. Both ways keep all changes of a page in memory,
+`changes_used` reads operation, key and all deltas. Both keep all changes of a page in memory,
 as the driver keeps its rows. `changes_streamed` reads the same as `changes_used` but keeps no
 change, like `CdcReader.changes`.
 """

@@ -20,7 +20,7 @@ from tests.benchmarks.serving import KEYSPACE, serving
 from tests.benchmarks.turns import take_turns
 
 PAGES = 300
-"""The number of pages, large enough that the time to connect hardly counts."""
+"""The number of pages, large enough that the time to connect is negligible."""
 ROWS = PAGES * PAGE_ROWS
 _TABLE = f"{KEYSPACE}.{FLAT}"
 

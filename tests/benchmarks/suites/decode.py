@@ -21,7 +21,7 @@ TARGETS = {"decode_flat": 15, "decode_rich": 8}
 
 
 def by_driver(page: RecordedPage) -> list[pa.Array]:
-    """Decode the page with the rival."""
+    """Decode the page with the driver's compiled row parser and `pa.array`."""
     return arrays_of(page.by_driver(), [column.type for column in page.columns])
 
 

@@ -30,7 +30,7 @@ class Cost:
 
 
 def figures(_times: int) -> Iterator[Figure]:
-    """Compare two queries, of which only one checks for rows before it advances."""
+    """Compare two idle streaming queries, of which only one checks for rows before it advances."""
     with tempfile.TemporaryDirectory() as name, serving(vnodes=16, shards=2) as served:
         served.execute(
             f"CREATE TABLE {KEYSPACE}.{TABLE} (pk int PRIMARY KEY, v int) "
@@ -72,7 +72,7 @@ def _cost(spark: SparkSession, served: Served, seconds: int, **more: str) -> Cos
     with tempfile.TemporaryDirectory() as checkpoint:
         query = writer.option("checkpointLocation", checkpoint).start()
         try:
-            while not query.recentProgress:  # Spark starts and fixes the start position
+            while not query.recentProgress:  # until Spark has started and fixed the start position
                 time.sleep(0.1)
             time.sleep(2 * TRIGGER)
             first, asked = _last(Path(checkpoint)), served.asked()

@@ -23,7 +23,7 @@ CONSUMED, WARM, SLOW_EVERY = 2_000_000, 100_000, 50
 
 def figures(times: int) -> Iterator[Figure]:
     """Compare the peak memory of two processes: one reads many rows, the other reads few."""
-    del times  # a peak needs no median
+    del times  # each peak is measured only once
     with serving() as served:
         fill(served)
         for name, read, target in (("memory", batches, 100), ("memory_changes", changes, None)):
@@ -59,7 +59,10 @@ def changes(reader: CdcReader) -> int:
 
 
 def _consumed(config: ConnectionConfig) -> tuple[float, float]:
-    """Return the rise in memory since the first sample, in MB, and the total time, in seconds."""
+    """Consume changes with a handler that is sometimes slow.
+
+    Return the rise in memory since the first sample (MB) and the total time (seconds).
+    """
     seen: list[float] = []
     numbers = itertools.count(1)
 

@@ -44,7 +44,8 @@ def figures(times: int) -> Iterator[Figure]:
 def _plan(config: ConnectionConfig) -> tuple[float, float, float, int, int]:
     """Plan a window of one second, and measure the planning.
 
-    Return the seconds, the MB before, the peak MB, and the numbers of streams and of queries.
+    Return the seconds, the peak memory before and after (MB), and the numbers of streams and
+    queries.
     """
     connection = Connection(config, ReadConfig())
     table = CdcTable(connection, TableName(KEYSPACE, TABLE))

@@ -29,9 +29,9 @@ PAGES, RANGES = 5, 40
 
 A snapshot reads about the same number of ranges.
 """
-LARGE = 20
-"""Pages per range when memory is measured."""
 FEW, MANY = 50_000, 5_000_000
+LARGE = MANY // (RANGES * PAGE_ROWS)
+"""Pages per range when memory is measured: the driver reads `MANY` rows in its ranges."""
 
 
 def figures(times: int) -> Iterator[Figure]:

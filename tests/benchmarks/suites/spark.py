@@ -28,7 +28,7 @@ from tests.benchmarks.turns import take_turns
 PAGE_ROWS = 8_000
 """The number of rows that take nearly 1 MiB, the largest page a server returns for one stream."""
 PAGES = 1_250
-"""The number of pages, which is so large that the start of a read does not matter."""
+"""The number of pages, so large that the time to start a read is negligible."""
 ROWS = PAGES * PAGE_ROWS
 IMAGE_ROWS = 4_999
 """Rows per page of the log with images. A page ends with a complete change, so it can be repeated.

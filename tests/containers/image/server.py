@@ -119,7 +119,7 @@ class FirstNode:
 
 
 async def relay_node(seed: str, address: str) -> None:
-    """Run the container of another node: join at the first container, then relay to it."""
+    """Run the container of another node: join through the first container, then relay to it."""
     reader, writer = await asyncio.open_connection(seed, INTERNODE_PORT)
     writer.write(f"join {address}\n".encode())
     if not await reader.readline():

@@ -51,7 +51,7 @@ def java() -> list[str] | None:
     """Build the program with ScyllaDB's Java library. Return its command, or None without mvn."""
     if shutil.which("mvn") is None:
         return None
-    target = (BUILD / "java").resolve()  # Maven resolves a relative path in the source directory
+    target = (BUILD / "java").resolve()  # Maven resolves relative paths against the POM's folder
     manifest = ["--file", str(_SOURCES / "java" / "pom.xml"), f"-Dtarget={target}"]
     # Retry failed look-ups: the library's parent POM is not in the expected place.
     quiet = ["--batch-mode", "--quiet", "--update-snapshots"]
@@ -63,11 +63,11 @@ def java() -> list[str] | None:
 
 
 def _on_few_processors(jvm: str) -> list[str]:
-    """Return the JVM command with which the library runs fastest on two processors.
+    """Return the JVM command that is fastest if at most two processors are available.
 
-    With few processors a JVM has no common pool, and the library would start a thread for each row.
-    Rows pass from thread to thread, so one processor gives steady results. With two, the library is
-    up to four times slower.
+    With so few processors, a JVM has no common pool by default, and the library would start a
+    thread for each row. The command also pins the JVM to one processor. Rows pass from thread to
+    thread, so with two processors the results vary and the library is up to four times slower.
     """
     processors = os.sched_getaffinity(0)
     if len(processors) > 2:

@@ -124,7 +124,7 @@ func (c *counter) Consume(_ context.Context, change scyllacdc.Change) error {
 	return nil
 }
 
-// End is called right after the last row. Only then is the clock read, because that takes time.
+// End is called right after the last row. The clock is read only here, because that takes time.
 func (c *counter) End() error {
 	if c.rows > 0 {
 		c.tally.lock.Lock()
@@ -153,8 +153,8 @@ func (s *span) GetCurrentGeneration(context.Context) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// StartGeneration tells the library where to stop. If told earlier, the library may stop before it
-// finds a generation; if told after the first window, it reads another window.
+// StartGeneration sets where the library stops. If this is set earlier, the library may stop before
+// it finds a generation; if it is set after the first window, the library reads another window.
 func (s *span) StartGeneration(context.Context, time.Time) error {
 	s.begun()
 	return nil
