@@ -35,7 +35,7 @@ class KernelBuildHook(BuildHookInterface):  # type: ignore[type-arg] # of any co
         """Compile the kernel if wanted and possible, and set the wheel's contents and tag."""
         root = Path(self.root)
         beside = root / PACKAGE / built_name()
-        if version == "editable":  # an earlier build may no longer be wanted
+        if version == "editable":  # the kernel of an earlier build may no longer be wanted
             beside.unlink(missing_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix="scylla-cdc-kernel-"))
         try:
