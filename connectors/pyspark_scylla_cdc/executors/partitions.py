@@ -44,4 +44,4 @@ def read_partition(
             case MarkPartition():
                 yield from marks(options, schema, names, partition)
             case SnapshotPartition():
-                yield from snapshot_rows(options, schema, names, partition)
+                yield from snapshot_rows(options, schema, names, partition, clock)

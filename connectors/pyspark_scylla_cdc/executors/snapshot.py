@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 import pyarrow as pa
 from attrs import frozen
 
-from cdc_reader._time import Micros, SystemClock
+from cdc_reader._time import Clock, Micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
 from cdc_reader.reading.snapshot import SnapshotReader
@@ -21,13 +21,17 @@ from pyspark_scylla_cdc.sessions import snapshot_format, table_of
 
 
 def snapshot_rows(
-    options: SourceOptions, schema: LogSchema, names: Collection[str], partition: SnapshotPartition
+    options: SourceOptions,
+    schema: LogSchema,
+    names: Collection[str],
+    partition: SnapshotPartition,
+    clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the base table's rows in the requested format, with the columns `names`."""
     output = snapshot_format(options, schema)
     owners = _Owners(tuple(StreamGroup(end, ()) for end in partition.ends))
     table = FixedSchema(table_of(options), schema, output.is_tolerant, owners)
-    reader = SnapshotReader(table, SystemClock(), options.read, _only(partition))
+    reader = SnapshotReader(table, clock, options.read, _only(partition))
     rows = split_rows(reader.deliveries(), options.format.types)
     return output.snapshot(rows, part_of(output.schema, names), partition.position)
 

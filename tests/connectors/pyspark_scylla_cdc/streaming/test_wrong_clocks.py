@@ -9,6 +9,7 @@ from attrs import evolve
 from cassandra.cluster import Session
 
 from cdc_reader._stats import ReadStats, recorded_in
+from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError, DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options import kinds
@@ -27,6 +28,12 @@ LIMIT = ReadMaxFiles(1)
 WRONG = [-30 * DAY, -DAY, -10 * MINUTE, 10 * MINUTE, 30 * DAY]
 KEYS = list(range(10))
 Parse = Callable[..., SourceOptions]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The cluster's clock, two days behind the machine's, which no reader may use."""
+    return ManualClock(SystemClock().now() - 2 * DAY)
 
 
 @pytest.fixture
@@ -105,6 +112,24 @@ def test_a_stream(clock: ManualClock, parse: Parse, write: Callable[..., None], 
     latest = reader.latestOffset(offset, LIMIT)
     assert latest["position"] == clock.now() - 30 * SECOND
     assert sorted(found + _keys(reader, offset, latest)) == [*KEYS, *range(100, 120)]
+
+
+@pytest.mark.parametrize("ahead", [-30 * DAY, DAY + MINUTE])
+def test_a_snapshot(
+    clock: ManualClock, parse: Parse, caplog: pytest.LogCaptureFixture, ahead: int
+) -> None:
+    """Tasks of a snapshot count no row of the log as expired, whatever their machine's clock."""
+    clock.advance(HOUR)
+    reader = stream_reader(
+        parse(format="changes", snapshot="initial", includeDelta="true"), WrongClock(clock, ahead)
+    )
+    offset, found = reader.initialOffset(), []
+    for _ in range(5):
+        latest = reader.latestOffset(offset, LIMIT)
+        found += _keys(reader, offset, latest)
+        offset = latest
+    assert [key for key in found if key is not None] == KEYS
+    assert "rows_lost" not in caplog.text
 
 
 @pytest.mark.parametrize("ahead", [-30 * DAY, -DAY])
