@@ -95,7 +95,7 @@ def test_of_a_snapshot(open_reader: Callable[[str], CdcReader]) -> None:
 def test_of_a_table_created_again(
     server: EmbeddedScylla, open_reader: Callable[[str], CdcReader]
 ) -> None:
-    """A dropped table's checkpoint is rejected for a new table of that name with another id."""
+    """A dropped table's checkpoint is rejected for a new table with the same name but a new id."""
     reader = open_reader("ks.t1")
     given = reached(reader)
     server.execute("DROP TABLE ks.t1")

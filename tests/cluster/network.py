@@ -14,7 +14,7 @@ from attrs import define, field
 from tests.cluster.machine import UNTIL_CLOSED, Isolation, Machine, hold, release
 
 _NODES = 4
-"""Number of addresses for the host that runs the test, on which ScyllaDB nodes listen."""
+"""Number of addresses for the host that runs the test. ScyllaDB nodes listen on them."""
 _COUNT = itertools.count()
 _SWITCH = f"""
 set -e

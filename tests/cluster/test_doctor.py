@@ -171,7 +171,7 @@ def test_archive(driver: Driver, archive: dict[str, str]) -> None:
     told = driver.examine(*master, conf=conf, **overridden)
     assert re.search(r"on [\d.]+ executor \d+, \S+ does not run \(.*No such file", told)
     unset = "unset PYSPARK_DRIVER_PYTHON, which overrides PYSPARK_PYTHON=./environment/bin/python"
-    assert unset in remedies(told)[0]  # the other settings equal the healthy case above
+    assert unset in remedies(told)[0]  # the other settings are as in the healthy case above
 
     driver.enter("rm environment")
     settings = [f"{name}={value}" for name, value in {**conf, "spark.master": master[1]}.items()]

@@ -29,8 +29,8 @@ from tests.connectors.pyspark_scylla_cdc.support.followed_query import SCRIPT, F
 PROGRAM = Path(__file__).parent / "programs" / "following.py"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 WORKER = "deploy.worker.Worker"
-SILENCE = 30.0  # seconds without network
-LONGEST = 1.5  # maximum seconds from a micro-batch's start to a fault; about as long as one lasts
+SILENCE = 30.0  # seconds without a network
+LONGEST = 1.5  # latest fault, in s after a micro-batch's start; a micro-batch lasts about as long
 OPTIONS = {
     "confidenceWindow": "1s",
     "minAdvance": "200ms",
@@ -38,7 +38,7 @@ OPTIONS = {
     "maxPartitions": "4",
 }
 NOTICED = {
-    # A machine without network counts as lost before it returns, and then registers as a new one.
+    # A disconnected machine counts as lost before it returns, and then registers as a new one.
     "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
     "spark.network.timeoutInterval": "5s",
     "spark.executor.heartbeatInterval": "2s",

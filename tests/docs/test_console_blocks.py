@@ -24,7 +24,7 @@ HOSTS = "scylla.example.com:9042"
 TO_ITS_END = {"tail": ["--until", "now"], "replicate": ["--until", "now"]}
 """Options that end commands that would otherwise run forever."""
 PICK = "jq -c '[.operation, .key, .deltas]'"
-"""The only other program that the pages' commands run. The test does the same in Python."""
+"""The only other program that the pages' commands run. `_picked` does the same in Python."""
 COLUMNS = "(customer int, number int, status text, PRIMARY KEY (customer, number))"
 ORDERS = (
     f"CREATE TABLE {{ks}}.orders {COLUMNS} WITH cdc = {{{{'enabled': true}}}}",

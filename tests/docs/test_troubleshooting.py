@@ -23,7 +23,7 @@ SOURCES = [
     if "testing" not in path.parts
 ]
 SELF_EXPLANATORY = {"ConfigurationError", "DecodeError"}
-"""Classes whose messages the page explains only in general. They are about options or bytes."""
+"""Error classes whose messages, about options or bytes, the page explains in general terms."""
 VARIABLE = "…"
 SECTION = re.compile(r"^### `(\w+)`\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 FIRST_CELL = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)

@@ -35,7 +35,7 @@ class Environment:
         """Add all packages except this project from the environment of the tests.
 
         Python reads the ``.pth`` files in a site directory, but not those in a directory that a
-        ``.pth`` file adds. Editable installations in the tests' environment stay invisible.
+        ``.pth`` file adds, so editable installations in the tests' environment stay invisible.
         """
         [site_packages] = self.folder.glob("lib/python*/site-packages")
         (site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"))

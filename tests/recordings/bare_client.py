@@ -43,7 +43,7 @@ class Client:
         return socket.create_connection(self.connection.getpeername(), timeout=20)
 
     def send(self, opcode: int, body: bytes, version: int = 4) -> Answer:
-        """Send a request and return its response. Append events received first to `events`."""
+        """Send a request and return its response. Add events received before it to `events`."""
         body = body.replace(RECORDED, self.keyspace)
         self.connection.sendall(struct.pack(">BBhBI", version, 0, 1, opcode, len(body)) + body)
         while (answer := self.receive()).opcode == EVENT:

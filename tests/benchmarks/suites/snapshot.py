@@ -31,7 +31,7 @@ A snapshot reads about the same number of ranges.
 """
 FEW, MANY = 50_000, 5_000_000
 LARGE = MANY // (RANGES * PAGE_ROWS)
-"""Pages per range when memory is measured: the driver reads `MANY` rows in its ranges."""
+"""Pages per range when memory is measured, so that the driver's ranges contain `MANY` rows."""
 
 
 def figures(times: int) -> Iterator[Figure]:

@@ -76,7 +76,7 @@ def figures(times: int) -> Iterator[Figure]:
     """Measure reads of ten million rows, nearly empty micro-batches, and several executors."""
     with tempfile.TemporaryDirectory() as name, serving() as one, serving(vnodes=16) as many:
         folder = Path(name)
-        # The JVM optimizes code as in production. It finishes before the measurement.
+        # The JVM optimizes code as in production, and has finished when the measurement begins.
         optimised = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
         spark = local_session("benchmarks", folder / "spark.log", **optimised)
         spark.dataSource.register(Ready)

@@ -80,7 +80,7 @@ def told(changes: list[Change]) -> list[str]:
 
 
 def main() -> None:
-    """Make the changes with this kernel, and write both objects and text to a file."""
+    """Make the changes with this kernel, and write the objects and their text to a file."""
     folder, count = Path(sys.argv[1]), int(sys.argv[2])
     theirs: list[Change] = pickle.loads((folder / "theirs").read_bytes())
     ours = list(random_changes(count))

@@ -52,7 +52,8 @@ _PARTITION = {Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DELETE}
 def by_the_rule(schema: LogSchema, rows: list[dict[str, Any]]) -> list[list[int]]:
     """Return the row numbers of each change, found row by row.
 
-    A log row for the end of a range belongs to the row for the start directly before it.
+    A log row for the end of a range belongs to the same change as the row before it, if that row is
+    for the start of a range.
     """
     key = [c.name for c in schema.base.columns if c.kind is ColumnKind.CLUSTERING]
     found: list[list[int]] = []

@@ -313,7 +313,7 @@ def test_rows_after_an_unacknowledged_one_are_held() -> None:
 
 
 def test_the_first_records_of_a_page_are_marked_by_their_last_row() -> None:
-    """A mark contains the last row of a page's first, fully handled records, and each later row."""
+    """A mark names the last row of the handled records at a page's start, and lists later rows."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     rows = page(
         place(0, 1, 0, 2, is_last=False),

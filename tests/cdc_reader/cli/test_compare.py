@@ -55,7 +55,7 @@ def compare(scylla: Scylla, table: str, target: EmbeddedScylla, *more: str) -> R
 def test_equal_tables_have_status_0(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """Equal tables cause exit status 0. NaN equals itself, and write times and TTLs are ignored."""
+    """Equal tables yield exit status 0. NaN equals itself, and write times and TTLs are ignored."""
     there.execute(f"UPDATE {table} USING TTL 6000 SET m['k'] = 3 WHERE p = 3 AND c = 3")
     found = compare(scylla, table, target)
     assert (found.exit_code, found.stderr) == (0, "")

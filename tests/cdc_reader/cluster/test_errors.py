@@ -92,7 +92,7 @@ def test_an_outage_of_all_nodes_is_described() -> None:
 
 
 def test_own_errors_are_not_wrapped() -> None:
-    """The package's own errors are not wrapped. A decoding error is not a fault of the server."""
+    """The package's own errors, such as a DecodeError, are returned as they are, not wrapped."""
     error = DecodeError("odd")
     assert request_error(error, "reading") is error
     assert connect_error(error, "host:1") is error

@@ -66,7 +66,7 @@ def test_the_schema_version_changes_with_any_schema(
 ) -> None:
     """The schema version changes with each schema change, and only then."""
     first = table.schema_version()
-    # On a shared server, other clients may change the schema between two calls. Repeat them.
+    # On a shared server, another client may change the schema between the two calls: try again.
     assert any(table.schema_version() == table.schema_version() for _ in range(50))
     run("ALTER TABLE {ks}.t ADD x int")
     assert table.schema_version() != first

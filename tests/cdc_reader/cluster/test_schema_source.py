@@ -194,8 +194,8 @@ def test_columns_that_only_look_alike_are_read(
 ) -> None:
     """Column names that only resemble those of log columns are accepted.
 
-    A log has a `cdc$deleted_` column for no key column, and a `cdc$deleted_elements_` column for
-    no frozen map.
+    A log has no `cdc$deleted_` column for a key column, and no `cdc$deleted_elements_` column for a
+    frozen map.
     """
     scylla.session.execute(
         f'CREATE TABLE {keyspace}.t (p int PRIMARY KEY, "cdc$deleted_p" int, '

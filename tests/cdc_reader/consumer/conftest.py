@@ -66,7 +66,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Write `count` rows, numbered from `first`, one by one to some partitions of a table.
 
-    The server assigns their timestamps. There is no confidence window, so a row with a client-set
+    The server assigns their timestamps: without a confidence window, a row with a client-set
     timestamp could be written behind the position.
     """
     monkeypatch.setattr(scylla.session, "use_client_timestamp", False)

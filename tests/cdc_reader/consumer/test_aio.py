@@ -295,7 +295,7 @@ def test_handlers_that_begin_while_a_consumer_is_cancelled(
     *,
     scheduled: bool,
 ) -> None:
-    """A handler called while its consumer is being canceled is canceled too, scheduled or not."""
+    """A handler called during a cancellation is canceled too, even if it is not scheduled yet."""
     write(table, 5)
     cancelled, begun = threading.Event(), threading.Event()
     schedule = asyncio.run_coroutine_threadsafe

@@ -270,7 +270,7 @@ def test_shards_cover_everything_once(
 def test_on_window_is_called_when_all_changes_are_handled(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """`on_window` is called for contiguous windows, for each after all its changes are handled."""
+    """`on_window` is called for contiguous windows, after all changes of a window are handled."""
     write(table, 30)
     handled: list[int] = []
     windows: list[Window] = []

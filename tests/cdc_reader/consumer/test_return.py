@@ -365,7 +365,7 @@ def test_a_start_before_the_table_has_lost_nothing(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """A read from before the table existed loses nothing if the log is younger than its TTL."""
+    """A start before the table existed causes no loss if the log is younger than its TTL."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     insert(server, 1)

@@ -161,7 +161,7 @@ def test_a_start_before_the_table(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A read from before the table's creation loses nothing if the log is younger than its TTL."""
+    """A start before the table existed causes no loss if the log is younger than its TTL."""
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR // 2)
     assert len(list(read(open_reader(), "-7d"))) == 1
@@ -345,7 +345,7 @@ def test_a_start_before_the_table_and_a_long_read(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A long read from before the table existed reports no loss, because there were no rows yet."""
+    """A start before the table existed causes no loss in a long read: there were no rows yet."""
     for number in range(3):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
         clock.advance(60 * SECOND)

@@ -347,7 +347,7 @@ def test_a_table_recreated_while_it_is_followed_is_refused(followed: Followed) -
 
 
 def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) -> None:
-    """An added column appears and a dropped one disappears, between windows and within one."""
+    """If a column is added and another dropped during a read, later rows reflect both changes."""
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
     follower = followed.follower(EPOCH)

@@ -121,7 +121,7 @@ def test_tasks_partition_a_window_exactly_however_chunks_adapt(
 
 @given(histories(), st.integers(1, 9))
 def test_tasks_are_chunks_in_order(history: History, chunk_size: int) -> None:
-    """Tasks are ordered by generation, then by ring. No chunk is empty or above the limit."""
+    """Tasks are in order of generation and ring position. No chunk is empty or above the limit."""
     tasks = planner_of(history, chunk_size).plan(Window(0, FOREVER))
     assert all(0 < len(task.streams) <= chunk_size for task in tasks)
     assert [task.window.start for task in tasks] == sorted(task.window.start for task in tasks)

@@ -197,7 +197,7 @@ def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
 
 
 def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
-    """If its generation is gone, a shard's snapshot cannot continue. A whole table's can."""
+    """If its generation is gone, a shard's snapshot cannot continue, but a whole table's can."""
     start = begin(followed)
     assert start.snapshot is not None
     gone = evolve(start, snapshot=evolve(start.snapshot, generation=EPOCH - 5))

@@ -28,8 +28,8 @@ _CHANCE = 0.1
 class BoundedReads:
     """Bounded reads that must raise an error if rows expire before they are read.
 
-    A read without an error must return each row that had settled when the read began, exactly
-    once. Rows of generations that were not announced within `publication_wait` are exempt.
+    A read without an error must return, exactly once, each row that had settled when the read
+    began. Rows of generations that were not announced within `publication_wait` are exempt.
     """
 
     def __init__(self, world: World, scenario: Scenario, luck: random.Random) -> None:

@@ -29,7 +29,7 @@ _MOST_NODES, _MOST_TABLETS, _MOST_COLUMNS = 4, 16, 4
 class StreamSet:
     """Streams that take effect together at `start`.
 
-    Clients can see the streams from `announced` on. Both times are in µs. `is_stored` is True if
+    From `announced` on, clients can see the streams. Both times are in µs. `is_stored` is True if
     some of the streams were stored before `announced`, so that readers can wait for the others.
     """
 

@@ -74,7 +74,7 @@ def every_type(session: Session) -> None:
         (row,) = session.execute(f"SELECT * FROM {table}")
         for name, value in WRITTEN.items():
             found = getattr(row, name)
-            if name == "c_list" and table != "every":  # a map in the order of the list
+            if name == "c_list" and table != "every":  # the log stores a map, in the list's order
                 found = list(found.values())
             assert found == value, f"{table}.{name}: {found!r}, expected {value!r}"
 

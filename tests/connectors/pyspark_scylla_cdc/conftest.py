@@ -42,8 +42,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def _no_connection_outlives_its_server() -> Iterator[None]:
     """Close the connections that the source keeps open in this process.
 
-    Otherwise the driver keeps trying to reach stopped servers until the tests end. It takes its
-    random waiting times from Python's global generator, which Hypothesis lets no other code use.
+    Otherwise the driver keeps trying to reach stopped servers until the tests end. Its random
+    waiting times come from Python's global generator, which no other code may use while Hypothesis
+    runs a test.
     """
     yield
     for found in gc.get_objects():

@@ -152,8 +152,8 @@ def test_a_missing_system_table_names_the_version(
 ) -> None:
     """A missing system table shows which kind of generations the cluster has.
 
-    A server without `cdc_local` is too new to have been upgraded from 4.3. A server without
-    `scylla_keyspaces` is too old for tablets.
+    A server without `cdc_local` is so new that it uses only the newer generation tables. A server
+    without `scylla_keyspaces` is too old to support tablets.
     """
 
     def refuse(asked: RecordedQuery) -> None:

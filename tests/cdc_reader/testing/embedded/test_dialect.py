@@ -21,7 +21,7 @@ VERSIONS = sorted(path.name.split("-")[1] for path in DATA.glob("scylla-*-dialec
 REFUSED = ("GROUP BY", "SELECT JSON count(*)", " LIKE 'x%'", "COMPACT STORAGE")
 """Words that identify the statements that the embedded server does not support."""
 _STARTED = re.compile(r"(?<=current generation started at: )[^)]+")
-"""Matches the time at which the server's first generation began, in an error message."""
+"""Matches, in an error message, the time at which the server's first generation began."""
 
 
 def recorded(version: str) -> Any:

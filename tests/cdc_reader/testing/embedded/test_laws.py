@@ -1,4 +1,4 @@
-"""Tests with random statements that the log reproduces its table and that its images are correct.
+"""Tests, with random statements, that the log reproduces its table and has correct images.
 
 Every example writes to a separate partition, through a real driver, with increasing timestamps.
 """

@@ -51,7 +51,7 @@ def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, sessio
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize("skips", [False, True])
 def test_metadata_is_left_out_where_that_is_asked_for(server: EmbeddedScylla, skips: bool) -> None:
-    """Clients can request replayed pages without metadata, like other pages."""
+    """Clients can request replayed pages without metadata, as they can request other pages."""
     read = server.page(SELECT, skip_metadata=skips)
     server.replay("ks", "t", server.pages(SELECT), times=2)
     first = parse_metadata(server.page(SELECT, skip_metadata=skips))

@@ -45,7 +45,7 @@ LIMITS: dict[str, Callable[[float], float]] = {
     "jvm": lambda first: first + 150,
     "heap": lambda first: first + 100,
 }
-"""The largest allowed last value of each measurement, given its first value."""
+"""The largest allowed value of each measurement at the end, computed from its first value."""
 KEYSPACE = (
     "CREATE KEYSPACE ks WITH replication = "
     "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = int(os.environ.get("KILLS", "4"))
-LONGEST = 1.5  # maximum seconds from a micro-batch's start to a kill; about as long as one lasts
+LONGEST = 1.5  # latest kill, in s after a micro-batch's start; a micro-batch lasts about as long
 KILLED = (Role.SOURCE, Role.TASKS, Role.DRIVER, Role.TASKS)
 TABLE = "ks.t"
 LOG = f"{TABLE}_scylla_cdc_log"

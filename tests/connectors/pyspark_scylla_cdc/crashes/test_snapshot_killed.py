@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 KILLS = int(os.environ.get("KILLS", "4"))
 ROWS, PARTITIONS, LIMIT = 50_000, 5_000, 2_000
-LONGEST = 1.0  # maximum seconds from a micro-batch's start to a kill; about as long as one lasts
+LONGEST = 1.0  # latest kill, in s after a micro-batch's start; a micro-batch lasts about as long
 KILLED = (Role.DRIVER, Role.TASKS, Role.DRIVER, Role.SOURCE)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.needs("faults")]

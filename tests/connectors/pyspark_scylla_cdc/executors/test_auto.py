@@ -23,7 +23,7 @@ LOG = "ks.t_scylla_cdc_log"
 PARTITIONS, QUERIES = 8, 16
 """Partitions per micro-batch, and queries per partition (1,024 streams) with `streams`."""
 SPARSE, DENSE, KEYS = 10, 2, 900
-"""Seconds of writes to one key, seconds of writes to many keys, and the number of the many keys."""
+"""Seconds of writes to one key, seconds of writes to many keys, and the number of these keys."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -87,7 +87,7 @@ def asked(
 ) -> tuple[int, int]:
     """Read the log up to `end`, with one second of write time per micro-batch.
 
-    Returns the number of queries that select streams, and the number that select token ranges.
+    Return the number of queries that select streams, and the number that select token ranges.
     """
     ways = [
         Fault("delay", f"{LOG} WHERE {by}", times=None, seconds=1e-6)

@@ -157,7 +157,7 @@ def test_a_table_created_again_is_refused(tables: Tables) -> None:
 def create_log_again(tables: Tables, behind: int = 0) -> int:
     """Drop the table's log and create it again, as turning CDC off and on did before ScyllaDB 5.1.
 
-    Returns the time of creation. Row 2 is only in the old log, and row 3 only in the new one. The
+    Return the time of creation. Row 2 is only in the old log, and row 3 only in the new one. The
     clock of the node that creates the log is `behind` µs behind.
     """
     node = tables.server.nodes[0]

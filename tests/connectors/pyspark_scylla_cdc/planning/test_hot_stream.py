@@ -126,7 +126,7 @@ def test_a_stream_spreads_a_key_only_where_that_is_wanted(
     least: str | None,
     expected: int,
 ) -> None:
-    """Unless more partitions are requested, one contains all rows of a key, in order."""
+    """Unless more partitions are requested, one partition contains all rows of a key, in order."""
     options = SourceOptions.parse({**given, **({"minPartitions": least} if least else {})})
     reader = stream_reader(options, clock)
     end = {"version": 1, "position": clock.now()}

@@ -280,7 +280,7 @@ class Written:
     longest=st.integers(1, 300),
 )
 def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int) -> None:
-    """A window with rows becomes a micro-batch once it has grown by `shortest` since a check.
+    """A window with rows becomes a micro-batch once it grows by `shortest` after the last check.
 
     An empty window becomes one only if it is `longest` or longer, and not directly after another
     such window.

@@ -120,7 +120,7 @@ def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_micro_batch_done_again(follow: Make) -> None:
-    """A repeated micro-batch contains the same rows. Rows that have arrived since are late."""
+    """A repeated micro-batch has the same rows. Rows that arrive after the first run are late."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1, age=60)

@@ -190,7 +190,7 @@ def test_a_copy_is_the_table_through_crashes(
         for text in statements(draw, ROUND):
             execute(text)
             seen.append((SystemClock().now(), table_of(scylla, table)))
-        if not TELLS_START:  # each run has one micro-batch; this run repeats it
+        if not TELLS_START:  # a run has only one micro-batch, so this run repeats the failed one
             crashes(None)
             assert start(**place, history=history).awaitTermination()
     crashes(None)

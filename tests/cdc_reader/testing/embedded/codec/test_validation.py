@@ -14,7 +14,7 @@ U = UserType("ks", "u", (("x", parse("int")), ("y", parse("text"))))
 
 
 def check(of_type: str) -> Callable[[bytes], bytes]:
-    """Return the validator of a type. The type `u` is a UDT of int and text."""
+    """Return the validator for a type. The type `u` is a UDT of int and text."""
     return validator(parse(of_type, lambda _: U))
 
 
@@ -77,7 +77,7 @@ def test_fields_may_be_missing_or_null() -> None:
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1)))
 def test_sets_come_out_sorted_and_distinct(values: list[int]) -> None:
-    """A set is sorted by its element type, regardless of the order that the client sends."""
+    """The elements of a set are sorted in the order of their type, and duplicates are removed."""
     assert check("set<int>")(numbers(*values)) == numbers(*sorted(set(values)))
 
 

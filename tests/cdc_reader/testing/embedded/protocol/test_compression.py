@@ -35,7 +35,7 @@ def test_garbage_is_a_protocol_error(algorithm: str, garbage: bytes) -> None:
 
 
 def test_a_body_that_would_be_too_large_is_refused_before_it_is_made() -> None:
-    """A body whose stated size is larger than a frame is rejected before memory is allocated."""
+    """A body whose stated size exceeds the limit is rejected before memory is allocated."""
     claim = (MAX_BODY + 1).to_bytes(4, "big") + b"\x00"
     with pytest.raises(ProtocolError, match="request size too large"):
         compressions()["lz4"].decompress(claim)

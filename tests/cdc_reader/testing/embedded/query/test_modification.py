@@ -57,7 +57,7 @@ def test_assignments_in_turn(table: Any, column: str, changes: list[str], value:
 
 
 def test_a_list_cell_is_set_by_its_id(table: Any) -> None:
-    """A list element is set by its id, whatever the order of statements, and null removes it."""
+    """A list element is set by its id, in any order of statements; setting null removes it."""
     ids = [f"0000000{at}-0000-1000-8080-808080808080" for at in range(4)]
     for at in (2, 0, 3, 1):
         table.run(f"UPDATE t SET l[SCYLLA_TIMEUUID_LIST_INDEX({ids[at]})] = {at} {WHERE}")

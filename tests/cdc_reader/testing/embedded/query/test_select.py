@@ -160,7 +160,10 @@ def test_restrictions_that_are_refused(filled: Any, where: str, message: str) ->
 
 @pytest.mark.parametrize("where", ["pk IN ({})", "pk = 1 AND c1 IN ({})"])
 def test_lists_that_are_too_long_are_refused(filled: Any, where: str) -> None:
-    """IN lists have a maximum length. As in ScyllaDB, the error always names clustering keys."""
+    """IN lists have a maximum length.
+
+    As in ScyllaDB, the error says "clustering-key" even if the list contains partition keys.
+    """
     keys = ", ".join(map(str, range(101)))
     assert filled.refusal(f"SELECT * FROM t WHERE {where.format(keys)}") == (
         ServerError.code,

@@ -125,7 +125,7 @@ def test_the_ids_of_scylladbs_own_documentation(
 ) -> None:
     """The tokens equal those in ScyllaDB's documentation.
 
-    The second shard owns no token in the second range, so its stream gets the range's end.
+    The second shard owns no token in the second range, so its stream gets the range's last token.
     """
     start, end = (token - 2**64 if token >> 63 else token for token in vnode)
     found = [first_token_of(shard, start, end, 3, 12) % 2**64 for shard in range(3)]

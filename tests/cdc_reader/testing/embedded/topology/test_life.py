@@ -283,8 +283,8 @@ def test_a_later_generation_starts_after_the_ring_delay(
 ) -> None:
     """A generation starts two ring delays plus 5 s after its creation.
 
-    Without a ring delay, it starts at the next millisecond. If the previous generation starts
-    later, the new one starts 1 ms after the previous one.
+    Without a ring delay, it starts at the next millisecond. If the previous generation starts later
+    than that, the new one starts 1 ms after the previous one.
     """
     life = Life(ring_delay)
     source = random.Random(seed)

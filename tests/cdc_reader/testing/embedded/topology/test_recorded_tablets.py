@@ -59,7 +59,7 @@ def test_streams_follow_the_least_number_of_tablets(version: str) -> None:
                 for _, table, time, state, stream in phase["streams"]["rows"]
             ]
         )
-        # A real server takes a minute per split or merge. The embedded server does all at once.
+        # A real server takes a minute per split or merge. The embedded server needs no time.
         assert found >= expected
         assert phase["name"] == "splitting" or found == expected
 

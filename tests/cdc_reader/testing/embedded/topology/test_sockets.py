@@ -146,7 +146,7 @@ def test_tablets_keyspaces_work_as_documented() -> None:
 
 
 def test_a_serial_read_of_a_tablets_log_is_refused() -> None:
-    """A serial read of the log is rejected with ScyllaDB's message, prepared or not."""
+    """A serial read of the log, whether prepared or not, is rejected with ScyllaDB's message."""
     with EmbeddedScylla(vnodes=1) as server, connected(server) as session:
         session.execute(f"CREATE KEYSPACE ks {NTS} AND tablets = {{'initial': 1}}")
         session.execute(f"CREATE TABLE ks.t (pk int PRIMARY KEY) {CDC}")
