@@ -45,7 +45,7 @@ SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py tests/docs/test_kafka.py \
     --deselect=tests/connectors/pyspark_scylla_cdc/tables/test_fold.py::test_random_statements
 
 # Tests that run with scylla-driver instead of cassandra-driver, in a separate environment: the tests of
-# the reader, and the quick part of the Spark tests. CI has time only for the quick part of these.
+# the reader, and the quick part of the Spark tests. .ci/run has time only for FORK_TESTS_QUICK.
 SCYLLA_DRIVER := 3.29.12
 FORK := build/scylla-driver/venv
 FORKED := $(VENV)/.scylla-driver-$(SCYLLA_DRIVER)
@@ -91,7 +91,7 @@ test-cluster: install ## run what needs a Spark cluster of several machines, wit
 	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 \
 	    --numprocesses=2 --dist=loadgroup $(or $(TESTS),tests/cluster) $(ARGS)
 
-test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older one; VERSION=4.0, 4.1, 4.2
+test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older version; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"
 
 test-spark-quick: ## run the quick part of test-spark
@@ -112,7 +112,7 @@ test-oldest: install ## run the quick tests with the oldest dependencies that py
 test-newest: $(NEWEST)/constraints.txt ## run the quick tests with the newest dependencies
 	$(MAKE) test VENV=$(NEWEST)/venv CONSTRAINTS=$<
 
-test-clients: install ## connect drivers in Go, Java, Rust, Node and Python, and cqlsh; what has no compiler is skipped
+test-clients: install ## connect drivers in Go, Java, Rust, Node and Python, and cqlsh; skip those without a compiler
 	$(BIN)/python -m pytest -rs tests/clients $(ARGS)
 
 test-containers: install ## test on ScyllaDB in containers; ARGS=--scylla=docker:IMAGE for another image
@@ -246,7 +246,7 @@ $(FORKED): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) scylla-driver==$(SCYLLA_DRIVER)
 	@touch $@
 
-# Install the tested versions from constraints.txt, also those of build requirements.
+# Install the tested versions from constraints.txt, including those of build requirements.
 $(INSTALLED): pyproject.toml $(CONSTRAINTS) hatch_build.py $(KERNEL)
 	scripts/make-venv $(VENV) $(PYTHON)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --upgrade pip

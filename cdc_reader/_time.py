@@ -51,8 +51,9 @@ _UNITS = {spelling: unit for unit, line in _SPELLINGS.items() for spelling in li
 _PART = re.compile(r"\s*([0-9]{1,30})\s*([a-zµ]+)")
 
 _FIRST = 1_000_000_000_000_000
-"""2001-09-09, in µs since 1970. All logs are newer, and times in larger units are smaller numbers.
-"""
+"""2001-09-09, in µs since 1970. All logs are newer.
+
+A smaller number is therefore not a time in µs, but perhaps a time in ms or seconds."""
 _LAST = 100 * _FIRST
 _IN_MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 _NUMBER = re.compile(r"\+?[0-9]{1,30}")

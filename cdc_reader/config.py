@@ -249,8 +249,8 @@ class ReadConfig:
     because writes take time to arrive and clocks differ. `poll_interval` is the time between passes
     once the reader has caught up.
 
-    `fetch_size` is the number of rows per page (the server may end a page earlier, at 1 MiB of a
-    stream), `chunk_size` is the number of streams per query, and `in_flight` is the number of
+    `fetch_size` is the number of rows per page (the server may end a page sooner, after 1 MiB of
+    one stream), `chunk_size` is the number of streams per query, and `in_flight` is the number of
     concurrent queries. `max_queries_per_second` limits how many pages a connection requests per
     second, and spreads the requests evenly. The tables of a `CdcReader` or consumer share one
     connection. With or without a limit, a reader slows down while nodes report that they are

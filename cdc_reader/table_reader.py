@@ -139,11 +139,11 @@ class TableReader:
 
         A moment is a datetime with a time zone, text (``2026-11-21T05:30:00Z``, ``-10m`` for ten
         minutes ago, ``now``, or milliseconds since 1970) or an int of µs since 1970. The newest
-        rows may be incomplete: only rows older than the confidence window are settled. Warns or
-        raises DataLossError, depending on `data_loss`, if rows written since `start` have expired
-        or expire before they are read. Waits up to `publication_wait` for a generation that has
-        streams but is not announced yet. Raises ConfigurationError for a moment in any other form,
-        and if `start` is after `end`.
+        rows may be incomplete: only rows older than the confidence window are settled. Logs a
+        warning or raises DataLossError, depending on `data_loss`, if rows written since `start`
+        have expired or expire before they are read. Waits up to `publication_wait` for a generation
+        that has streams but is not announced yet. Raises ConfigurationError for a moment in any
+        other form, and if `start` is after `end`.
         """
         window = self._window(start, end)
         return each_stopped_by(self._stop, self._bounded(window))
@@ -216,8 +216,8 @@ class TableReader:
         Windows are adjacent, and each ends at least one confidence window before the present. Each
         window yields any number of `RowsRead`, and then a `WindowComplete` with the checkpoint from
         which to restart. Without a start, everything that the log still contains is delivered.
-        Warns or raises DataLossError, depending on `data_loss`, if rows written since `start` have
-        expired. For moments, see `batches`.
+        Logs a warning or raises DataLossError, depending on `data_loss`, if rows written since
+        `start` have expired. For moments, see `batches`.
 
         Raises ConfigurationError if `start` is a moment after `end`. From a checkpoint that has
         already reached `end`, nothing is delivered.
@@ -307,7 +307,7 @@ class TableReader:
         )
 
     def lost(self, start: Checkpoint) -> Window:
-        """Return the span of write times whose rows have been lost since a checkpoint.
+        """Return the span of write times, from a checkpoint on, whose rows have been lost.
 
         The span begins no earlier than the checkpoint's position.
         """

@@ -85,7 +85,7 @@ class Terminal:
     interrupts the command if it still runs.
 
     Args:
-        command: the program, which is searched on PATH, and its arguments.
+        command: the program, which is searched for on PATH, and its arguments.
         columns: the width of the terminal, in characters.
         lines: the height of the terminal. Lines that scroll off the top are lost.
         seconds: how long the command may take until it ends, or shows what is expected.

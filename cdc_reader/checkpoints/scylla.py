@@ -49,8 +49,8 @@ class ScyllaCheckpoints:
 
     The keyspace must exist. A checkpoint expires `ttl` after it was last saved, or never if `ttl`
     is None; set `ttl` to at least the log's TTL. Transient failures are retried for up to
-    `retry_deadline`. Durations are timedeltas, or strings such as ``30d``. Raises CheckpointError
-    for a table that cannot be used, and the usual connection errors.
+    `retry_deadline`. Durations are timedeltas, or strings such as ``30d``. Raises the usual
+    connection errors, and CheckpointError for a table that cannot be used.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ def _after(stored: Stored, checkpoint: Checkpoint) -> Stored:
 
 
 def _seconds(ttl: timedelta | str | None) -> int:
-    """Return the TTL in whole seconds, or 0 if `ttl` is None, which means no TTL."""
+    """Return the TTL in whole seconds, or 0 (no TTL) if `ttl` is None."""
     if ttl is None:
         return 0
     seconds = int(as_duration(ttl, "ttl").total_seconds())

@@ -78,7 +78,7 @@ class Summary:
 @click.option(
     "--columns",
     metavar="A,B,...",
-    help="Compare these columns only, beside the key. By default all columns of the source.",
+    help="Compare only the key and these columns. By default all columns of the source.",
 )
 @click.option(
     "--limit",

@@ -132,8 +132,9 @@ class Report:
 @click.option(
     "--initial-copy",
     is_flag=True,
-    help="Begin with the table's existing rows, then follow the log from before the first of them "
-    "was read. The target must be empty. A checkpoint takes precedence, even an unfinished copy's.",
+    help="Begin with the table's existing rows, then follow the log from a position before the "
+    "first row was read. The target must be empty. A checkpoint takes precedence, even an "
+    "unfinished copy's.",
 )
 @click.option(
     "--workers",

@@ -76,7 +76,7 @@ class StreamEntry:
 @click.option(
     "--key",
     metavar="JSON",
-    help="Show only the stream that this partition key is written to, in each generation. Give "
+    help="Show only the stream that this partition key is written to, in each generation. Pass "
     "an object such as '{\"pk\": 1}', an array, or the value of a key with one column.",
 )
 @click.option(

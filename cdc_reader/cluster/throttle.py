@@ -21,9 +21,9 @@ log = get_logger(__name__)
 SLOWEST = 10.0
 """Queries per second that are still sent to an overloaded cluster, unless the limit is lower."""
 RECOVERY = 30.0
-"""Seconds after the rate last fell until only the limit applies again."""
+"""Seconds from the last fall of the rate until only the limit applies again."""
 _HOLD = 1.0
-"""Seconds after the rate falls before it may fall again, so that the lower rate takes effect."""
+"""Minimum seconds between two falls of the rate, so that the lower rate can take effect."""
 _BURST = 0.1
 """Seconds' worth of tokens that may accumulate, so that a thread that wakes late loses none."""
 

@@ -157,7 +157,7 @@ class AsyncChanges:
 class AsyncCdcConsumer:
     """A `CdcConsumer` whose handler is a coroutine function, run in the event loop.
 
-    At most `workers` handlers run at a time. To stop it on a signal, call
+    At most `workers` handlers run at a time. To stop the consumer on a signal, call
     ``loop.add_signal_handler(signal.SIGTERM, consumer.stop)``.
 
     Raises ConfigurationError if the handler is a plain function. The result of a lambda is known

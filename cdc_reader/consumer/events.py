@@ -3,8 +3,8 @@
 With these events, a copy can become correct again after a loss, although no change reports the rows
 that were deleted in the lost span. A change of a snapshot has the snapshot's `time` as its
 timestamp, and all changes handled before the snapshot have earlier timestamps. A copy that stores
-the timestamp of each row's last change can therefore delete the rows with a lower timestamp when
-the snapshot is complete.
+the timestamp of each row's last change can therefore delete all rows with timestamps before `time`
+when the snapshot is complete.
 """
 
 from __future__ import annotations

@@ -68,10 +68,10 @@ class Field:
 
 
 class GivenField(Field):
-    """A column that only the mappings of some rows contain.
+    """A column that appears only in the mappings of some rows.
 
     A row's value is put into its mapping as ``kind(value)``, or unchanged if `kind` is None. A null
-    value is replaced with `null` if the row's item of `nulls` is true; otherwise, the mapping does
+    value is replaced with `null` if the row's item in `nulls` is true; otherwise, the mapping does
     not contain the column.
     """
 

@@ -163,8 +163,8 @@ class TtlHistory:
     def lost(self, position: Micros, now: Micros) -> Window:
         """Return the span of write times whose unread rows are lost at `now` (µs).
 
-        The span begins no earlier than `position` (µs). It is empty if no row since `position` has
-        certainly expired. Otherwise it covers all rows since then that may have expired.
+        The span begins no earlier than `position` (µs). It is empty unless some row since
+        `position` is certainly lost. Otherwise it covers all rows since then that may be lost.
         """
         sure = self._gone(position, now, lambda _: -_GRACE)
         return sure if sure.is_empty else self.expired(position, now)
@@ -377,7 +377,7 @@ class LossReporter:
         *,
         is_chosen: bool = False,
     ) -> None:
-        """Report rows of `window` that may have expired by `now` (µs), when the read was complete.
+        """Report rows of `window` that may have expired by `now` (µs), the end of the read.
 
         If `is_chosen` is True, the window's start was chosen rather than reached by reading, so it
         may be before the log's creation.

@@ -48,7 +48,7 @@ from cdc_reader.streams.window import Window, WindowSize
 log = get_logger(__name__)
 
 _REFRESH_INTERVAL = 1_000_000
-"""µs between refreshes of the schema and the generations when rows are polled more often.
+"""µs between refreshes of the schema and the generations, even if rows are polled more often.
 
 Between two refreshes, only chunks of streams that are due are polled, and the position does not
 move. A new column is noticed when its first row is read.
@@ -262,7 +262,7 @@ class Follower:
         yield from self._read(window, choose=partial(self._polls.due, now=now, newest=newest))
 
     def _settle_polled(self, settled: Micros, end: Micros) -> Iterator[Delivery]:
-        """Move the position once rows of a whole poll interval have settled, or at the end."""
+        """Move the position if a whole poll interval, or the time up to `end`, has settled."""
         began, window = self._clock.now(), Window(self._position, settled)
         is_worth = window.length >= duration_micros(self._config.poll_interval)
         if is_worth or (not window.is_empty and settled == end):
@@ -459,7 +459,7 @@ class Follower:
         yield from self._strays.single(strays)
 
     def _pause(self, began: Micros) -> None:
-        """Sleep for the rest of the poll interval that started at `began` (µs) with the pass."""
+        """Sleep for the rest of the poll interval of a pass that began at `began` (µs)."""
         interval = duration_micros(self._config.poll_interval)
         if self._is_eager:
             interval = self._polls.until_next(began)

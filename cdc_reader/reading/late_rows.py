@@ -14,8 +14,8 @@ but it is not lost.
 If a row arrived too close to the time of a read, its key shows whether the read delivered it. Keys
 are kept only for delivered rows that arrived more than a confidence window after their write time,
 and within `DOUBT` before the read. Few keys are kept, because most rows arrive promptly. Neither
-the keys nor the times of reads survive a restart. After a restart, late rows that arrived since
-shortly before the last sweep may therefore be delivered again.
+the keys nor the times of reads survive a restart. After a restart, late rows that arrived after the
+last sweep, or shortly before it, may therefore be delivered again.
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ from cdc_reader.streams.shard import Shard
 log = get_logger(__name__)
 
 _PAGES = 20
-"""Target size of a range in pages: few queries for many rows, little to repeat after a crash."""
+"""Target size of a range, in pages.
+
+Larger ranges need fewer queries, but more rows are read again after a crash."""
 
 
 def _table(schema: LogSchema) -> str:

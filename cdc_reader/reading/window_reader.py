@@ -34,7 +34,7 @@ Choose = Callable[[Sequence[Task] | Sequence[RangeTask]], Sequence[Task] | Seque
 class WindowReader:
     """Reads windows of a `CurrentLog`.
 
-    `queries` and `rows` are the counts of the last window. The rows of each window determine the
+    `queries` and `rows` are the counts for the last window. The rows of each window determine the
     sizes of the next window's chunks.
     """
 

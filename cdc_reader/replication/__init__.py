@@ -1,5 +1,5 @@
-"""Applies the changes of one table to another table, to make it a copy.
+"""Applies the changes of one table to another table, which becomes a copy.
 
-It may import `changes`, `cluster` and the packages below them. Begin with `replicator`. `writes`
-creates the statements, and `table_comparison` compares two tables.
+This package may import `changes`, `cluster` and the packages below them. Begin with `replicator`.
+`writes` creates the statements, and `table_comparison` compares two tables.
 """

@@ -93,7 +93,7 @@ class InProcessConnection(Queries):
         """Request the page now; return a function that returns the page or raises the error."""
         try:
             page = self._page(recorded)
-        except Exception as error:  # noqa: BLE001 - raised later, as a driver would
+        except Exception as error:  # noqa: BLE001 - raised later, as with a driver
             return _raising(error)
         return lambda: page
 

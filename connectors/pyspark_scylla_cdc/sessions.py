@@ -125,7 +125,7 @@ def check_columns(options: SourceOptions, names: Collection[str]) -> None:
 
 @contextmanager
 def still_there(options: SourceOptions, schema: LogSchema) -> Iterator[None]:
-    """Raise a clear error if a query is rejected because its table, log or a column was dropped."""
+    """Raise a clear error if a query is rejected because of a dropped table, log or column."""
     try:
         yield
     except QueryRefusedError:

@@ -118,7 +118,8 @@ class WithoutStart(DataSourceStreamReader):
         """Raise ConfigurationError if an offset was offered before the checkpoint was known.
 
         This shows that Spark has wrapped the source for the trigger ``availableNow``. The wrapper
-        requests the latest offset before Spark passes the checkpoint's offset, which may be later.
+        requests the latest offset before Spark passes the checkpoint's offset, so the offset that
+        was offered may be earlier than the checkpoint's.
         """
         if start != self.initialOffset():
             remedy = (

@@ -70,7 +70,7 @@ _INTERVAL, _LEAST_INTERVAL = timedelta(seconds=5), timedelta(seconds=1)
 @click.option(
     "--max-lag",
     metavar="DURATION",
-    help="Exit with status 1 if a reader shown lags by more than this, if that is unknown, if a "
+    help="Exit with status 1 if a reader shown lags by more than this, if its lag is unknown, if a "
     "shard has no position, or if no reader is shown.",
 )
 @click.option(

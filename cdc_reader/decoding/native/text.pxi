@@ -54,7 +54,7 @@ cdef inline int64_t data_size(const ArrowArray *array) noexcept nogil:
 
 
 cdef inline int64_t ascii_run(const uint8_t *data, int64_t at, int64_t size) noexcept nogil:
-    """Return where the ASCII bytes from `at` on end; checks eight bytes at a time."""
+    """Return the end of the ASCII bytes that begin at `at`; checks eight bytes at a time."""
     cdef uint64_t eight = 0
     while at + 8 <= size:
         memcpy(&eight, data + at, 8)

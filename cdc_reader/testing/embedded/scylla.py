@@ -72,15 +72,15 @@ class EmbeddedScylla:
         certificate: the file with the certificate chain for TLS; None for plain connections.
         key: the file with the certificate's private key.
         client_authority: the CA file; clients must present a certificate signed by one of its
-            CAs. None requires no client certificates.
+            CAs. If None, clients need no certificate.
         cluster_name: the name of the cluster.
         seed: the seed of random tokens and ids, including the ids of streams and log rows; None for
             a random seed.
-        ring_delay_ms: the time in which nodes learn of each other, in ms. Every generation but the
-            first is created in advance, and takes effect after 5 s plus twice this time. If 0, a
-            generation takes effect at once, as in ScyllaDB. A row that was written before the
-            generation was created, but with a timestamp after the generation's start, is then in
-            a stream of the previous generation.
+        ring_delay_ms: the time in which nodes learn of each other, in ms. A generation takes effect
+            5 s plus twice this time after its creation; in versions since 4.4, the first takes
+            effect at once. If 0, every generation takes effect at once, as in ScyllaDB. A row that
+            was written before the generation was created, but with a timestamp after the
+            generation's start, is then in a stream of the previous generation.
         most_partitions: the setting `max_partition_key_restrictions_per_query`.
         api_port: the port of the REST API of all nodes; 0 for any free port, None to disable it.
         tablets: whether keyspaces use tablets by default.
@@ -286,7 +286,7 @@ class EmbeddedScylla:
         return self._server.call(lambda: self.cluster.add_empty_generation(self.clock.now()))
 
     def hold_publication(self, rows: int | None = None) -> None:
-        """Publish new generations only partially, until `complete_publication` is called.
+        """Publish new generations only partially, until publication is resumed or completed.
 
         Writes only the first `rows` rows of each generation's description (None: all), and no
         timestamp. The server nevertheless logs writes in the streams of such a generation.
@@ -294,7 +294,7 @@ class EmbeddedScylla:
         self._server.call(lambda: self._publication.hold(rows))
 
     def resume_publication(self) -> None:
-        """Publish new generations completely again; those that were held back remain so."""
+        """Publish new generations completely again; generations already held back stay held."""
         self._server.call(self._publication.resume)
 
     def complete_publication(self) -> tuple[Generation, ...]:

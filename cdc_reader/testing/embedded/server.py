@@ -173,7 +173,7 @@ class Server:
     async def _stop_listening(self, servers: Sequence[asyncio.Server]) -> None:
         for listener in itertools.chain(*(server.sockets for server in servers)):
             self._loop.remove_reader(listener.fileno())
-        for _ in range(5):  # asyncio loses a connection that it is accepting when a server closes
+        for _ in range(5):  # if a server closes during an accept, asyncio loses the connection
             await asyncio.sleep(0)
         for server in servers:
             server.close()

@@ -34,7 +34,7 @@ class TextCache(Generic[T]):
             return found[0]
 
     def put(self, key: Hashable, value: T, size: int) -> None:
-        """Store a value for a text of `size` characters, and evict old values above the limit."""
+        """Store a value for a text of `size` characters; evict old values to respect the limit."""
         with self._lock:
             self._drop(key)
             self._kept[key] = value, size

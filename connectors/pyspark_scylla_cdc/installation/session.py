@@ -77,7 +77,7 @@ def _archives(builder: SparkSession.Builder) -> str:
 
 
 def _shipped(archives: str) -> str | None:
-    """Return the path of Python in the first archive with a ``#name``, or None if none has one."""
+    """Return the path of Python in the first archive with a ``#name``; None if there is none."""
     names = [archive.partition("#")[2] for archive in archives.split(",")]
     return next((f"./{name}/bin/python" for name in names if name), None)
 

@@ -41,8 +41,8 @@ class ScyllaCdcListener(StreamingQueryListener):
     """Watches a session's streaming queries that read from the source ``scylla_cdc``.
 
     After each micro-batch it logs one line, ``micro_batch``, at level info, in the process that
-    created the listener. `streams` contains the same metrics as values, and a Prometheus `registry`
-    exports them.
+    created the listener. The attribute `streams` contains the same metrics, in a `StreamStatus` for
+    each source. If a Prometheus `registry` is passed, the metrics are also exported to it.
 
     ::
 

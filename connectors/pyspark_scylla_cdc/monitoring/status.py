@@ -30,7 +30,9 @@ class StreamStatus:
     seconds: float
     """How long the micro-batch took."""
     late_rows: int
-    """Late rows and strays delivered or, with ``lateRows=report``, found since the last batch."""
+    """Late rows and strays that the micro-batch delivered; with ``lateRows=report``, those found
+    since the previous micro-batch.
+    """
     position: datetime
     """Every row written before this time has been delivered."""
     expires: datetime | None

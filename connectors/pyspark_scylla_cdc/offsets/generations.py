@@ -28,7 +28,8 @@ class KnownGenerations:
     """The newest generations known at an offset, by their `starts` in µs, ascending.
 
     All older generations count as known. `since` (µs) is the position at which the query or this
-    record began. Rows of a late-announced generation that were written before it are not delivered.
+    record began. Rows of a late-announced generation that were written before `since` are not
+    delivered.
     """
 
     since: Micros

@@ -227,15 +227,15 @@ OPTIONS = (
         "keyPlacement",
         NAMES,
         "With `envelopeOutput=advanced`: where to put the primary key, as names separated by "
-        "commas. `payload-before` and `payload-after` are the rows before and after the change, "
-        "and `payload-key` is the column `key`. Default: all of them.",
+        "commas: `payload-before` stands for the column `before`, `payload-after` for `after`, and "
+        "`payload-key` for `key`. Default: all three.",
     ),
     Option(
         "columns",
         NAMES,
         "Columns of the base table to read in addition to its key, separated by commas or as a "
-        "JSON array. Default: all. With fewer columns, a query reads less data, and the log's "
-        "images need values only for these columns.",
+        "JSON array. Default: all. With fewer columns, a query reads less data, and the log needs "
+        "to contain the values of these columns only.",
     ),
     Option(
         "partitionKey",
@@ -289,8 +289,8 @@ OPTIONS = (
         "snapshot",
         choice(Snapshot),
         "With formats `changes` and `envelope`: `initial` first reads the rows of the base "
-        "table as inserts, in micro-batches of bounded size, and then the log from "
-        "`confidenceWindow` before the query's start. See [Snapshot](#snapshot).",
+        "table as inserts, in micro-batches of bounded size. It then reads the log, from a write "
+        "time that is `confidenceWindow` before the query's start. See [Snapshot](#snapshot).",
         default=Snapshot.NONE.value,
     ),
     Option(
@@ -314,9 +314,9 @@ OPTIONS = (
     Option(
         "onDataLoss",
         choice(DataLossMode),
-        "What to do if unread changes may have expired, because the query's position is older "
-        "than the log's TTL, or if the log was dropped and created again. `fail` ends the query "
-        "with an error, `continue` logs a warning, and `resnapshot` makes a stream read the table "
+        "What to do if unread changes may be gone, because the query's position is older than the "
+        "log's TTL, or because the log was dropped and created again. `fail` ends the query with "
+        "an error, `continue` logs a warning, and `resnapshot` makes a stream read the table "
         "again. Default: `fail`. See [Data loss](#data-loss).",
     ),
     Option(

@@ -265,8 +265,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _remember_lost(self, lost: Window) -> None:
         """Let the next offset begin a new snapshot if rows of the planned micro-batch are lost.
 
-        The planned micro-batch itself cannot begin one, because a repetition of the micro-batch
-        must contain the same rows.
+        The planned micro-batch itself cannot begin the snapshot, because a repetition of the
+        micro-batch must contain the same rows.
         """
         self._lost_in_plan = None if lost.is_empty else lost
 
@@ -305,8 +305,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _start(self) -> Micros:
         """Return where a new query begins: at the oldest row that the log may hold, or later.
 
-        An offset given by the user is not moved, like a checkpoint's offset: rows that have
-        expired since then are lost.
+        Like a checkpoint's offset, an offset that the user passes is not moved: rows after the
+        offset that have expired are lost.
         """
         if self._options.starting_offset is not None:
             return self._options.starting_offset.position

@@ -133,7 +133,7 @@ class WindowEnd:
         return self._with_late_rows(since, self._with_generations(since, window, now), ttls)
 
     def _of_snapshot(self, since: Offset, ttls: Callable[[], TtlHistory]) -> MicroBatch:
-        """Return a micro-batch of the table alone; late rows are delivered when it is complete."""
+        """Return a micro-batch of the table alone; late rows are delivered after the snapshot."""
         nothing, late = Window(since.position, since.position), since.late
         if late is None:
             late = self._late.next(Step(nothing, snapshot=True), ttls)

@@ -89,8 +89,8 @@ class Sink(Protocol):
     ) -> None:
         """Replace the rows `before` with the rows `after`, and record the micro-batch, atomically.
 
-        Rows that are in both keep their values in columns that the layout lacks because the table
-        has dropped them.
+        The target may have columns that the layout lacks, because the table has dropped them. In
+        these columns, rows that are in both `before` and `after` keep their values.
         """
         ...
 

@@ -79,7 +79,7 @@ def _bytes(value: bytes) -> bytes:
 
 
 def _empty_first(key: SortKey) -> SortKey:
-    """Return a sort key that puts empty values, which every scalar type allows, first."""
+    """Return a sort key that puts empty values first; every scalar type allows empty values."""
     if key is _bytes:
         return key
     return lambda value: (1, key(value)) if value else (0,)

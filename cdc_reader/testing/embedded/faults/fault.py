@@ -90,8 +90,8 @@ class Fault:
 
     Args:
         kind: the effect, or its name, such as "read-timeout".
-        match: words that a matching statement contains, such as "ks.t_scylla_cdc_log", ignoring
-            case and quotes. If empty, every statement matches, except statements on `system` and
+        match: words that a matching statement contains, such as "ks.t_scylla_cdc_log"; case and
+            quotes are ignored. If empty, every statement matches, except statements on `system` and
             `system_schema`, which drivers depend on. Those statements match only if the words
             include the name of the keyspace.
         times: the number of statements to affect; None for no limit.

@@ -31,7 +31,7 @@ class _Armed:
 
 
 class FaultPlan:
-    """A server's active faults; at most one of them affects a statement. Thread-safe."""
+    """A server's active faults; each statement is affected by at most one of them. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

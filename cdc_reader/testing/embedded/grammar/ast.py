@@ -21,7 +21,7 @@ PropertyValue = str | int | float | bool | Mapping[str, str]
 
 @frozen
 class TableName:
-    """The name of a table, type or index; if `keyspace` is None, it is the connection's."""
+    """The name of a table, type or index; a `keyspace` of None means the connection's keyspace."""
 
     keyspace: str | None
     name: str

@@ -159,7 +159,7 @@ def _message(unexpected: UnexpectedInput, cql: str) -> str:
     match unexpected:
         case UnexpectedToken(token=token) if token.type == "$END":
             place, found = "line 1:0", "<EOF>"
-        case _ if cql.startswith(("--", "//"), position):  # a line comment that no line break ends
+        case _ if cql.startswith(("--", "//"), position):  # a line comment without a line break
             return f"line {_place(cql, len(cql))} : Unexpected ''"
         case UnexpectedToken(token=token):
             found = str(token)

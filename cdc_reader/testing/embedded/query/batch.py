@@ -39,7 +39,7 @@ class WritePlan:
 
     @property
     def partition_key_indexes(self) -> tuple[int, ...]:
-        """The partition key indexes of the last statement, which ScyllaDB returns for a batch."""
+        """The last statement's partition key indexes; for a batch, ScyllaDB returns only these."""
         return self.modifications[-1].partition_key_indexes if self.modifications else ()
 
     @property

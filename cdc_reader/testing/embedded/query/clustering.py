@@ -60,8 +60,8 @@ class ClusteringRestriction:
     """The rows whose key prefix matches ``=`` and IN, narrowed by slices; by default, all rows.
 
     A key prefix has `width` columns. `tuples` returns the prefixes that a multi-column relation
-    allows. If it is None, `prefix` contains a function for each column, which returns the values
-    that the column may have.
+    allows. If `tuples` is None, `prefix` contains a function for each column, which returns the
+    values that the column may have.
     """
 
     table: Table
@@ -149,7 +149,7 @@ def _range(
 
 
 def single_columns(relations: dict[str, list[Relation]], scope: Scope) -> ClusteringRestriction:
-    """Return the restriction for relations on single columns, which follow the clustering order."""
+    """Return the restriction for single-column relations that follow the clustering order."""
     prefix: list[Candidates] = []
     slices: list[Slice] = []
     for column in scope.table.clustering[: len(relations)]:

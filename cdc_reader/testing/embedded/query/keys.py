@@ -34,7 +34,7 @@ class ExactKeys:
         return [key for key in itertools.product(*columns) if self._exists(key)]
 
     def _exists(self, key: PartitionKey) -> bool:
-        """Return False for a key of a log that is not 16 bytes long, because no read finds it."""
+        """Return False for a log key whose length is not 16 bytes, because no read finds it."""
         return not self.table.is_cdc_log or len(key[0]) == 16
 
 

@@ -57,7 +57,7 @@ class SelectPlan:
     """A planned SELECT.
 
     `sorts` is True if ORDER BY sorts the rows of several partitions together. `refuses_serial` is
-    True for logs of tables that use tablets, which reject serial reads.
+    True if the table is the log of a table that uses tablets; such logs reject serial reads.
     """
 
     table: Table

@@ -336,7 +336,7 @@ def check_ordered(relation: Relation, spec: ColumnSpec, scope: Scope, what: str)
 
 
 def candidates(relations: Sequence[Relation], spec: ColumnSpec, scope: Scope) -> Candidates:
-    """Compile relations on one column to its allowed values; at least one must be ``=`` or IN."""
+    """Compile a column's relations, at least one of which is ``=`` or IN, to its allowed values."""
     exact = [
         (one if each.operator == "=" else several)(each.value, spec, scope)
         for each in relations

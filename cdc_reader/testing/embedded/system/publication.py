@@ -37,7 +37,7 @@ class Publication:
         self._holding, self._rows = True, rows
 
     def resume(self) -> None:
-        """Publish new generations completely again; those that were held back remain so."""
+        """Publish new generations completely again; generations already held back stay held."""
         self._holding = False
 
     def complete(self) -> tuple[Generation, ...]:

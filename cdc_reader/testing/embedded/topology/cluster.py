@@ -35,7 +35,7 @@ def draw_nodes(
 class Cluster:
     """Nodes that share one store, and the generations so far.
 
-    `publish` is called with each new generation before it starts. With a `ring_delay_ms` of 0, a
+    `publish` is called with each new generation when it is created. With a `ring_delay_ms` of 0, a
     generation starts at once, as in ScyllaDB. The first generation always starts at once, unless
     `first_waits` is True. With `marks_rewritten`, nodes report that they have copied the
     generations that ScyllaDB 4.3 created.

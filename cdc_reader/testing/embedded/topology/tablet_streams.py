@@ -25,8 +25,8 @@ COLLECTION_INTERVAL_US = 60_000_000
 class TabletStreams:
     """The stream histories of all logs in keyspaces that use tablets.
 
-    `default_tablets` returns the number of tablets of a table whose keyspace does not set
-    one. `later` returns the timestamp (ms) of a new set, given the timestamp of the set before it.
+    `default_tablets` returns the number of tablets for a table whose keyspace does not set it.
+    `later` returns the timestamp (ms) of a new set, given the timestamp of the set before it.
     On access, but at most once a minute, sets are discarded if all their rows have expired.
     """
 
