@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,11 @@ from tests.syntax import parse
 ROOT = Path(__file__).parents[1]
 SHOWN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+NOTEBOOKS = sorted((ROOT / "examples").rglob("*.ipynb"))
 BLOCK = re.compile(r"^```(?:python|py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CONSOLE = re.compile(r"^```(?:console|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+QUOTED = re.compile(r"""(?:python3? -c|echo) (['"])(.*?)\1""", re.DOTALL)
+"""A program in a command line: run directly, or written to a file."""
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -71,10 +76,16 @@ def sources() -> Iterator[tuple[str, str]]:
     """Yield all Python code of the pages and examples, with its path."""
     for example in EXAMPLES:
         yield str(example.relative_to(ROOT)), example.read_text()
+    for notebook in NOTEBOOKS:
+        for cell in json.loads(notebook.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                yield str(notebook.relative_to(ROOT)), "".join(cell["source"])
     for shown in SHOWN:
         if shown != PAGE:
             for block in BLOCK.findall(shown.read_text()):
                 yield str(shown.relative_to(ROOT)), block
+            for _, program in QUOTED.findall("".join(CONSOLE.findall(shown.read_text()))):
+                yield str(shown.relative_to(ROOT)), program
 
 
 def names_of_ours(code: str) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 
+from cdc_reader._extras import not_installed
+
 
 def main() -> None:
     """Run the command. If its extra is not installed, exit and say what to install."""
@@ -16,8 +18,5 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        sys.exit(
-            f"scylla-cdc: the package {error.name!r} is not installed: "
-            "run pip install 'scylla-cdc[cli]'"
-        )
+        sys.exit(not_installed("scylla-cdc", error, "cli"))
     run()

@@ -8,6 +8,7 @@ from importlib.metadata import version as installed_version
 
 import click
 
+from cdc_reader._extras import not_installed
 from cdc_reader.cli.failure import Misuse
 
 _COMMANDS = {
@@ -37,10 +38,8 @@ class _LazyGroup(click.Group):
         try:
             command = import_module(f"cdc_reader.cli.{cmd_name.replace('-', '_')}").command
         except ModuleNotFoundError as error:
-            raise click.ClickException(
-                f"{cmd_name}: the package {error.name!r} is not installed: "
-                f"run pip install 'scylla-cdc[{_EXTRAS.get(cmd_name, 'cli')}]'"
-            ) from error
+            extras = _EXTRAS.get(cmd_name, "cli")
+            raise click.ClickException(not_installed(cmd_name, error, extras)) from error
         assert isinstance(command, click.Command)  # noqa: S101 - each module defines `command`
         return command
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import click
+import sys
 
-from pyspark_scylla_cdc.installation import doctor
+from cdc_reader._extras import missing_package, not_installed
+
+_NAME = "python -m pyspark_scylla_cdc"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Tools for the Spark data source scylla_cdc."""
+    """Run the command. If an extra is not installed, exit and say what to install."""
+    try:
+        import click
 
+        from pyspark_scylla_cdc.installation import doctor
+    except ModuleNotFoundError as error:
+        if missing_package(error) not in ("click", "rich", "py4j", "pyspark"):
+            raise
+        sys.exit(not_installed(_NAME, error, "cli,spark"))
+    group = click.Group(
+        commands=[doctor.command],
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Tools for the Spark data source scylla_cdc.",
+    )
+    group(prog_name=_NAME)
 
-main.add_command(doctor.command)
 
 if __name__ == "__main__":
-    main(prog_name="python -m pyspark_scylla_cdc")
+    main()

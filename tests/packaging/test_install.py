@@ -86,7 +86,25 @@ def test_the_command_asks_for_its_extra(
     """Without its extra, the command fails with a one-line error."""
     environment.install(wheel)
     run = f"sys.argv = ['scylla-cdc', *{words.split()}]; from cdc_reader.cli import main; main()"
-    code = f"{without([package])}; sys.stderr = sys.stdout\n{run}"
-    [line] = environment.execute(code, status=1).splitlines()
+    line = refusal(environment, package, run)
     assert f"the package '{package}" in line
     assert line.endswith(f"is not installed: run pip install '{remedy}'")
+
+
+@pytest.mark.parametrize("package", ["click", "rich", "pyspark"])
+def test_the_connector_s_command_asks_for_its_extras(
+    environment: Environment, wheel: Path, package: str
+) -> None:
+    """Without one of its extras, `python -m pyspark_scylla_cdc` fails with a one-line error."""
+    environment.install(wheel)
+    run = "import runpy; runpy.run_module('pyspark_scylla_cdc', run_name='__main__')"
+    line = refusal(environment, package, f"sys.argv = ['-m', 'doctor']; {run}")
+    assert line.startswith(f"python -m pyspark_scylla_cdc: the package '{package}")
+    assert line.endswith("is not installed: run pip install 'scylla-cdc[cli,spark]'")
+
+
+def refusal(environment: Environment, package: str, run: str) -> str:
+    """Return the only line that the code prints without the package, before it exits with 1."""
+    code = f"{without([package])}; sys.stderr = sys.stdout\n{run}"
+    [line] = environment.execute(code, status=1).splitlines()
+    return line
