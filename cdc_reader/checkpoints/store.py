@@ -9,7 +9,10 @@ Add a new store in these places, and then run ``make api``:
 - the names in ``checkpoints/__init__.py`` and ``cdc_reader/__init__.py``;
 - the fixtures of ``test_stores.py`` and ``test_leases.py``, which test what every store must do;
 - ``docs/reference/checkpoints.md``;
-- `cli.following` and `cli.status`, where the commands open stores.
+- `CheckpointPlace.open` in `cli.following`, where the commands open stores, and the type that it
+  returns;
+- `Positions` in `cli.status.state`, which also calls ``names()``. The method returns the names of
+  all stored checkpoints. No protocol has it, because only ``scylla-cdc status`` needs it.
 """
 
 from __future__ import annotations
