@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 
-from cdc_reader.cql.schema import Operation
+from cdc_reader.cql.schema import (
+    BATCH_SEQ_NO,
+    DELETED_PREFIX,
+    OPERATION,
+    REMOVED_PREFIX,
+    TIME,
+    Operation,
+)
 from cdc_reader.cql.timeuuid import micros
 from cdc_reader.cql.types import ListType, SetType, UserType
 from cdc_reader.testing.embedded.cdc.collection import element_order, encode
-from cdc_reader.testing.embedded.cdc.log_schema import (
-    BATCH_SEQ_NO,
-    DELETED,
-    DELETED_ELEMENTS,
-    OPERATION,
-    TIME,
-)
 from cdc_reader.testing.embedded.codec.order import join_cells, read_fields
 from cdc_reader.testing.embedded.schema.table import Column, Table
 from cdc_reader.testing.embedded.storage.cell import Cell
@@ -147,13 +147,13 @@ def _value(column: Column, live: LiveValue | None) -> bytes | None:
 
 def _write_atomic(target: Row, column: Column, row: LogRow, timestamp: int) -> None:
     value = row[column.name]
-    if value is not None or row[DELETED + column.name]:
+    if value is not None or row[DELETED_PREFIX + column.name]:
         target.set_cell(column.name, Cell(timestamp, value))
 
 
 def _write_collection(target: Row, column: Column, row: LogRow, timestamp: int) -> None:
-    added, removed = row[column.name], row[DELETED_ELEMENTS + column.name]
-    if row[DELETED + column.name]:
+    added, removed = row[column.name], row[REMOVED_PREFIX + column.name]
+    if row[DELETED_PREFIX + column.name]:
         # A collection tombstone is logged with its elements, 1 µs after its timestamp.
         target.multi_cell(column.name).deletion = timestamp - 1
     if added:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from cdc_reader.cql.schema import Operation
+from cdc_reader.cql.schema import DELETED_PREFIX, REMOVED_PREFIX, Operation
 from cdc_reader.testing.embedded.cdc.change import (
     Change,
     PartitionDelete,
@@ -16,7 +16,6 @@ from cdc_reader.testing.embedded.cdc.change import (
     RowWrite,
 )
 from cdc_reader.testing.embedded.cdc.collection import encode, encode_keys
-from cdc_reader.testing.embedded.cdc.log_schema import DELETED, DELETED_ELEMENTS
 from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.cell import MultiCell
 from cdc_reader.testing.embedded.storage.position import AFTER, BEFORE
@@ -75,7 +74,7 @@ def _cells(table: Table, write: RowWrite) -> dict[str, bytes]:
         if isinstance(value, MultiCell):
             _collection(cells, table, name, value)
         elif value.value is None:
-            cells[DELETED + name] = TRUE
+            cells[DELETED_PREFIX + name] = TRUE
         else:
             cells[name] = value.value
     return cells
@@ -86,8 +85,8 @@ def _collection(cells: dict[str, bytes], table: Table, name: str, value: MultiCe
     live = {key: cell.value for key, cell in value.cells.items() if cell.value is not None}
     dead = [key for key, cell in value.cells.items() if cell.value is None]
     if value.deletion is not None:
-        cells[DELETED + name] = TRUE
+        cells[DELETED_PREFIX + name] = TRUE
     if dead:
-        cells[DELETED_ELEMENTS + name] = encode_keys(column.type, dead)
+        cells[REMOVED_PREFIX + name] = encode_keys(column.type, dead)
     if live or column.is_user_type:
         cells[name] = encode(column.type, live)

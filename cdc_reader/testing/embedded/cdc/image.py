@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from attrs import define, field
 
-from cdc_reader.cql.schema import Operation
+from cdc_reader.cql.schema import DELETED_PREFIX, Operation
 from cdc_reader.testing.embedded.cdc.change import (
     Change,
     PartitionDelete,
@@ -24,7 +24,6 @@ from cdc_reader.testing.embedded.cdc.change import (
 )
 from cdc_reader.testing.embedded.cdc.collection import encode
 from cdc_reader.testing.embedded.cdc.delta import TRUE, LogRow
-from cdc_reader.testing.embedded.cdc.log_schema import DELETED
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.table import Column, Table
 from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell
@@ -134,7 +133,7 @@ class ImageState:
             if value is None:
                 # A preimage must distinguish a null from a column that is not logged.
                 if operation is Operation.PREIMAGE and self.profile.marks_nulls:
-                    cells[DELETED + column.name] = TRUE
+                    cells[DELETED_PREFIX + column.name] = TRUE
             elif isinstance(value, dict):
                 cells[column.name] = encode(column.type, value)
             else:

@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from cdc_reader.cql.names import LOG_SUFFIX
+from cdc_reader.cql.schema import (
+    BATCH_SEQ_NO,
+    DELETED_PREFIX,
+    END_OF_BATCH,
+    OPERATION,
+    REMOVED_PREFIX,
+    STREAM_ID,
+    TIME,
+    TTL,
+)
 from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType, freeze
 from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table, new_id
-
-STREAM_ID = "cdc$stream_id"
-TIME = "cdc$time"
-BATCH_SEQ_NO = "cdc$batch_seq_no"
-OPERATION = "cdc$operation"
-TTL = "cdc$ttl"
-END_OF_BATCH = "cdc$end_of_batch"
-DELETED = "cdc$deleted_"
-DELETED_ELEMENTS = "cdc$deleted_elements_"
 
 _TIMEUUID = Native("timeuuid")
 _META: tuple[Column, ...] = (
@@ -88,11 +89,9 @@ def _log_columns(column: Column) -> Iterator[Column]:
     yield Column(column.name, logged_type(column))
     if column.is_key:
         return
-    yield Column(DELETED + column.name, Native("boolean"))
+    yield Column(DELETED_PREFIX + column.name, Native("boolean"))
     if column.is_multi_cell:
-        yield Column(
-            DELETED_ELEMENTS + column.name, SetType(_element_key(column.type), frozen=True)
-        )
+        yield Column(REMOVED_PREFIX + column.name, SetType(_element_key(column.type), frozen=True))
 
 
 def _element_key(cql_type: CqlType) -> CqlType:

@@ -9,10 +9,11 @@ from typing import Protocol
 from attrs import define
 
 from cdc_reader.cql import timeuuid
+from cdc_reader.cql.schema import END_OF_BATCH, OPERATION, TTL
 from cdc_reader.testing.embedded.cdc.change import Record
 from cdc_reader.testing.embedded.cdc.delta import TRUE, LogRow, delta_rows
 from cdc_reader.testing.embedded.cdc.image import ImageState
-from cdc_reader.testing.embedded.cdc.log_schema import END_OF_BATCH, OPERATION, TTL, log_name
+from cdc_reader.testing.embedded.cdc.log_schema import log_name
 from cdc_reader.testing.embedded.cdc.split import records
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog

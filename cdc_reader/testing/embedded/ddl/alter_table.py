@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from attrs import evolve
 
+from cdc_reader.cql.schema import DELETED_PREFIX, REMOVED_PREFIX
 from cdc_reader.cql.types import is_multi_cell
 from cdc_reader.testing.embedded.ddl.cdc_log import (
     Log,
@@ -129,9 +130,7 @@ def _without(table: Table, names: Iterable[str], now_us: int) -> Table:
 
 def _forget(names: Iterable[str], tables: Iterable[Table | None], database: Database) -> None:
     """Remove the cells of dropped columns, so that new columns of the same name are empty."""
-    gone = {
-        prefix + name for name in names for prefix in ("", "cdc$deleted_", "cdc$deleted_elements_")
-    }
+    gone = {prefix + name for name in names for prefix in ("", DELETED_PREFIX, REMOVED_PREFIX)}
     for table in tables:
         for _, partition in database.partitions(table) if table else ():
             for row in (partition.static, *partition.rows.values()):
