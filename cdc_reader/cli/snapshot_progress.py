@@ -24,7 +24,7 @@ _MINUTE, _HOUR = 60, 3_600
 
 
 @frozen
-class SnapshotState:
+class SnapshotFigures:
     """The acknowledged part of a snapshot: `rows`, the fraction `share`, and the seconds left.
 
     The seconds left are estimated from the average rate since the snapshot began, including
@@ -36,7 +36,7 @@ class SnapshotState:
     seconds_left: float | None
 
     @classmethod
-    def of(cls, name: CheckpointName, kept: SnapshotProgress, now: Micros) -> SnapshotState:
+    def of(cls, name: CheckpointName, kept: SnapshotProgress, now: Micros) -> SnapshotFigures:
         """Return the state of a checkpoint's snapshot.
 
         Each shard is assumed to cover an equal part of the ring.
@@ -81,13 +81,13 @@ class SnapshotLines:
         self._printed[table] = now
         return True
 
-    def _state(self, table: TableName) -> SnapshotState:
+    def _state(self, table: TableName) -> SnapshotFigures:
         rows, share, left = (
             self._values[metric, table]
             for metric in (SNAPSHOT_ROWS, SNAPSHOT_SHARE, SNAPSHOT_SECONDS_LEFT)
         )
         is_known = share < 1 and not math.isnan(left)
-        return SnapshotState(int(rows), share, left if is_known else None)
+        return SnapshotFigures(int(rows), share, left if is_known else None)
 
 
 def _span(seconds: float) -> str:

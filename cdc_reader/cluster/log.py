@@ -30,7 +30,7 @@ from cdc_reader.errors import QueryRefusedError, TableNotFoundError
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.streams.task import RangeTask, Task
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class CqlLogSource:
         if not most or not isinstance(task, Task) or len(task.streams) <= most:
             return False
         if self._queries.most_keys != most:
-            log.info("streams_per_query_limited", most=most)
+            logger.info("streams_per_query_limited", most=most)
         self._queries.most_keys = most
         return True
 

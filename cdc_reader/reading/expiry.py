@@ -39,11 +39,11 @@ _SECOND = 1_000_000
 OnLoss = Callable[[Window], None]
 """Called with the span of write times of rows that were lost before they were read."""
 
-Change = tuple[int, int]
+TtlChange = tuple[int, int]
 """A time, in µs, and the TTL in force from then on, in seconds (0: rows never expire)."""
 
 
-def _changes(given: Iterable[Sequence[int]]) -> tuple[Change, ...]:
+def _changes(given: Iterable[Sequence[int]]) -> tuple[TtlChange, ...]:
     """Return the changes as a tuple.
 
     Raises ValueError unless they are pairs of integers, earliest first, with TTLs of 0 or more.
@@ -81,7 +81,7 @@ class TtlHistory:
     `logs`, it is unknown which log was read.
     """
 
-    changes: tuple[Change, ...] = field(default=(), converter=_changes)
+    changes: tuple[TtlChange, ...] = field(default=(), converter=_changes)
     logs: tuple[UUID, ...] = field(default=(), converter=_logs)
     log_lost: Micros = field()
     """The time, in µs, before which all rows are gone because their log was dropped.

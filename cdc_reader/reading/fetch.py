@@ -62,7 +62,7 @@ def read_tasks(
     return read_ahead(partial(source.read, remaining_ttl=remaining_ttl), tasks, in_flight)
 
 
-def whole_records(
+def join_split_records(
     batches: Iterable[tuple[int, pa.RecordBatch]],
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of tasks in batches of whole records, each with its task's index.
@@ -165,7 +165,7 @@ class CurrentLog:
             schema = self.schema
             try:
                 found = self._read(tasks, delivered, remaining_ttl=remaining_ttl)
-                for number, batch in whole_records(found):
+                for number, batch in join_split_records(found):
                     yield number, batch
                     if self.schema is not schema:
                         break

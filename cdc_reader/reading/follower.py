@@ -45,7 +45,7 @@ from cdc_reader.streams.polling import PollSchedule
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window, WindowSize
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 _REFRESH_INTERVAL = 1_000_000
 """µs between refreshes of the schema and the generations, even if rows are polled more often.
@@ -174,7 +174,7 @@ class Follower:
         for span in missed:
             window = Window(max(span.start, earliest), min(span.end, self._position))
             if not window.is_empty:
-                log.warning("generation_announced_late", start=span.start)
+                logger.warning("generation_announced_late", start=span.start)
                 seen = self._strays.seen(window, fresh)
                 yield from self._read(window, late=True, seen=seen)
                 self._check_read(Window(max(window.start, self._floor), window.end), late=True)
@@ -201,7 +201,7 @@ class Follower:
                 return
             crowded = held is None or held.size > self._config.sort_bytes // 4
             self._size = self._size.after(empty=not self._reader.rows, crowded=crowded)
-            log.debug("window_read", window=str(window), rows=self._reader.rows)
+            logger.debug("window_read", window=str(window), rows=self._reader.rows)
             self._check_read(window)
             yield self._move_to(window.end, began)
 
@@ -426,7 +426,7 @@ class Follower:
         sweep = late.sweep(self._position, duration_micros(self._config.late_horizon), now)
         found = self._all_of(lambda: list(self._late_rows(sweep)))
         rows = sum(batch.num_rows for batch in found) + self._strays_since_sweep
-        log.info("late_rows_sought", rows=rows, strays=self._strays_since_sweep)
+        logger.info("late_rows_sought", rows=rows, strays=self._strays_since_sweep)
         self._strays_since_sweep = 0
         if self._config.late_rows == LateRowsMode.DELIVER:
             yield from (RowsRead(self._log.schema, sweep.window, late, late=True) for late in found)
@@ -436,7 +436,7 @@ class Follower:
         yield self._complete(sweep.window, late=True, undelivered=rows)
 
     def _warn_of_late_rows(self, rows: int, window: Window) -> None:
-        log.warning(
+        logger.warning(
             "late_rows",
             table=str(self._log.schema.base.name),
             rows=rows,

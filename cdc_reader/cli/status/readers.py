@@ -11,7 +11,7 @@ from attrs import asdict, evolve, frozen
 from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.following import since
-from cdc_reader.cli.snapshot_progress import SnapshotState
+from cdc_reader.cli.snapshot_progress import SnapshotFigures
 from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import Checkpoint, check_same_table
@@ -62,10 +62,10 @@ class Reader:
         )
 
     @property
-    def snapshot(self) -> SnapshotState | None:
+    def snapshot(self) -> SnapshotFigures | None:
         """The state of a snapshot that is not complete; None if there is none."""
         kept = self.checkpoint.snapshot
-        return None if kept is None else SnapshotState.of(self.name, kept, self.now)
+        return None if kept is None else SnapshotFigures.of(self.name, kept, self.now)
 
     @property
     def lag(self) -> int | None:

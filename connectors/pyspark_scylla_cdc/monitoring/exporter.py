@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
-from pyspark_scylla_cdc.monitoring.streams import Key, Streams, Totals, key_of
+from pyspark_scylla_cdc.monitoring.streams import Key, MonitoredStreams, Totals, key_of
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
@@ -101,7 +101,7 @@ class Exporter:
     The lag of a query that hangs therefore keeps growing. A query that has ended exports no lag.
     """
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: MonitoredStreams) -> None:
         self._streams = streams
 
     def describe(self) -> Iterable[Family]:

@@ -18,7 +18,7 @@ from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.monitoring.exporter import Exporter
 from pyspark_scylla_cdc.monitoring.progress import offset_of, status_of
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
-from pyspark_scylla_cdc.monitoring.streams import Streams
+from pyspark_scylla_cdc.monitoring.streams import MonitoredStreams
 from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.reports import Inbox, Report
 
@@ -75,7 +75,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         self._lock = threading.Lock()
         self._inbox: Inbox | None = None
         self._reports: dict[tuple[str, int], dict[int, Report]] = {}
-        self._streams = Streams(self._clock)
+        self._streams = MonitoredStreams(self._clock)
         if registry is not None:
             registry.register(Exporter(self._streams))
 

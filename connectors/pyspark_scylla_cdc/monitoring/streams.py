@@ -47,7 +47,7 @@ class Totals:
         return self
 
 
-class Streams:
+class MonitoredStreams:
     """Keeps the last status and the sums of each stream. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:

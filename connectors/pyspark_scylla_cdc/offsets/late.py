@@ -131,7 +131,7 @@ class Planned:
                 yield rows
 
 
-def whole_records(names: Collection[RowName], most: int) -> frozenset[RowName]:
+def first_records(names: Collection[RowName], most: int) -> frozenset[RowName]:
     """Return the first `most` names in order, with all names that share the last one's record."""
     ordered = sorted(names, key=_order)
     last = ordered[:most][-1]

@@ -26,7 +26,7 @@ from cdc_reader.reading.late_rows import (
 from cdc_reader.reading.strays import Strays
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.offsets.late import Late, check_ttl, rows_named, whole_records
+from pyspark_scylla_cdc.offsets.late import Late, check_ttl, first_records, rows_named
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import (
     late_rows,
@@ -169,7 +169,7 @@ class DeliveringWatch:
         if len(found) <= MOST:
             self._state = rows.state
             return frozenset(found)
-        first = whole_records(found, MOST)
+        first = first_records(found, MOST)
         self._state = evolve(self._state, known=self._state.known | first)
         return first
 

@@ -51,7 +51,7 @@ from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
 
 
 @frozen
-class MicroBatch:
+class PlannedBatch:
     """The contents of a micro-batch: its window, and the late-row state `late` of its offset.
 
     `done` is the token up to which a snapshot has been read. `generations` are the generations that
@@ -116,7 +116,7 @@ class WindowEnd:
 
     def next(
         self, since: Offset, now: Micros, ttls: Callable[[], TtlHistory], *, limited: bool
-    ) -> MicroBatch:
+    ) -> PlannedBatch:
         """Return the micro-batch after the offset `since`; it may be empty.
 
         `ttls` returns the log's TTL over time. If `limited` is False, the micro-batch contains all
@@ -132,12 +132,12 @@ class WindowEnd:
             window = self._within_limits(window)
         return self._with_late_rows(since, self._with_generations(since, window, now), ttls)
 
-    def _of_snapshot(self, since: Offset, ttls: Callable[[], TtlHistory]) -> MicroBatch:
+    def _of_snapshot(self, since: Offset, ttls: Callable[[], TtlHistory]) -> PlannedBatch:
         """Return a micro-batch of the table alone; late rows are delivered after the snapshot."""
         nothing, late = Window(since.position, since.position), since.late
         if late is None:
             late = self._late.next(Step(nothing, snapshot=True), ttls)
-        return MicroBatch(nothing, late, self._snapshot.next(since.done), since.generations)
+        return PlannedBatch(nothing, late, self._snapshot.next(since.done), since.generations)
 
     def _settled(self, position: Micros, now: Micros, *, limited: bool) -> Window:
         return Window(position, self._policy.next(position, now, limited=limited))
@@ -160,16 +160,16 @@ class WindowEnd:
             return window
         return evolve(window, end=within_limits(self._options, self._schema, window))
 
-    def _with_generations(self, since: Offset, window: Window, now: Micros) -> MicroBatch:
+    def _with_generations(self, since: Offset, window: Window, now: Micros) -> PlannedBatch:
         known = self._announced.known(since, now, has_window=not window.is_empty)
         if known is None:
-            return MicroBatch(window)
+            return PlannedBatch(window)
         missed = known.missed(since.generations, since.position)
-        return MicroBatch(window, generations=known, missed=missed)
+        return PlannedBatch(window, generations=known, missed=missed)
 
     def _with_late_rows(
-        self, since: Offset, batch: MicroBatch, ttls: Callable[[], TtlHistory]
-    ) -> MicroBatch:
+        self, since: Offset, batch: PlannedBatch, ttls: Callable[[], TtlHistory]
+    ) -> PlannedBatch:
         window = batch.window
         step = Step(window, since.late, since.is_before_snapshot, batch.missed)
         late = self._late.next(step, ttls)

@@ -33,7 +33,7 @@ from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
-from pyspark_scylla_cdc.offsets.late import Late, whole_records
+from pyspark_scylla_cdc.offsets.late import Late, first_records
 from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.spark_versions import TELLS_START, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import late_watch
@@ -630,7 +630,7 @@ def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
 )
 def test_whole_records(names: Any, most: int) -> None:
     """A cut never splits a record, and keeps approximately the allowed number of rows."""
-    taken = whole_records(names, most)
+    taken = first_records(names, most)
     assert taken <= names
     assert len(taken) >= min(most, len(names))
     records = {(stream, key.time) for stream, key in taken}
