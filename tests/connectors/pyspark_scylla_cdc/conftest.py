@@ -24,6 +24,17 @@ Execute = Callable[..., None]
 Load = Callable[..., "DataFrame"]
 
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings with which Spark interprets expressions.
+
+Queries over a few rows spend most of their time on generating and compiling code. The tests of the
+documentation and the examples keep Spark's default.
+"""
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session with two cores, started once per test run. It writes its log to a file."""
@@ -32,6 +43,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "tests",
         folder / "spark.log",
         **{"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": "600m"},
+        **INTERPRETED,
         **lakehouse.settings(folder / "lakehouse"),
     )
     yield session
