@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from cdc_reader import decoding as kernel
+from cdc_reader import decoding
 from cdc_reader.changes.arrays import Mask, valid
 from cdc_reader.changes.delta import DELETED, CollectionDelta, Delta, Set
 from cdc_reader.cql.schema import (
@@ -54,13 +54,13 @@ class AtomicColumn:
 
     def of_deltas(self) -> Field:
         """Return the field that puts the column's deltas into mappings."""
-        return kernel.GivenField(self.name, self.values, self.deleted, DELETED, Set)
+        return decoding.GivenField(self.name, self.values, self.deleted, DELETED, Set)
 
     def of_images(self, *, whole: bool) -> Field:
         """Return the field that puts the column into images; see `LogPage.image_fields`."""
         if whole:
-            return kernel.Field(self.name, self.values)
-        return kernel.GivenField(self.name, self.values, self.deleted)
+            return decoding.Field(self.name, self.values)
+        return decoding.GivenField(self.name, self.values, self.deleted)
 
 
 @frozen
@@ -155,7 +155,7 @@ class Layout:
             of(column.name) for of in (ttl_of, written_of) for column in schema.base.columns
         )
         """The columns with the TTLs and write times of cells; only snapshots contain them."""
-        self.converters.update(dict.fromkeys(self.of_cells, kernel.values))
+        self.converters.update(dict.fromkeys(self.of_cells, decoding.values))
 
     def columns(self, *, static: bool) -> list[Column]:
         """Return the static or the regular base columns that the log contains."""
@@ -164,7 +164,7 @@ class Layout:
         return [column for column in self.schema.base.of_kind(kind) if column.name in known]
 
 
-_COMPILED = {plain: kernel.values, uuids: kernel.uuids}
+_COMPILED = {plain: decoding.values, uuids: decoding.uuids}
 """Converters, mapped to the kernel's functions that replace them."""
 
 
@@ -232,7 +232,7 @@ class LogPage(dict[str, Values]):
     def key_fields(self, *, clustering: bool) -> list[Field]:
         """Return the fields of the partition key, with or without the clustering columns."""
         names = self.layout.partition_key + (self.layout.clustering if clustering else ())
-        return [kernel.Field(name, self._present(name)) for name in names]
+        return [decoding.Field(name, self._present(name)) for name in names]
 
     def delta_fields(self, *, static: bool) -> list[Field | CollectionDeltas]:
         """Return the fields that make the deltas of static rows, or of all other rows."""

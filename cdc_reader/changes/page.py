@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from cdc_reader import decoding as kernel
+from cdc_reader import decoding
 from cdc_reader.changes.arrays import NONE, Indices, Mask, codes, comparable, first_of_each
 from cdc_reader.changes.columns import Deltas, Image, LogPage
 from cdc_reader.changes.delta import Delta, merge
@@ -69,14 +69,14 @@ class ChangePage:
     def partition_keys(self) -> Items[FrozenDict[str, Any]]:
         """The partition key of each change, by column."""
         fields = self.log.key_fields(clustering=False)
-        return self._of_first_rows(kernel.Mappings(bytes(self.log.count), [fields]))
+        return self._of_first_rows(decoding.Mappings(bytes(self.log.count), [fields]))
 
     @cached_property
     def keys(self) -> Items[FrozenDict[str, Any]]:
         """The key of each change, by column; see `Change.key`."""
         are_rows = ~(self.log.are_static | self.change_rows.having(RANGE_BOUNDS))
         fields = [self.log.key_fields(clustering=has_clustering) for has_clustering in _BOTH]
-        return self._of_first_rows(kernel.Mappings(are_rows.tobytes(), fields))
+        return self._of_first_rows(decoding.Mappings(are_rows.tobytes(), fields))
 
     @cached_property
     def deltas(self) -> Items[Deltas]:
@@ -88,11 +88,11 @@ class ChangePage:
         return self.deltas_of_rows.picked(_list(main), merged)
 
     @cached_property
-    def deltas_of_rows(self) -> kernel.Mappings:
+    def deltas_of_rows(self) -> decoding.Mappings:
         """The deltas of each log row, by column; empty for images."""
         kinds = np.where(self.change_rows.having(IMAGES), _IMAGE, self.log.are_static)
         fields = [self.log.delta_fields(static=static) for static in _BOTH]
-        return kernel.Mappings(kinds.astype(np.uint8).tobytes(), [*fields, []])
+        return decoding.Mappings(kinds.astype(np.uint8).tobytes(), [*fields, []])
 
     @cached_property
     def befores(self) -> Items[Image | None]:
@@ -107,7 +107,7 @@ class ChangePage:
     @property
     def timestamps(self) -> Indices:
         """The write timestamp of each change, in µs since 1970."""
-        micros: Indices = kernel.micros_of(self.log.batch.column(TIME)).to_numpy()
+        micros: Indices = decoding.micros_of(self.log.batch.column(TIME)).to_numpy()
         return micros[self.change_rows.first]
 
     @cached_property
@@ -139,7 +139,7 @@ class ChangePage:
         """The log rows, grouped by change, and the index at which each group begins."""
         return _list(self.change_rows.order), _list(self.change_rows.bounds)
 
-    def _of_first_rows(self, mappings: kernel.Mappings) -> kernel.Mappings:
+    def _of_first_rows(self, mappings: decoding.Mappings) -> decoding.Mappings:
         """Return the mapping of the first row of each change."""
         are_single = self.change_rows.are_single
         return mappings if are_single else mappings.picked(_list(self.change_rows.first))
@@ -148,7 +148,7 @@ class ChangePage:
         if (rows == NONE).all():
             return [None] * len(rows)
         fields = [self.log.image_fields(static=static, whole=whole) for static in _BOTH]
-        return kernel.Mappings(self.log.are_static.tobytes(), fields).picked(_list(rows))
+        return decoding.Mappings(self.log.are_static.tobytes(), fields).picked(_list(rows))
 
 
 def _merged(deltas: Items[Deltas], order: list[int], bounds: list[int], number: int) -> Deltas:

@@ -5,15 +5,15 @@ order of delivery, and acknowledged in any order. Two structures decide what may
 
 - A *span* is a part of the delivery order that ends when a window is complete. The position moves
   to the end of the window when no change is outstanding in this span or in earlier spans.
-- A *stretch* contains the changes of one stream in one page. The stream's `acked_through` advances
-  past its first stretches as they are acknowledged. The exact row within a stretch is determined
+- A *slice* contains the changes of one stream in one page. The stream's `acked_through` advances
+  past its first slices as they are acknowledged. The exact row within a slice is determined
   only when a checkpoint is taken. Acknowledged rows that follow an unacknowledged row are listed
   individually. If a log is read before it has settled, its streams have no `acked_through`, because
   a new row may still appear between two rows.
 
 The cost depends on the number of pages, and of the streams in each page, but not on the number of
 changes. This module keeps in memory a mark for each stream with rows after the position, and the
-row keys of each page that has an outstanding stretch, or a stretch that follows an outstanding one.
+row keys of each page that has an outstanding slice, or a slice that follows an outstanding one.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class InFlightRows:
         self._last_seqs: Indices = np.full(len(first), NONE)
         np.maximum.at(self._last_seqs, self.records[self._changes], self._seqs)
         self.span: _Span
-        self.stretches: list[_Stretch] = self._divided(streams.dictionary.to_pylist(), of_records)
+        self.slices: list[_PageSlice] = self._divided(streams.dictionary.to_pylist(), of_records)
         """The changes of each stream."""
 
-    def acknowledge(self, changes: Indices) -> list[_Stretch]:
-        """Record that changes are handled; return their stretches."""
+    def acknowledge(self, changes: Indices) -> list[_PageSlice]:
+        """Record that changes are handled; return their slices."""
         self.are_acknowledged[changes] = True
         counts = np.bincount(self._streams[changes])
-        found = [self.stretches[number] for number in _list(np.flatnonzero(counts))]
-        for stretch in found:
-            stretch.outstanding -= int(counts[stretch.number])
+        found = [self.slices[number] for number in _list(np.flatnonzero(counts))]
+        for part in found:
+            part.outstanding -= int(counts[part.number])
         return found
 
     def keys(self, changes: Indices) -> Iterator[RowKey]:
@@ -82,14 +82,14 @@ class InFlightRows:
         """Return the key of a record's last row."""
         return RowKey(self._time(record), int(self._last_seqs[record]))
 
-    def _divided(self, streams: list[bytes], of_records: Indices) -> list[_Stretch]:
-        """Return the stretch of each stream; `of_records` contains each record's stream number."""
+    def _divided(self, streams: list[bytes], of_records: Indices) -> list[_PageSlice]:
+        """Return the slice of each stream; `of_records` contains each record's stream number."""
         newest = np.full(len(streams), BEGINNING)
         np.maximum.at(newest, of_records, micros_of(self._times).to_numpy())
         order, counts = np.argsort(self._streams, kind="stable"), np.bincount(self._streams)
         changes = np.split(order, np.cumsum(counts)[:-1])
         facts = zip(map(StreamId, streams), _list(newest), changes, strict=False)
-        return [_Stretch(self, number, *each) for number, each in enumerate(facts)]
+        return [_PageSlice(self, number, *each) for number, each in enumerate(facts)]
 
     def _time(self, record: int) -> bytes:
         return UUID(self._times[record].as_py()).bytes
@@ -101,7 +101,7 @@ def _list(numbers: Indices) -> list[int]:
 
 
 @define(eq=False)
-class _Stretch:
+class _PageSlice:
     """The changes of a page in one stream; `outstanding` is the number not yet acknowledged."""
 
     rows: InFlightRows = field(repr=False)
@@ -137,7 +137,7 @@ class _Stretch:
 
 @define(eq=False)
 class _Stream:
-    """The acknowledged rows and the outstanding stretches of a stream.
+    """The acknowledged rows and the outstanding slices of a stream.
 
     `newest` is the newest write time, in µs, of the stream's rows.
     """
@@ -145,41 +145,41 @@ class _Stream:
     newest: Micros
     acked_through: RowKey | None = None
     rows: set[RowKey] = field(factory=set)
-    stretches: deque[_Stretch] = field(factory=deque)
+    slices: deque[_PageSlice] = field(factory=deque)
 
-    def enter(self, stretch: _Stretch) -> None:
-        """Append the next stretch that is delivered."""
-        self.newest = max(self.newest, stretch.newest)
-        self.stretches.append(stretch)
+    def enter(self, part: _PageSlice) -> None:
+        """Append the next slice that is delivered."""
+        self.newest = max(self.newest, part.newest)
+        self.slices.append(part)
 
     def advance(self) -> int:
-        """Advance `acked_through` past the first stretches that are completely acknowledged.
+        """Advance `acked_through` past the first slices that are completely acknowledged.
 
         Returns the number of their changes.
         """
         moved = 0
-        while self.stretches and not self.stretches[0].outstanding:
-            done = self.stretches.popleft()
+        while self.slices and not self.slices[0].outstanding:
+            done = self.slices.popleft()
             self._pass(done.last)
             moved += len(done.changes)
         return moved
 
-    def list_rows(self, stretch: _Stretch) -> int:
-        """List the rows of a stretch if all are acknowledged; return the number of its changes.
+    def list_rows(self, part: _PageSlice) -> int:
+        """List the rows of a slice if all are acknowledged; return the number of its changes.
 
-        Returns 0 if changes of the stretch are outstanding.
+        Returns 0 if changes of the slice are outstanding.
         """
-        if stretch.outstanding:
+        if part.outstanding:
             return 0
-        self.stretches.remove(stretch)
-        self.rows.update(stretch.acknowledged())
-        return len(stretch.changes)
+        self.slices.remove(part)
+        self.rows.update(part.acknowledged())
+        return len(part.changes)
 
     def mark(self, position: Micros, *, settled: bool) -> Mark:
         """Return the mark for the acknowledged rows written at `position` or later."""
         begun = 0
-        if settled and self.stretches:
-            before, begun = self.stretches[0].before_outstanding()
+        if settled and self.slices:
+            before, begun = self.slices[0].before_outstanding()
             self._pass(before)
         last = self.acked_through
         if last and last.micros < position:
@@ -187,8 +187,8 @@ class _Stream:
         self.rows = {key for key in self.rows if key.micros >= position and not _is_in(key, last)}
         single = {
             key
-            for number, stretch in enumerate(self.stretches)
-            for key in stretch.acknowledged(0 if number else begun)
+            for number, part in enumerate(self.slices)
+            for key in part.acknowledged(0 if number else begun)
             if not _is_in(key, last)
         }
         return Mark(last, frozenset(self.rows | single))
@@ -257,9 +257,9 @@ class Acknowledgements:
         rows.span = self._spans[-1]
         rows.span.outstanding += rows.count
         self._held += rows.count
-        for stretch in rows.stretches:
-            self._streams.setdefault(stretch.stream, _Stream(stretch.newest)).enter(stretch)
-            self._streams.move_to_end(stretch.stream)
+        for part in rows.slices:
+            self._streams.setdefault(part.stream, _Stream(part.newest)).enter(part)
+            self._streams.move_to_end(part.stream)
 
     def complete(self, checkpoint: Checkpoint, window: Window | None) -> Window | None:
         """Record that `checkpoint` is valid once all changes delivered so far are acknowledged.
@@ -283,10 +283,10 @@ class Acknowledgements:
         is now fully acknowledged (several are merged into one), or None.
         """
         rows.span.outstanding -= len(changes)
-        for stretch in rows.acknowledge(changes):
-            self._changed.add(stretch.stream)
-            stream = self._streams[stretch.stream]
-            self._held -= stream.advance() if self._settled else stream.list_rows(stretch)
+        for part in rows.acknowledge(changes):
+            self._changed.add(part.stream)
+            stream = self._streams[part.stream]
+            self._held -= stream.advance() if self._settled else stream.list_rows(part)
         return self._advance()
 
     def take(self) -> Checkpoint | None:
@@ -323,7 +323,7 @@ class Acknowledgements:
         """
         while self._streams:
             name, stream = next(iter(self._streams.items()))
-            if stream.stretches or stream.newest >= self.position:
+            if stream.slices or stream.newest >= self.position:
                 return
             del self._streams[name]
 

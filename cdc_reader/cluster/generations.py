@@ -40,13 +40,15 @@ _TABLET_STREAMS = (
     "AND timestamp = ? AND stream_state = 0"
 )
 
-_LEGACY_TIMESTAMPS = "SELECT DISTINCT time FROM system_distributed.cdc_streams_descriptions"
-_LEGACY_STREAMS = "SELECT streams FROM system_distributed.cdc_streams_descriptions WHERE time = ?"
+_SCYLLA_43_TIMESTAMPS = "SELECT DISTINCT time FROM system_distributed.cdc_streams_descriptions"
+_SCYLLA_43_STREAMS = (
+    "SELECT streams FROM system_distributed.cdc_streams_descriptions WHERE time = ?"
+)
 _REWRITTEN = "SELECT key FROM system.cdc_local WHERE key = 'rewritten'"
 
 _TABLE = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _NEWER = "system_distributed", "cdc_generation_timestamps"
-_LEGACY = "system_distributed", "cdc_streams_descriptions"
+_SCYLLA_43 = "system_distributed", "cdc_streams_descriptions"
 
 
 class DistributedTables:
@@ -193,7 +195,7 @@ class TabletGenerations:
         )
 
 
-class LegacyGenerations:
+class Scylla43Generations:
     """The `GenerationSource` for ScyllaDB 4.3, whose table has one row for each generation.
 
     The table does not contain the ends of token ranges, so each stream is a separate group.
@@ -206,13 +208,13 @@ class LegacyGenerations:
 
     def timestamps(self) -> Sequence[Micros]:
         """Return the starts, in µs, of all generations visible now."""
-        return starts(self._tables.batches(_LEGACY_TIMESTAMPS))
+        return starts(self._tables.batches(_SCYLLA_43_TIMESTAMPS))
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return the streams of the generation that starts at `start` µs."""
         return [
             group
-            for batch in self._tables.batches(_LEGACY_STREAMS, start // 1_000)
+            for batch in self._tables.batches(_SCYLLA_43_STREAMS, start // 1_000)
             for streams in stream_lists(batch.column("streams"))
             for group in own_groups(streams)
         ]
@@ -233,7 +235,7 @@ class UpgradedGenerations:
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
-        self._legacy = LegacyGenerations(queries)
+        self._older = Scylla43Generations(queries)
         self._newer = VnodeGenerations(queries)
         self._in_newer: frozenset[int] = frozenset()
         self._is_rewritten = False
@@ -243,7 +245,7 @@ class UpgradedGenerations:
         """``vnodes`` if the newer tables, which have token ranges, are complete; else ``4.3``."""
         self._follow_upgrade()
         starts = () if self._is_rewritten else self.timestamps()
-        return self._newer.kind if self._in_newer.issuperset(starts) else self._legacy.kind
+        return self._newer.kind if self._in_newer.issuperset(starts) else self._older.kind
 
     def timestamps(self) -> Sequence[Micros]:
         """Return the starts, in µs, of all generations visible now."""
@@ -252,13 +254,13 @@ class UpgradedGenerations:
             return self._newer.timestamps()
         has_newer = bool(self._queries.rows(_TABLE, *_NEWER))
         self._in_newer = frozenset(self._newer.timestamps() if has_newer else ())
-        return sorted(self._in_newer.union(self._legacy.timestamps()))
+        return sorted(self._in_newer.union(self._older.timestamps()))
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return the streams of the generation that starts at `start` µs."""
         if self._is_newer(start):
             return self._newer.groups(start)
-        if groups := self._legacy.groups(start):
+        if groups := self._older.groups(start):
             return groups
         self.timestamps()  # finds out whether the newer tables have the generation
         return self._newer.groups(start) if self._is_newer(start) else ()
@@ -320,6 +322,6 @@ class TableGenerations:
 
 def cluster_generations(queries: Queries) -> KnownSource:
     """Return the source of the generations that all tables with vnodes share."""
-    if queries.rows(_TABLE, *_LEGACY):
+    if queries.rows(_TABLE, *_SCYLLA_43):
         return UpgradedGenerations(queries)
     return VnodeGenerations(queries)

@@ -394,10 +394,13 @@ class LossReporter:
         """
         lost = ttls.expired(window.start, now).intersect(window)
         start = max(lost.start, self._begun)
-        for told in (*sorted(self._told, key=lambda told: told.start), Window(lost.end, lost.end)):
-            if start < (end := min(told.start, lost.end)):
+        for reported in (
+            *sorted(self._told, key=lambda reported: reported.start),
+            Window(lost.end, lost.end),
+        ):
+            if start < (end := min(reported.start, lost.end)):
                 self._tell(Window(start, end), table, ttls)
-            start = max(start, told.end)
+            start = max(start, reported.end)
 
     def _report(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
         start = max(lost.start, self._named)

@@ -238,12 +238,12 @@ class PublicationGate:
         rows may be missing because a generation is still unannounced. Raises StoppedError if the
         context's stop is set.
         """
-        told = FOREVER
+        warned_of = FOREVER
         while (start := self.limit(now := clock.now())) < min(window.end, written_before(now)):
             until = start + self._patience
-            if start != told:
+            if start != warned_of:
                 log.warning("read_waits_for_generation", **_span(start, until))
-            told = start
+            warned_of = start
             sleep(clock, min(interval, until - now))
         if self._pending:
             self._warn_of_missing(Window(window.start, min(window.end, written_before(now))))

@@ -82,7 +82,7 @@ class Plot:
 
     def _svg(self, top: float) -> str:
         name = f"plot{self.number}"
-        told = "; ".join(f"{of.name}: {of.summary}" for of in self.series)
+        summary = "; ".join(f"{of.name}: {of.summary}" for of in self.series)
         lines = "".join(
             f'<path class="{_style(at)}" d="{self._path(of, top)}"/>'
             for at, of in enumerate(self.series)
@@ -92,7 +92,7 @@ class Plot:
             f'<svg role="img" aria-labelledby="{name}-title {name}-text" '
             f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none">'
             f'<title id="{name}-title">{escape(self.title)}</title>'
-            f'<desc id="{name}-text">{escape(told)}</desc>'
+            f'<desc id="{name}-text">{escape(summary)}</desc>'
             f'<path class="grid" d="{grid}"/>{lines}</svg>'
         )
 

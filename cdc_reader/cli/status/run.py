@@ -124,7 +124,7 @@ def command(
         raise Misuse("--rows-since is for --watch and --html: add one of them, or leave it out")
     with cli_errors(), ExitStack() as stack:
         allowed = None if max_lag is None else _positive(max_lag, "--max-lag")
-        pace = _Pace.of(interval, duration)
+        times = _WatchTimes.of(interval, duration)
         names = list(dict.fromkeys(map(TableName.parse, tables)))
         report = None if html is None else Report(html)
         history = History() if report is None else report.history
@@ -145,7 +145,7 @@ def command(
             stack.enter_context(closing(counter))
         sampler = Sampler(source, names, history, counter)
         if watch:
-            _watch(sampler, report, pace, as_json=as_json)
+            _watch(sampler, report, times, as_json=as_json)
             return
         sample = _sample(sampler, counter, report)
     _show(sample, place, as_json=as_json)
@@ -154,14 +154,14 @@ def command(
 
 
 @frozen
-class _Pace:
+class _WatchTimes:
     """The time between two samples, and the total time (None: until stopped), both in µs."""
 
     interval: int
     duration: int | None
 
     @classmethod
-    def of(cls, interval: str | None, duration: str | None) -> _Pace:
+    def of(cls, interval: str | None, duration: str | None) -> _WatchTimes:
         """Parse the options; raise ConfigurationError for an interval that is too short."""
         between = _INTERVAL if interval is None else parse_duration(interval, "--interval")
         if between < _LEAST_INTERVAL:
@@ -227,13 +227,13 @@ def _sample(sampler: Sampler, counter: RowCounter | None, report: Report | None)
     return sample
 
 
-def _watch(sampler: Sampler, report: Report | None, pace: _Pace, *, as_json: bool) -> None:
+def _watch(sampler: Sampler, report: Report | None, times: _WatchTimes, *, as_json: bool) -> None:
     stop, clock = Stop(), SystemClock()
-    end = FOREVER if pace.duration is None else clock.now() + pace.duration
+    end = FOREVER if times.duration is None else clock.now() + times.duration
     with until_pipe_closes(), stopped_by_signals(stop.set), _view(report, as_json) as view:
         if sampler.counter is not None:
             sampler.counter.follow()
-        Watch(sampler, view, clock, stop, pace.interval, end, lambda: not reader_is_gone()).run()
+        Watch(sampler, view, clock, stop, times.interval, end, lambda: not reader_is_gone()).run()
 
 
 @contextmanager

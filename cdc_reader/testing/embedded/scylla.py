@@ -30,7 +30,7 @@ from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.system.definitions import generation_range_tables, system_keyspaces
 from cdc_reader.testing.embedded.system.generation_tables import (
     GenerationTables,
-    LegacyGenerationTable,
+    Scylla43GenerationTable,
 )
 from cdc_reader.testing.embedded.system.node_tables import NodeTables
 from cdc_reader.testing.embedded.system.publication import Publication
@@ -133,7 +133,7 @@ class EmbeddedScylla:
         self._addresses = Addresses(host)
         listen_addresses = [self._addresses.next() for _ in range(nodes)]
         addresses = [reachable(address) for address in listen_addresses]
-        made = GenerationTables if self.profile.generation_ranges else LegacyGenerationTable
+        made = GenerationTables if self.profile.generation_ranges else Scylla43GenerationTable
         self._publication = Publication(made(self.catalog, self.database))
         self.cluster = Cluster(
             name=cluster_name,

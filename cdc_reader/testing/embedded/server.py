@@ -159,10 +159,10 @@ class Server:
     async def _open(self, address: str, host: Host, listener: socket.socket) -> None:
         self._hosts[address] = host
         aware = _listener(address, 0)
-        told = "SCYLLA_SHARD_AWARE_PORT" + "_SSL" * self.uses_tls, str(aware.getsockname()[1])
+        option = "SCYLLA_SHARD_AWARE_PORT" + "_SSL" * self.uses_tls, str(aware.getsockname()[1])
         self._listening[address] = (
-            await self._accepting(listener, partial(Session, host, shard_aware_port=told)),
-            await self._accepting(aware, partial(Session.of_shard, host, shard_aware_port=told)),
+            await self._accepting(listener, partial(Session, host, shard_aware_port=option)),
+            await self._accepting(aware, partial(Session.of_shard, host, shard_aware_port=option)),
         )
         if self.rest_port is not None and self._rest is not None:
             listener = _listener(address, self.rest_port)
@@ -268,8 +268,8 @@ def _listen(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
         with contextlib.ExitStack() as opened:
             try:
                 first = opened.enter_context(_listener(addresses[0], port))
-                chosen = first.getsockname()[1]
-                others = [opened.enter_context(_listener(a, chosen)) for a in addresses[1:]]
+                found = first.getsockname()[1]
+                others = [opened.enter_context(_listener(a, found)) for a in addresses[1:]]
             except OSError:
                 if attempt == attempts:
                     raise

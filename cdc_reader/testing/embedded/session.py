@@ -16,7 +16,7 @@ from cdc_reader.testing.embedded.errors import BadCredentials, CqlError, ServerE
 from cdc_reader.testing.embedded.faults import FaultKind, FaultPlan, Statement, Strike
 from cdc_reader.testing.embedded.faults.errors import error_of
 from cdc_reader.testing.embedded.protocol import responses
-from cdc_reader.testing.embedded.protocol.compression import chosen, compressions
+from cdc_reader.testing.embedded.protocol.compression import compression_of, compressions
 from cdc_reader.testing.embedded.protocol.connection import Call, Connection, State
 from cdc_reader.testing.embedded.protocol.requests import (
     AuthResponse,
@@ -231,14 +231,14 @@ class Session:
                 return self._execute(request)
 
     def _supported(self) -> dict[str, tuple[str, ...]]:
-        told = {**self.host.supported, "SCYLLA_SHARD": (str(self.shard),)}
+        options = {**self.host.supported, "SCYLLA_SHARD": (str(self.shard),)}
         if self.shard_aware_port is not None:
             name, port = self.shard_aware_port
-            told[name] = (port,)
-        return dict(sorted(told.items()))
+            options[name] = (port,)
+        return dict(sorted(options.items()))
 
     def _start(self, startup: Startup) -> Answer:
-        self.connection.compression = chosen(startup.options.get("COMPRESSION"))
+        self.connection.compression = compression_of(startup.options.get("COMPRESSION"))
         self.startup = startup.options
         if self.host.credentials is None:
             self.connection.state = State.READY

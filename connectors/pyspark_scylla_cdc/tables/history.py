@@ -136,13 +136,13 @@ class _History(Fold):
 
         partition = list(map(column, self._partition))
         values = sf.struct(*map(column, self._statics)).alias(_TOLD)
-        told = statics.select(
+        static_times = statics.select(
             *partition, column(VALID_FROM).alias(_AT), sf.lit(0).alias(_ROWS), values
         )
         begins = rows.select(*partition, column(VALID_FROM).alias(_AT), sf.lit(1).alias(_ROWS))
         ends = rows.select(*partition, column(VALID_TO).alias(_AT), sf.lit(-1).alias(_ROWS))
         ends = ends.where(column(_AT).isNotNull())
-        times = told.unionByName(begins.unionByName(ends), allowMissingColumns=True)
+        times = static_times.unionByName(begins.unionByName(ends), allowMissingColumns=True)
         until = Window.partitionBy(*partition).orderBy(_AT)
         last = sf.max_by(_TOLD, sf.when(column(_TOLD).isNotNull(), column(_AT))).over(until)
         times = times.withColumns({_ROWS: sf.sum(_ROWS).over(until), _TOLD: last})

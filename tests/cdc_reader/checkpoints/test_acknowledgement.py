@@ -34,7 +34,7 @@ def time(micros: int) -> bytes:
 
 
 @frozen
-class Place:
+class ReadChange:
     """The rows of a change: their stream, their `cdc$time`, and their sequence numbers."""
 
     stream: StreamId
@@ -48,12 +48,12 @@ class Place:
         return [(self.stream, RowKey(self.time, seq)) for seq in self.seqs]
 
 
-def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> Place:
+def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> ReadChange:
     """Return a change whose log rows have the given sequence numbers."""
-    return Place(STREAMS[stream], time(micros), seqs or (0,), is_last)
+    return ReadChange(STREAMS[stream], time(micros), seqs or (0,), is_last)
 
 
-def page(*changes: Place) -> InFlightRows:
+def page(*changes: ReadChange) -> InFlightRows:
     """Return the rows of the changes in log order, sorted by sequence number within a record."""
     ends = [change.is_last for change in changes]
     records = [end - is_last for end, is_last in zip(accumulate(ends), ends, strict=True)]
@@ -101,7 +101,7 @@ class Log:
         """Start, or restart from the saved checkpoint."""
         self.begun = self.saved
         self.work = Acknowledgements(self.begun, settled=self.settled)
-        self.outstanding: list[tuple[InFlightRows, int, Place]] = []
+        self.outstanding: list[tuple[InFlightRows, int, ReadChange]] = []
         self.ends = []
         self.delivered = [row for row in self.delivered if row in self.acknowledged]
 
@@ -119,10 +119,10 @@ class Log:
             if key.micros < saved.position or key in saved.marks.get(stream, Mark())
         }
 
-    def is_acknowledged(self, change: Place) -> bool:
+    def is_acknowledged(self, change: ReadChange) -> bool:
         return self.acknowledged.issuperset(change.names)
 
-    def deliver(self, *changes: Place) -> None:
+    def deliver(self, *changes: ReadChange) -> None:
         rows = page(*changes)
         self.delivered += (name for change in changes for name in change.names)
         self.work.deliver(rows)
@@ -164,7 +164,7 @@ class Log:
         assert self.those_saved() == self.acknowledged
 
 
-def records(draw: st.DataObject, number: int) -> list[list[Place]]:
+def records(draw: st.DataObject, number: int) -> list[list[ReadChange]]:
     """Draw the records of a window, sorted by stream or by time.
 
     The rows of a record's changes may interleave.
@@ -193,7 +193,7 @@ def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bo
     number = 0
     while number < len(windows):
         crashed = False
-        changes: list[Place] = []
+        changes: list[ReadChange] = []
         for record in windows[number]:
             left = [change for change in record if not log.is_acknowledged(change)]
             changes += (evolve(change, is_last=change is left[-1]) for change in left)

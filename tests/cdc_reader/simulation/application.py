@@ -51,7 +51,7 @@ class Crash(BaseException):
 
 
 @frozen
-class Handed:
+class DeliveredRow:
     """A delivered row of a snapshot, and the number of the read that delivered it."""
 
     reading: int
@@ -59,7 +59,7 @@ class Handed:
 
 
 @frozen
-class HandedLogRow:
+class DeliveredLogRow:
     """A delivered row of the log: its page, the number of its change in the page, and its name."""
 
     rows: InFlightRows
@@ -214,7 +214,7 @@ class Application:
             return
         self._world.tell(f"{self._shard} {self._hold} starts from {_shown(start)}")
         self.starts += 1
-        self._handed: list[HandedLogRow | Handed] = []
+        self._handed: list[DeliveredLogRow | DeliveredRow] = []
         self._position_reached, self._late_scan_at = start.position, start.late_scan_at
         self._acknowledgements = Acknowledgements(start, settled=not self._scenario.is_eager)
         self.laws.begin(start)
@@ -278,7 +278,7 @@ class Application:
             names = [row.name for row in self.laws.deliver(delivery, self._clock.now())]
             rows = InFlightRows(delivery.batch, ChangeRows.of_snapshot(len(names)))
             self._acknowledgements.deliver(rows)
-            self._handed += (HandedLogRow(rows, *each) for each in enumerate(names))
+            self._handed += (DeliveredLogRow(rows, *each) for each in enumerate(names))
 
     def _take_rows(self, ranges: RangeAcknowledgements) -> None:
         """Take the next rows of the snapshot. Follow the log once all rows are acknowledged."""
@@ -287,7 +287,7 @@ class Application:
             case SnapshotRows():
                 self._world.tell(f"{self._shard} has rows of {delivery.tokens}")
                 for row in self.snapshot_laws.deliver(delivery):
-                    self._handed.append(Handed(delivery.reading, row))
+                    self._handed.append(DeliveredRow(delivery.reading, row))
                     ranges.deliver(delivery.reading)
             case RangeComplete():
                 self._world.tell(f"{self._shard} has all of {delivery.tokens}")
@@ -334,7 +334,7 @@ class Application:
             self._hold.keep()
         for _ in range(count):
             handed = self._handed.pop()
-            if isinstance(handed, Handed):
+            if isinstance(handed, DeliveredRow):
                 if self._ranges is not None:
                     self._ranges.acknowledge(handed.reading)
                 self.snapshot_laws.acknowledge(handed.row)

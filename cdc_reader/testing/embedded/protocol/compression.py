@@ -73,7 +73,7 @@ def compressions() -> Mapping[str, Compression]:
     return {"lz4": Lz4(), "snappy": Snappy()}
 
 
-def chosen(name: str | None) -> Compression | None:
+def compression_of(name: str | None) -> Compression | None:
     """Return the algorithm that STARTUP requests; raise ProtocolError if it is unknown."""
     if name is None:
         return None

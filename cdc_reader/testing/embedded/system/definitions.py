@@ -104,7 +104,7 @@ _GENERATION_RANGES = """
 cdc_generation_timestamps: key text | time timestamp desc | expired timestamp
 cdc_streams_descriptions_v2: time timestamp | range_end bigint | streams frozen<set<blob>>
 """
-_LEGACY_DESCRIPTIONS = """
+_SCYLLA_43_DESCRIPTIONS = """
 cdc_streams_descriptions: time timestamp | | streams frozen<set<blob>>, expired timestamp
 """
 _SYSTEM_DISTRIBUTED = """
@@ -124,7 +124,7 @@ started_at timestamp, username text
 """
 
 GENERATION_TIMESTAMPS = ("system_distributed", "cdc_generation_timestamps")
-LEGACY_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions")
+SCYLLA_43_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions")
 STREAMS_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions_v2")
 
 
@@ -142,7 +142,7 @@ def system_keyspaces(profile: Profile) -> Iterator[Keyspace]:
     scylla_keyspaces = _SCYLLA_KEYSPACES + ", initial_tablets int" * profile.tablets
     scylla_keyspaces += ", consistency text" * profile.strong_consistency
     system = _SYSTEM + _SYSTEM_TABLETS * profile.cdc_on_tablets
-    descriptions = _GENERATION_RANGES if profile.generation_ranges else _LEGACY_DESCRIPTIONS
+    descriptions = _GENERATION_RANGES if profile.generation_ranges else _SCYLLA_43_DESCRIPTIONS
     yield _keyspace("system", _LOCAL, system)
     yield _keyspace("system_schema", _LOCAL, _SYSTEM_SCHEMA + scylla_keyspaces)
     yield _keyspace("system_auth", _simple(1), _SYSTEM_AUTH)

@@ -13,7 +13,7 @@ from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.system.definitions import (
     GENERATION_TIMESTAMPS,
-    LEGACY_DESCRIPTIONS,
+    SCYLLA_43_DESCRIPTIONS,
     STREAMS_DESCRIPTIONS,
 )
 from cdc_reader.testing.embedded.topology.generation import Generation
@@ -44,7 +44,7 @@ class GenerationTables:
 
 
 @frozen
-class LegacyGenerationTable:
+class Scylla43GenerationTable:
     """The description table up to 4.3, which has one row per generation."""
 
     catalog: Catalog
@@ -55,7 +55,7 @@ class LegacyGenerationTable:
 
     def announce(self, generation: Generation) -> None:
         """Write the generation's timestamp and all its streams."""
-        table = self.catalog.table(*LEGACY_DESCRIPTIONS)
+        table = self.catalog.table(*SCYLLA_43_DESCRIPTIONS)
         announced = Partition(table, (_timestamp(generation),))
         row = announced.row(())
         row.set_marker(Cell(generation.start_us, b""))

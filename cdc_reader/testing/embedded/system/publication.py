@@ -8,11 +8,11 @@ from attrs import define, field
 
 from cdc_reader.testing.embedded.system.generation_tables import (
     GenerationTables,
-    LegacyGenerationTable,
+    Scylla43GenerationTable,
 )
 from cdc_reader.testing.embedded.topology.generation import Generation
 
-DescriptionTables = GenerationTables | LegacyGenerationTable
+DescriptionTables = GenerationTables | Scylla43GenerationTable
 
 
 @define

@@ -9,7 +9,11 @@ import pytest
 
 from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.cluster import CdcTable, Connection, TableGenerations
-from cdc_reader.cluster.generations import LegacyGenerations, UpgradedGenerations, VnodeGenerations
+from cdc_reader.cluster.generations import (
+    Scylla43Generations,
+    UpgradedGenerations,
+    VnodeGenerations,
+)
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import QueryRefusedError
@@ -48,7 +52,7 @@ def server() -> EmbeddedScylla:
 
 def test_the_table_of_4_3_has_starts_and_streams(server: EmbeddedScylla) -> None:
     """Each stream is a separate group, because the 4.3 table has no range ends."""
-    generations = LegacyGenerations(InProcessConnection(server))
+    generations = Scylla43Generations(InProcessConnection(server))
     first, second = server.cluster.generations
     assert sorted(generations.timestamps()) == [first.start_us, second.start_us]
     for generation in (first, second):
