@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Container, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from attrs import frozen
 
 from cdc_reader._html import html_table
-from cdc_reader._time import Micros
+from cdc_reader._time import EPOCH, Micros
 from cdc_reader.changes.columns import LogPage, layout_of
 from cdc_reader.changes.delta import Delta
 from cdc_reader.changes.json import deltas_to_json, part_to_json, value_to_json
@@ -45,7 +45,6 @@ from cdc_reader.cql.values import FrozenDict
 from cdc_reader.decoding import Entry, entry
 from cdc_reader.streams.stream import StreamId
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
 
 
@@ -141,7 +140,7 @@ class Change(Entry):
     @property
     def written_at(self) -> datetime:
         """The write timestamp as a datetime in UTC."""
-        return _EPOCH + timedelta(microseconds=self.timestamp)
+        return EPOCH + timedelta(microseconds=self.timestamp)
 
     @property
     def seqs(self) -> tuple[int, ...]:

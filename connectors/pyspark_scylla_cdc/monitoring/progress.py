@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import add
 from typing import Any
 
 from attrs import evolve
 
-from cdc_reader._time import FOREVER, Micros
+from cdc_reader._time import FOREVER, Micros, as_datetime
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.ring import WHOLE_RING, TokenRange
@@ -20,8 +19,6 @@ from cdc_reader.streams.shard import MIN_TOKEN
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.reports import Report
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def offset_of(text: str) -> Offset | None:
@@ -64,11 +61,11 @@ def status_of(
         rows_per_second=source.processedRowsPerSecond,
         seconds=progress.durationMs.get("triggerExecution", 0) / 1_000,
         late_rows=delivered,
-        position=moment(end.position),
-        expires=None if expires == FOREVER else moment(expires),
-        as_of=moment(now),
+        position=as_datetime(end.position),
+        expires=None if expires == FOREVER else as_datetime(expires),
+        as_of=as_datetime(now),
         snapshot_share=_snapshot_share(source.startOffset, end),
-        lost=None if end.lost is None else (moment(end.lost.start), moment(end.lost.end)),
+        lost=None if end.lost is None else (as_datetime(end.lost.start), as_datetime(end.lost.end)),
     )
     return _with(status, reports) if reports else status
 
@@ -93,7 +90,7 @@ def _with(status: StreamStatus, reports: Sequence[Report]) -> StreamStatus:
     return evolve(
         status,
         late_rows=status.late_rows + plan.late_rows,
-        generation=None if plan.generation is None else moment(plan.generation),
+        generation=None if plan.generation is None else as_datetime(plan.generation),
         queries=stats.queries,
         retries=stats.retries,
         waiting_seconds=stats.waited,
@@ -101,8 +98,3 @@ def _with(status: StreamStatus, reports: Sequence[Report]) -> StreamStatus:
         partitions=plan.partitions,
         partitions_reported=len({report.place for report in reports}),
     )
-
-
-def moment(micros: Micros) -> datetime:
-    """Convert µs since 1970 to a datetime in UTC."""
-    return _EPOCH + timedelta(microseconds=micros)

@@ -8,8 +8,7 @@ from typing import Self
 
 from attrs import define, evolve
 
-from cdc_reader._time import Clock
-from pyspark_scylla_cdc.monitoring.progress import moment
+from cdc_reader._time import Clock, as_datetime
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
 
 Key = tuple[str, str, str]
@@ -75,7 +74,7 @@ class MonitoredStreams:
 
     def statuses(self) -> tuple[StreamStatus, ...]:
         """Return the current status of each stream whose query is running."""
-        now = moment(self._clock.now())
+        now = as_datetime(self._clock.now())
         with self._lock:
             found = [status for statuses in self._running.values() for status in statuses]
         return tuple(evolve(status, as_of=now) for status in found)

@@ -20,7 +20,7 @@ from cdc_reader._time import (
     is_relative,
 )
 from cdc_reader.changes.frames.options import AdvancedEnvelope, FormatName, FormatOptions
-from cdc_reader.config import ConnectionConfig, DataLossMode, LateRowsMode, ReadConfig
+from cdc_reader.config import ConnectionConfig, DataLossMode, LateRowsMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import (
@@ -36,10 +36,14 @@ from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.table import (
     EnvelopeOutput,
     SchemaMode,
-    Snapshot,
     parse_options,
 )
-from pyspark_scylla_cdc.options.words import in_option_words, in_words
+from pyspark_scylla_cdc.options.words import (
+    CONNECTION_OPTIONS,
+    READ_OPTIONS,
+    in_option_words,
+    in_words,
+)
 from pyspark_scylla_cdc.reports import Address
 
 
@@ -125,14 +129,7 @@ class SourceOptions:
                 strategy=values["readStrategy"],
                 max_partitions=values["maxPartitions"],
                 min_partitions=values["minPartitions"] or 1,
-                read=ReadConfig(
-                    fetch_size=values["fetchSize"],
-                    chunk_size=values["chunkSize"],
-                    in_flight=values["inFlight"],
-                    max_queries_per_second=values["maxQueriesPerSecond"],
-                    confidence_window=values["confidenceWindow"],
-                    retry_deadline=values["retryTimeout"],
-                ),
+                read=ReadConfig(**_settings(values, READ_OPTIONS)),
                 report_to=values["reportTo"],
                 password_file=None if password_file is None else Path(password_file),
                 connection=_connection_arguments(values),
@@ -320,9 +317,9 @@ def _starting_offset(values: Mapping[str, Any]) -> Offset | None:
 
 
 def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:
-    if values["snapshot"] is Snapshot.NONE:
+    if values["snapshot"] is SnapshotMode.NONE:
         return False
-    _check_snapshot(values, "snapshot", Snapshot.INITIAL.value)
+    _check_snapshot(values, "snapshot", SnapshotMode.INITIAL.value)
     for name in ("startingTimestamp", "startingOffsets"):
         if (text := _given(given, name)) is not None:
             remedy = "a snapshot reads the whole table as it is now: leave it out"
@@ -371,21 +368,13 @@ def _relative(given: Mapping[str, str]) -> frozenset[str]:
 
 
 def _connection_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "contact_points": values["hosts"],
-        "port": values["port"],
-        "username": values["username"],
-        "password": values["password"],
-        "tls": values["ssl.enabled"],
-        "tls_ca": values["ssl.caFile"],
-        "tls_verify_hostname": values["ssl.verifyHostname"],
-        "tls_cert": values["ssl.certFile"],
-        "tls_key": values["ssl.keyFile"],
-        "local_dc": values["localDC"],
-        "consistency": values["consistencyLevel"],
-        "connect_timeout": values["connectTimeout"],
-        "request_timeout": _request_timeout(values),
-    }
+    settings = _settings(values, CONNECTION_OPTIONS)
+    return {**settings, "request_timeout": _request_timeout(values)}
+
+
+def _settings(values: Mapping[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of these options, by the settings of `cdc_reader` that they set."""
+    return {setting: values[option] for setting, option in options.items()}
 
 
 def _request_timeout(values: Mapping[str, Any]) -> timedelta:

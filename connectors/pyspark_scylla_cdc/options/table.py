@@ -20,7 +20,7 @@ from cdc_reader.changes.frames.options import (
     Preimages,
     RangeDelete,
 )
-from cdc_reader.config import DataLossMode, LateRowsMode
+from cdc_reader.config import DataLossMode, LateRowsMode, SnapshotMode
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.strategy import Strategy
 from pyspark_scylla_cdc.options.kinds import (
@@ -52,13 +52,6 @@ class SchemaMode(StrEnum):
 
     KEEP = "keep"
     FAIL = "fail"
-
-
-class Snapshot(StrEnum):
-    """Whether a query begins with a snapshot of the base table."""
-
-    NONE = "none"
-    INITIAL = "initial"
 
 
 class EnvelopeOutput(StrEnum):
@@ -287,11 +280,11 @@ OPTIONS = (
     ),
     Option(
         "snapshot",
-        choice(Snapshot),
+        choice(SnapshotMode),
         "With formats `changes` and `envelope`: `initial` first reads the rows of the base "
         "table as inserts, in micro-batches of bounded size. It then reads the log, from a write "
         "time that is `confidenceWindow` before the query's start. See [Snapshot](#snapshot).",
-        default=Snapshot.NONE.value,
+        default=SnapshotMode.NONE.value,
     ),
     Option(
         "startingBoundInclusive",

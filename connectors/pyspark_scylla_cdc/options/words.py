@@ -7,8 +7,11 @@ from collections.abc import Mapping
 
 from cdc_reader.errors import ConfigurationError, SchemaError
 
-_OPTION_OF_SETTING = {
+CONNECTION_OPTIONS = {
     "contact_points": "hosts",
+    "port": "port",
+    "username": "username",
+    "password": "password",
     "tls": "ssl.enabled",
     "tls_ca": "ssl.caFile",
     "tls_verify_hostname": "ssl.verifyHostname",
@@ -16,13 +19,19 @@ _OPTION_OF_SETTING = {
     "tls_key": "ssl.keyFile",
     "local_dc": "localDC",
     "consistency": "consistencyLevel",
+    "connect_timeout": "connectTimeout",
+    "request_timeout": "requestTimeout",
+}
+"""The options that set the settings of `ConnectionConfig`."""
+READ_OPTIONS = {
     "fetch_size": "fetchSize",
     "chunk_size": "chunkSize",
     "in_flight": "inFlight",
     "max_queries_per_second": "maxQueriesPerSecond",
-    "connect_timeout": "connectTimeout",
-    "request_timeout": "requestTimeout",
+    "confidence_window": "confidenceWindow",
+    "retry_deadline": "retryTimeout",
 }
+"""The options that set the settings of `ReadConfig`."""
 _OPTION_OF_KEYWORD = {
     "include_delta": "includeDelta",
     "range_deletes": "rangeDeletes",
@@ -31,7 +40,7 @@ _OPTION_OF_KEYWORD = {
     "key_placement": "keyPlacement",
     "a later start": "a later startingTimestamp",
 }
-_OPTIONS = _OPTION_OF_SETTING | _OPTION_OF_KEYWORD
+_OPTIONS = CONNECTION_OPTIONS | READ_OPTIONS | _OPTION_OF_KEYWORD
 
 
 def in_words(text: str, options: Mapping[str, str] = _OPTIONS) -> str:

@@ -5,11 +5,11 @@ Times are in UTC. Versions that accept writes to the previous generation print f
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from attrs import frozen
 
+from cdc_reader._time import as_datetime
 from cdc_reader.testing.embedded.errors import InvalidRequest, ServerError
 from cdc_reader.testing.embedded.profile import Profile
 
@@ -86,7 +86,7 @@ class Refusals:
 def _date(micros: int, fraction: bool) -> str:
     """Format a time in UTC as ScyllaDB does; times outside the years 1 to 9999 remain in µs."""
     try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+        moment = as_datetime(micros)
     except OverflowError:
         return f"{micros} us"
     return moment.strftime("%Y/%m/%d %H:%M:%S.%f" if fraction else "%Y/%m/%d %H:%M:%S")
