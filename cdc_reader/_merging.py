@@ -7,9 +7,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+from attrs import frozen
+
 T = TypeVar("T")
 
-_Item = tuple[str, object]
+
+@frozen
+class _End:
+    """The end of a source, and the error that ended it, if any."""
+
+    error: BaseException | None
 
 
 class Merging(Generic[T]):
@@ -24,7 +31,7 @@ class Merging(Generic[T]):
     ) -> None:
         self._sources = sources
         self._stop = stop
-        self._items: queue.Queue[_Item] = queue.Queue(limit)
+        self._items: queue.Queue[T | _End] = queue.Queue(limit)
         self._left = threading.Event()
 
     def __iter__(self) -> Iterator[T]:
@@ -41,11 +48,11 @@ class Merging(Generic[T]):
 
     def _merged(self, running: int) -> Iterator[T]:
         while running:
-            kind, item = self._items.get()
-            if kind == "item":
-                yield item  # type: ignore[misc]  # only items are queued with this tag
-            elif isinstance(item, BaseException):
-                raise item
+            item = self._items.get()
+            if not isinstance(item, _End):
+                yield item
+            elif item.error is not None:
+                raise item.error
             else:
                 running -= 1
 
@@ -53,12 +60,12 @@ class Merging(Generic[T]):
         end: BaseException | None = None
         try:
             for item in source:
-                self._items.put(("item", item))
+                self._items.put(item)
                 if self._left.is_set():
                     break
         except BaseException as error:  # noqa: BLE001 - raised in the thread that iterates
             end = error
-        self._items.put(("end", end))
+        self._items.put(_End(end))
 
     def _leave(self, threads: Sequence[threading.Thread]) -> None:
         self._left.set()

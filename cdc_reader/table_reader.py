@@ -327,7 +327,7 @@ class TableReader:
         with stopped_by(self._stop):
             now = self._clock.now()
             first = start_micros(start, now)
-            if self._config.data_loss == DataLossMode.FAIL and first > BEGINNING:
+            if self._config.data_loss is DataLossMode.FAIL and first > BEGINNING:
                 self._read(self._refreshed()).begin(Window(first, FOREVER))
             begun = begin_following(self._table, now, first)
         self._oldest = begun if first == BEGINNING else None

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version
@@ -17,6 +18,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from cdc_reader import CdcReader, TableReader, TableSnapshot
+from cdc_reader.changes.frames.options import BadRecord, FormatName, Preimages, RangeDelete
 from scripts.api_reference import MADE, MODULES, PAGE, VALUES, page
 from tests.syntax import parse
 
@@ -43,6 +46,20 @@ def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
     """Packages with lazy imports raise AttributeError for unknown names, like any other module."""
     with pytest.raises(AttributeError, match="nonesuch"):
         getattr(import_module(package), "nonesuch")  # noqa: B009 - mypy knows that it is missing
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["cdc_reader", "cdc_reader.checkpoints", "cdc_reader.testing", "pyspark_scylla_cdc"],
+)
+def test_names_are_imported_from_where_type_checkers_find_them(package: str) -> None:
+    """The names that a package imports on first use are those of its imports for type checking."""
+    module = import_module(package)
+    [checked] = [node for node in parse(inspect.getsource(module)).body if isinstance(node, ast.If)]
+    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: each.module for each in imports for alias in each.names}
+    assert ast.unparse(checked.test) == "TYPE_CHECKING"
+    assert homes == module._HOMES
 
 
 @pytest.mark.skipif(
@@ -194,3 +211,26 @@ def home_of(name: str, module: str) -> str:
 def names_bound(node: ast.ImportFrom | ast.Import) -> set[str]:
     """Return the names that an import statement binds."""
     return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"),
+    [("range_deletes", RangeDelete), ("preimages", Preimages), ("on_bad_record", BadRecord),
+     ("format", FormatName)],
+)  # fmt: skip
+def test_signatures_list_the_values_of_an_option(option: str, kind: type[StrEnum]) -> None:
+    """Where a signature lists an option's values, these are the members of its enumeration."""
+    methods = [
+        getattr(shown, name)
+        for shown in (CdcReader, TableReader, TableSnapshot)
+        for name in ("change_batches", "follow_change_batches")
+        if hasattr(shown, name)
+    ]
+    signatures = [inspect.signature(method).parameters for method in methods]
+    listed = [signature[option] for signature in signatures if option in signature]
+    assert len(listed) > 2
+    for parameter in listed:
+        values = set(re.findall(r"'(\w+)'", parameter.annotation.replace('"', "'")))
+        is_of_snapshot = option == "format" and "log" not in values
+        assert values == set(kind) - {FormatName.LOG if is_of_snapshot else ""}
+        assert parameter.default in values

@@ -15,7 +15,12 @@ from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import cli_errors
 from cdc_reader.cluster import ClusterClock, Connection, SchemaSource
-from cdc_reader.cluster.generations import KnownSource, TableGenerations, cluster_generations
+from cdc_reader.cluster.generations import (
+    GenerationKind,
+    KnownSource,
+    TableGenerations,
+    cluster_generations,
+)
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.streams.generation import Timeline
@@ -29,7 +34,7 @@ _NOT_ANNOUNCED = "not announced"
 class Row:
     """A generation as the command shows it; counts are None if they were not requested."""
 
-    kind: str
+    kind: GenerationKind
     operates: Window
     state: str
     groups: int | None

@@ -217,7 +217,7 @@ def _schema(source: Side) -> TableSchema:
 
 def _suited(schema: TableSchema, follow: FollowOptions) -> FollowOptions:
     """Return the options, changed to ignore late rows if the log keeps rows forever."""
-    if schema.cdc.ttl or follow.read.late_rows == LateRowsMode.IGNORE:
+    if schema.cdc.ttl or follow.read.late_rows is LateRowsMode.IGNORE:
         return follow
     click.echo(
         f"the log of {schema.name} keeps rows forever, so rows that arrive long after their "

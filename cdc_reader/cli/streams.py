@@ -13,7 +13,7 @@ from cdc_reader._time import FOREVER, Micros, format_timestamp, parse_moment
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import cli_errors
 from cdc_reader.cluster import ClusterClock, Connection, SchemaSource
-from cdc_reader.cluster.generations import KnownSource, TableGenerations
+from cdc_reader.cluster.generations import GenerationKind, KnownSource, TableGenerations
 from cdc_reader.cluster.token import token_of
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.json import parse_key
@@ -121,7 +121,7 @@ def _run(
         _list(_places(source, source.groups(span.start)), span, as_json)
         return
     token = token_of(schema.base, parse_key(key, schema.base))
-    if source.kind == "4.3":
+    if source.kind is GenerationKind.SCYLLA_43:
         raise UnsupportedTableError(
             "ScyllaDB 4.3 does not publish token ranges, so the stream of a key cannot be "
             "determined; upgrade the cluster to 4.4 or later"
@@ -148,7 +148,7 @@ def _at(spans: Sequence[Window], moment: str | None, now: Micros) -> Window:
 
 def _places(source: KnownSource, groups: Sequence[StreamGroup]) -> Iterator[StreamEntry]:
     """Yield all streams in ring order."""
-    has_ranges = source.kind != "4.3"
+    has_ranges = source.kind is not GenerationKind.SCYLLA_43
     for group in Generation(Window(0, FOREVER), tuple(groups)).groups:
         for stream in group.streams:
             yield StreamEntry(stream, group.range_end if has_ranges else None)

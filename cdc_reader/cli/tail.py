@@ -198,7 +198,7 @@ def _greeting(name: TableName, follow: FollowOptions, snapshot: str, saved: Micr
         where = "now, after the rows it has"
     resumed = "" if saved is None else ", where the last run stopped"
     window = seconds(follow.read.confidence_window)
-    if follow.read.delivery == DeliveryMode.EAGER:
+    if follow.read.delivery is DeliveryMode.EAGER:
         when = "changes are shown at once, in the order in which they are found"
     else:
         when = (

@@ -6,6 +6,7 @@ Each kind has its own `GenerationSource`. `TableGenerations` determines a table'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
@@ -49,6 +50,14 @@ _REWRITTEN = "SELECT key FROM system.cdc_local WHERE key = 'rewritten'"
 _TABLE = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _NEWER = "system_distributed", "cdc_generation_timestamps"
 _SCYLLA_43 = "system_distributed", "cdc_streams_descriptions"
+
+
+class GenerationKind(StrEnum):
+    """The kind of tables that contain generations; the table of 4.3 has no token ranges."""
+
+    VNODES = "vnodes"
+    TABLETS = "tablets"
+    SCYLLA_43 = "4.3"
 
 
 class DistributedTables:
@@ -101,7 +110,7 @@ class VnodeGenerations:
     level of these writes, so once a timestamp is visible, its streams are visible as well.
     """
 
-    kind = "vnodes"
+    kind = GenerationKind.VNODES
 
     def __init__(self, queries: Queries) -> None:
         self._tables = DistributedTables(queries)
@@ -146,7 +155,7 @@ class TabletGenerations:
     not know the newest set of streams yet. The server removes sets whose rows have all expired.
     """
 
-    kind = "tablets"
+    kind = GenerationKind.TABLETS
 
     def __init__(self, queries: Queries, name: TableName) -> None:
         self._queries = queries
@@ -201,7 +210,7 @@ class Scylla43Generations:
     The table does not contain the ends of token ranges, so each stream is a separate group.
     """
 
-    kind = "4.3"
+    kind = GenerationKind.SCYLLA_43
 
     def __init__(self, queries: Queries) -> None:
         self._tables = DistributedTables(queries)
@@ -241,7 +250,7 @@ class UpgradedGenerations:
         self._is_rewritten = False
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> GenerationKind:
         """``vnodes`` if the newer tables, which have token ranges, are complete; else ``4.3``."""
         self._follow_upgrade()
         starts = () if self._is_rewritten else self.timestamps()
@@ -291,8 +300,8 @@ class KnownSource(GenerationSource, Protocol):
     """A `GenerationSource` that reports which kind of tables it reads."""
 
     @property
-    def kind(self) -> str:
-        """``vnodes``, ``tablets``, or ``4.3``, whose table does not have token ranges."""
+    def kind(self) -> GenerationKind:
+        """The kind of tables that are read now."""
         ...
 
 

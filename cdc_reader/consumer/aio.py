@@ -72,9 +72,9 @@ class AsyncChanges:
         clock: Clock | None = None,
         metrics: Recorder | None = None,
     ) -> None:
-        self._subscription = Subscription.of(
-            connection,
-            tables,
+        self._subscription = Subscription(
+            connection=connection,
+            tables=tables,
             application=application,
             start=start,
             snapshot=snapshot,

@@ -109,9 +109,9 @@ class CdcConsumer:
         metrics: Recorder | None = None,
     ) -> None:
         check_functions(handler, dead_letter)
-        subscription = Subscription.of(
-            connection,
-            tables,
+        subscription = Subscription(
+            connection=connection,
+            tables=tables,
             application=application,
             start=start,
             snapshot=snapshot,
@@ -171,7 +171,7 @@ class CdcConsumer:
             self._running.run()
         except LeaseLostError as error:
             with self._stopping:
-                if self._is_stopped or self._subscription.config.on_held == OnHeld.FAIL:
+                if self._is_stopped or self._subscription.config.on_held is OnHeld.FAIL:
                     raise
                 self._running = self._new_run()
             log.warning("lease_lost", error=str(error))

@@ -159,7 +159,7 @@ class Handling:
         self._recorder.add(HANDLER_ERRORS, change.table)
         if self._dead_letter is not None:
             return self._bury(self._dead_letter, change, error)
-        if self._config.on_error != OnError.SKIP:
+        if self._config.on_error is not OnError.SKIP:
             raise HandlerError(
                 f"the handler failed {self._config.attempts} times on {_text(change)}: {error!r}"
             ) from error

@@ -193,7 +193,7 @@ class Leases:
         return True
 
     def _report_holder(self, name: CheckpointName, holder: Owner) -> None:
-        if self._config.on_held == OnHeld.FAIL:
+        if self._config.on_held is OnHeld.FAIL:
             raise LeaseHeldError(
                 f"{name.table}, shard {name.shard}, is already followed by application "
                 f"{name.application!r}: {holder}; stop that consumer, give another application "

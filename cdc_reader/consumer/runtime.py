@@ -68,7 +68,7 @@ class ConsumerRuntime:
         self._recorder = subscription.metrics
         config, read = subscription.config, subscription.read
         self._limit = InFlightLimit(config.max_changes, config.max_bytes)
-        is_merged = read.delivery == DeliveryMode.ORDERED and len(subscription.tables) > 1
+        is_merged = read.delivery is DeliveryMode.ORDERED and len(subscription.tables) > 1
         self._turns = Turns(subscription.tables) if is_merged else None
         self._store = RetryingCheckpoints(
             subscription.checkpoints, read.retry_deadline, self._recorder, self._hurry
@@ -209,7 +209,7 @@ class ConsumerRuntime:
             start,
             reading,
             limit=self._limit,
-            settled=subscription.read.delivery != DeliveryMode.EAGER,
+            settled=subscription.read.delivery is not DeliveryMode.EAGER,
             now=self._reader.clock.estimate,
             recorder=self._recorder,
             on_window=subscription.on_window,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Self
-
 from attrs import field, frozen
 
 from cdc_reader._settings import expect, expect_able, expect_clock, member, shown
@@ -40,44 +37,59 @@ _LONGEST_NAME = 1_000
 """The longest application name, in characters; the name is part of a key of at most 64 KiB."""
 
 
-def _shard(shard: str | Shard) -> Shard:
-    return Shard.of(shard)
+def _start(start: Moment | None) -> Moment:
+    return EARLIEST if start is None else start
 
 
-def _snapshot(value: str) -> SnapshotMode:
-    return member("snapshot", value, SnapshotMode)
+def _snapshot(value: str | None) -> SnapshotMode:
+    return SnapshotMode.NONE if value is None else member("snapshot", value, SnapshotMode)
+
+
+def _checkpoints(store: CheckpointStore | None) -> CheckpointStore:
+    return MemoryCheckpoints() if store is None else store
+
+
+def _config(config: ConsumerConfig | None) -> ConsumerConfig:
+    return ConsumerConfig() if config is None else config
+
+
+def _read(read: ReadConfig | None) -> ReadConfig:
+    return ReadConfig() if read is None else read
+
+
+def _shard(shard: str | Shard | None) -> Shard:
+    return Shard() if shard is None else Shard.of(shard)
+
+
+def _clock(clock: Clock | None) -> Clock:
+    return SystemClock() if clock is None else clock
+
+
+def _metrics(metrics: Recorder | None) -> Recorder:
+    return NoMetrics() if metrics is None else metrics
 
 
 @frozen(kw_only=True)
 class Subscription:
-    """What a consumer follows; see `CdcConsumer`. Raises ConfigurationError for invalid values."""
+    """What a consumer follows; see `CdcConsumer`. Raises ConfigurationError for invalid values.
+
+    None gives an option its default.
+    """
 
     connection: ConnectionConfig = field(converter=as_connection)
     tables: tuple[TableName, ...] = field(converter=table_names)
     application: str
-    start: Moment = EARLIEST
-    snapshot: SnapshotMode = field(default=SnapshotMode.NONE, converter=_snapshot)
-    end: Moment | None = None
-    checkpoints: CheckpointStore = field(factory=MemoryCheckpoints)
-    config: ConsumerConfig = ConsumerConfig()
-    read: ReadConfig = ReadConfig()
-    shard: Shard = field(default=Shard(), converter=_shard)
-    on_window: OnWindow | None = None
-    on_event: OnEvent | None = None
-    clock: Clock = field(factory=SystemClock)
-    metrics: Recorder = field(factory=NoMetrics)
-
-    @classmethod
-    def of(
-        cls,
-        connection: ConnectionConfig | str,
-        tables: str | TableName | Iterable[str | TableName],
-        application: str,
-        **options: Any,
-    ) -> Self:
-        """Return the subscription with these options; an option that is None gets its default."""
-        given = {name: value for name, value in options.items() if value is not None}
-        return cls(connection=connection, tables=tables, application=application, **given)
+    start: Moment = field(converter=_start)
+    snapshot: SnapshotMode = field(converter=_snapshot)
+    end: Moment | None
+    checkpoints: CheckpointStore = field(converter=_checkpoints)
+    config: ConsumerConfig = field(converter=_config)
+    read: ReadConfig = field(converter=_read)
+    shard: Shard = field(converter=_shard)
+    on_window: OnWindow | None
+    on_event: OnEvent | None
+    clock: Clock = field(converter=_clock)
+    metrics: Recorder = field(converter=_metrics)
 
     def __attrs_post_init__(self) -> None:
         application: object = self.application

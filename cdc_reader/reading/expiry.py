@@ -39,11 +39,8 @@ _SECOND = 1_000_000
 OnLoss = Callable[[Window], None]
 """Called with the span of write times of rows that were lost before they were read."""
 
-TtlChange = tuple[int, int]
-"""A time, in µs, and the TTL in force from then on, in seconds (0: rows never expire)."""
 
-
-def _changes(given: Iterable[Sequence[int]]) -> tuple[TtlChange, ...]:
+def _changes(given: Iterable[Sequence[int]]) -> tuple[tuple[int, int], ...]:
     """Return the changes as a tuple.
 
     Raises ValueError unless they are pairs of integers, earliest first, with TTLs of 0 or more.
@@ -81,7 +78,8 @@ class TtlHistory:
     `logs`, it is unknown which log was read.
     """
 
-    changes: tuple[TtlChange, ...] = field(default=(), converter=_changes)
+    changes: tuple[tuple[int, int], ...] = field(default=(), converter=_changes)
+    """Each change: a time, in µs, and the TTL in force from then on, in seconds (0: none)."""
     logs: tuple[UUID, ...] = field(default=(), converter=_logs)
     log_lost: Micros = field()
     """The time, in µs, before which all rows are gone because their log was dropped.
@@ -306,7 +304,7 @@ def report_loss(
     If `mode` is ``continue``, logs a warning. Otherwise raises DataLossError, whose message ends
     with `remedy`. Does nothing if `lost` is empty.
     """
-    if mode == DataLossMode.CONTINUE or lost.is_empty:
+    if mode is DataLossMode.CONTINUE or lost.is_empty:
         warn_of_loss(lost, table)
         return
     if lost.start < ttls.log_lost:

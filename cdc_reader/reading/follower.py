@@ -79,7 +79,7 @@ class Follower:
         self._clock = clock
         self._config = config
         self._log = CurrentLog(table, config.in_flight, start)
-        is_late_wanted = config.late_rows != LateRowsMode.IGNORE
+        is_late_wanted = config.late_rows is not LateRowsMode.IGNORE
         reach = duration_micros(config.late_horizon) if is_late_wanted else 0
         self._planner = Planner(table.generations, config.chunk_size, shard, reach)
         self._strays = Strays(self._log, self._planner)
@@ -89,8 +89,8 @@ class Follower:
             table, self._planner, config, start, on_loss, at_oldest=at_oldest
         )
         self._size = WindowSize(duration_micros(config.window), duration_micros(config.max_window))
-        self._is_eager = config.delivery == DeliveryMode.EAGER
-        self._is_ordered = config.delivery == DeliveryMode.ORDERED
+        self._is_eager = config.delivery is DeliveryMode.EAGER
+        self._is_ordered = config.delivery is DeliveryMode.ORDERED
         self._confidence = duration_micros(config.confidence_window)
         self.ttls = start.ttls
         """The log's TTL over time; may be empty until the schema is read for the first time."""
@@ -327,7 +327,7 @@ class Follower:
                 if self._stopped.is_set():
                     return
                 self._strays_since_sweep += new.num_rows
-                if self._config.late_rows == LateRowsMode.DELIVER:
+                if self._config.late_rows is LateRowsMode.DELIVER:
                     yield RowsRead(self._log.schema, window, new, late=True)
 
     def _unknown_at_start(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -398,7 +398,7 @@ class Follower:
 
         Write times before the start are searched only if an earlier run of this reader read them.
         """
-        if self._config.late_rows == LateRowsMode.IGNORE:
+        if self._config.late_rows is LateRowsMode.IGNORE:
             return
         if not ttl:
             raise ConfigurationError(
@@ -428,7 +428,7 @@ class Follower:
         rows = sum(batch.num_rows for batch in found) + self._strays_since_sweep
         logger.info("late_rows_sought", rows=rows, strays=self._strays_since_sweep)
         self._strays_since_sweep = 0
-        if self._config.late_rows == LateRowsMode.DELIVER:
+        if self._config.late_rows is LateRowsMode.DELIVER:
             yield from (RowsRead(self._log.schema, sweep.window, late, late=True) for late in found)
             rows = 0
         elif rows:

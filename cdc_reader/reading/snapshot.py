@@ -116,7 +116,7 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
     if config.data_loss is DataLossMode.RESNAPSHOT:
         behind = 2 * confidence + duration_micros(config.poll_interval)
         refuse_endless_snapshots("data_loss", base.cdc.ttl, behind)
-    is_late_wanted = config.late_rows != LateRowsMode.IGNORE
+    is_late_wanted = config.late_rows is not LateRowsMode.IGNORE
     checkpoint = Checkpoint(
         position,
         late_scan_at=now if is_late_wanted else None,

@@ -21,6 +21,7 @@ from cdc_reader.changes.frames import (
     snapshot_format_of,
 )
 from cdc_reader.cluster import CdcTable, ClusterClock, Connection, TableGenerations
+from cdc_reader.cluster.generations import GenerationKind
 from cdc_reader.cluster.schema import dropped
 from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
@@ -149,7 +150,9 @@ def table_of(options: SourceOptions) -> CdcTable:
 
 def _check_key(options: SourceOptions, base: TableSchema) -> None:
     """Raise an error if the streams of the partition key cannot be determined."""
-    if partition_key_of(options, base) is not None and generations_of(options).source.kind == "4.3":
+    if partition_key_of(options, base) is None:
+        return
+    if generations_of(options).source.kind is GenerationKind.SCYLLA_43:
         raise UnsupportedTableError(
             "ScyllaDB 4.3 does not publish token ranges, so the stream of a key cannot be "
             "determined: leave partitionKey out, or upgrade the cluster to 4.4 or later"

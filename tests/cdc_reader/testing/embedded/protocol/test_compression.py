@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.embedded.errors import ProtocolError
-from cdc_reader.testing.embedded.protocol.compression import chosen, compressions
+from cdc_reader.testing.embedded.protocol.compression import compression_of, compressions
 from cdc_reader.testing.embedded.protocol.frame import MAX_BODY
 
 algorithms = pytest.mark.parametrize("algorithm", sorted(compressions()))
@@ -69,6 +69,6 @@ def test_without_the_library_nothing_is_offered(monkeypatch: pytest.MonkeyPatch)
     try:
         assert compressions() == {}
         with pytest.raises(ProtocolError, match="Unknown compression algorithm: lz4"):
-            chosen("lz4")
+            compression_of("lz4")
     finally:
         compressions.cache_clear()
