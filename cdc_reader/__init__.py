@@ -14,8 +14,9 @@ pyproject.toml say what each package may import.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cdc_reader._lazy import lazily
 
 if TYPE_CHECKING:
     from cdc_reader._time import Clock, Micros, Moment
@@ -241,11 +242,7 @@ _HOMES = {
     "Writer": "cdc_reader.replication.replicator",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -46,12 +46,12 @@ from cdc_reader.reading.window_reader import LogReader
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
+from cdc_reader.table_snapshot import TableSnapshot
 
 if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.change import Change
     from cdc_reader.changes.formatting import Formatting
     from cdc_reader.changes.frames import AdvancedEnvelope, Format, ValueTypes
-from cdc_reader.table_snapshot import TableSnapshot
 
 T = TypeVar("T")
 

@@ -10,8 +10,9 @@ For maintainers: this package may import `cluster` and the packages below it. Be
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cdc_reader._lazy import lazily
 
 if TYPE_CHECKING:
     from cdc_reader.checkpoints.memory import MemoryCheckpoints
@@ -51,8 +52,4 @@ _HOMES = {
     "TtlHistory": "cdc_reader.reading.expiry",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)

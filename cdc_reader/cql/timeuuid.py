@@ -21,6 +21,10 @@ SMALLEST_LOW = bytes([0x80] * 8)
 LARGEST_LOW = bytes([0x7F] * 8)
 _BY_SIGN = bytes(byte ^ 0x80 for byte in range(256))
 """Maps each byte to one whose unsigned order is the order of the signed bytes."""
+TIME_DIGITS = ((15, 18), (9, 13), (0, 8))
+"""Positions of the 15 digits of the time in a time UUID's text, most significant first.
+
+Position 14 is the version."""
 MIN_MICROS = -(UNIX_EPOCH_TICKS // TICKS_PER_MICRO)
 MAX_MICROS = ((1 << 60) - 1 - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO
 

@@ -14,7 +14,8 @@ from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.window import Window
 
 
-def _table(schema: LogSchema) -> str:
+def name_of_table(schema: LogSchema) -> str:
+    """Return the base table's name, which stands for the schema in the repr of a delivery."""
     return str(schema.base.name)
 
 
@@ -26,7 +27,7 @@ class RowsRead:
     higher keys.
     """
 
-    schema: LogSchema = field(repr=_table)
+    schema: LogSchema = field(repr=name_of_table)
     window: Window
     batch: pa.RecordBatch
     late: bool = False
@@ -48,7 +49,7 @@ class WindowComplete:
     not deliver.
     """
 
-    schema: LogSchema = field(repr=_table)
+    schema: LogSchema = field(repr=name_of_table)
     window: Window
     checkpoint: Checkpoint
     late: bool = False

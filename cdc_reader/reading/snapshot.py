@@ -19,6 +19,7 @@ from cdc_reader.config import DataLossMode, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.errors import CheckpointError, DecodeError, QueryRefusedError
+from cdc_reader.reading.delivery import name_of_table
 from cdc_reader.reading.expiry import LossReporter, refuse_endless_snapshots
 from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import lost_since, settled_before
@@ -39,10 +40,6 @@ _PAGES = 20
 Larger ranges need fewer queries, but more rows are read again after a crash."""
 
 
-def _table(schema: LogSchema) -> str:
-    return str(schema.base.name)
-
-
 @frozen
 class SnapshotRows:
     """A batch of rows from one token range, in the server's order.
@@ -52,7 +49,7 @@ class SnapshotRows:
     one reading of the range, because a range may be read more than once.
     """
 
-    schema: LogSchema = field(repr=_table)
+    schema: LogSchema = field(repr=name_of_table)
     reading: int
     tokens: TokenRange
     position: Micros
@@ -72,7 +69,7 @@ class RangeComplete:
     completed before it, as done. It may be saved once their rows are acknowledged.
     """
 
-    schema: LogSchema = field(repr=_table)
+    schema: LogSchema = field(repr=name_of_table)
     reading: int
     tokens: TokenRange
     rows: int

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cdc_reader._time import Clock, Micros, Waiting, duration_micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TIME
+from cdc_reader.cql.timeuuid import TIME_DIGITS
 from cdc_reader.reading.deduplication import rows_of, streams_in
 from cdc_reader.reading.fetch import CurrentLog, read_tasks
 from cdc_reader.reading.horizon import PublicationGate
@@ -23,9 +24,6 @@ from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
-
-_TIME_FIELDS = ((15, 18), (9, 13), (0, 8))
-"""Positions of the time digits in the text of a time UUID, most significant first."""
 
 Choose = Callable[[Sequence[Task] | Sequence[RangeTask]], Sequence[Task] | Sequence[RangeTask]]
 """Returns the tasks of a window to read, in order."""
@@ -195,5 +193,5 @@ class ByWriteTime:
 
 def _time(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return each UUID's time as 15 hexadecimal digits, whose text sorts as the times do."""
-    fields = (pc.utf8_slice_codeunits(column, start, stop) for start, stop in _TIME_FIELDS)
+    fields = (pc.utf8_slice_codeunits(column, start, stop) for start, stop in TIME_DIGITS)
     return pc.binary_join_element_wise(*fields, "")

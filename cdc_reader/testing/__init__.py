@@ -10,8 +10,9 @@ may import this package. Begin with `target`, which selects the server for a tes
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cdc_reader._lazy import lazily
 
 if TYPE_CHECKING:
     from cdc_reader.testing.clock import ManualClock
@@ -59,11 +60,7 @@ _HOMES = {
     "StreamSet": "cdc_reader.testing.embedded.topology.tablets",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

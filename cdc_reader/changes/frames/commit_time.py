@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cdc_reader.cql.timeuuid import TIME_DIGITS
 from cdc_reader.decoding import micros_of
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _LENGTH = 36
-_TIME = [*range(15, 18), *range(9, 13), *range(8)]
-"""Positions of the 15 digits of the time, most significant first; position 14 is the version."""
+_TIME = [position for digits in TIME_DIGITS for position in range(*digits)]
 _LOW = [*range(19, 23), *range(24, 36)]
 """Positions of the digits of the last eight bytes."""
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)

@@ -10,9 +10,8 @@ from pyspark.sql.datasource import InputPartition
 from cdc_reader._time import Clock
 from cdc_reader.cql.schema import LogSchema
 from pyspark_scylla_cdc.executors.log import log_rows
-from pyspark_scylla_cdc.executors.marks import marks
 from pyspark_scylla_cdc.executors.reporting import ReportedPartition, reported
-from pyspark_scylla_cdc.executors.snapshot import snapshot_rows
+from pyspark_scylla_cdc.executors.snapshot import marks, snapshot_rows
 from pyspark_scylla_cdc.options.errors import hide_traceback, with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, SourcePartition

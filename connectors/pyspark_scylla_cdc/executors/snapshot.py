@@ -1,4 +1,4 @@
-"""Reads a partition of a snapshot: the base table's rows in a token range."""
+"""Reads a partition of a snapshot: the base table's rows in a token range, or a mark."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader._time import Clock, Micros
+from cdc_reader.changes.frames.changes import ChangesFormat
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
 from cdc_reader.reading.snapshot import SnapshotReader
@@ -15,7 +16,7 @@ from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.ring import WHOLE_RING, TokenRanges
 from cdc_reader.table_snapshot import FixedSchema, split_rows
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
+from pyspark_scylla_cdc.planning.snapshot import MarkPartition, SnapshotPartition
 from pyspark_scylla_cdc.schema import part_of
 from pyspark_scylla_cdc.sessions import snapshot_format, table_of
 
@@ -34,6 +35,15 @@ def snapshot_rows(
     reader = SnapshotReader(table, clock, options.read, _only(partition))
     rows = split_rows(reader.deliveries(), options.format.types)
     return output.snapshot(rows, part_of(output.schema, names), partition.position)
+
+
+def marks(
+    options: SourceOptions, schema: LogSchema, names: Collection[str], partition: MarkPartition
+) -> Iterator[pa.RecordBatch]:
+    """Yield the snapshot mark of the partition; yield nothing unless the format is `changes`."""
+    output = snapshot_format(options, schema)
+    if isinstance(output, ChangesFormat):
+        yield output.mark(partition.kind, part_of(output.schema, names), partition.position)
 
 
 def _only(partition: SnapshotPartition) -> Checkpoint:

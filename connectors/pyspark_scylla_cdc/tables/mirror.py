@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from enum import StrEnum
@@ -16,7 +17,7 @@ from cdc_reader.changes.frames import columns as names
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
-from pyspark_scylla_cdc.tables.files import plan_of
+from pyspark_scylla_cdc.tables.files import located
 from pyspark_scylla_cdc.tables.fold import fold
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
@@ -86,7 +87,7 @@ class _Copy:
         def write(changes: DataFrame, number: int) -> None:
             # `self` refers to the query, and the query to this function: across Python and the JVM,
             # no garbage collector would find such a cycle.
-            plan = plan_of(spark, checkpoint, number)
+            plan = _plan_of(spark, checkpoint, number)
             update(sink, layout, changes, MicroBatch(started.result(), number, plan))
 
         writer = frame.writeStream.foreachBatch(write)
@@ -314,3 +315,18 @@ def _begins_anew(changes: DataFrame) -> bool:
     if kind.metadata.get("cql.marks") != "true":
         return False
     return not changes.where(column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN).isEmpty()
+
+
+def _plan_of(spark: SparkSession, checkpoint: str, number: int) -> int:
+    """Return a digest of Spark's plan of the micro-batch with this number.
+
+    Spark writes the plan to a file before it runs the micro-batch, and reads the file to repeat the
+    micro-batch. The file contains the time of planning, so a micro-batch that is planned anew gets
+    another digest.
+    """
+    files, path = located(spark, f"{checkpoint.rstrip('/')}/offsets/{number}")
+    stream = files.open(path)
+    try:
+        return zlib.crc32(stream.readAllBytes())
+    finally:
+        stream.close()
