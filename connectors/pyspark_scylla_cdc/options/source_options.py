@@ -137,9 +137,7 @@ class SourceOptions:
             options.connection()
         except ConfigurationError as error:
             raise in_option_words(error) from None
-        is_start_relative = options.starting == FOREVER or "startingTimestamp" in options.relative
-        if is_start_relative == ("endingTimestamp" in options.relative):
-            options.window(SystemClock().now())  # the order does not depend on the clock
+        options._check_window()
         options._check_starting_offset()
         options._check_partitions()
         options._check_rows()
@@ -215,6 +213,15 @@ class SourceOptions:
     def check_start(self, base: TableSchema) -> None:
         """Raise CheckpointError if startingOffsets is an offset of another table."""
         self._check_starting_offset(base.id)
+
+    def _check_window(self) -> None:
+        """Raise ConfigurationError if the window begins after its end.
+
+        A relative and a fixed moment are compared later, by the cluster's clock.
+        """
+        is_start_relative = self.starting == FOREVER or "startingTimestamp" in self.relative
+        if is_start_relative == ("endingTimestamp" in self.relative):
+            self.window(SystemClock().now())  # the order does not depend on the clock
 
     def _check_starting_offset(self, table_id: UUID | None = None) -> None:
         if self.starting_offset is not None:
