@@ -7,6 +7,8 @@ from importlib.metadata import version
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import spark_classes
+
 # Examples have no deadline: the machine may be busy, and in a fresh checkout the first example
 # that draws text builds Unicode tables.
 settings.register_profile(
@@ -17,6 +19,8 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("tests")
+
+spark_classes.use()
 
 
 def pytest_configure(config: pytest.Config) -> None:
