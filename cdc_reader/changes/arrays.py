@@ -8,29 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_reader._arrow import Mask, booleans, cells, filled, to_arrow, valid
 from cdc_reader.decoding.faults import FAULTS, faults_of, is_tolerant
 
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 """Row numbers; NONE stands for a missing row."""
 
 NONE = -1
 
 
-def booleans(column: pa.Array) -> Mask:
-    """Return a Boolean column as a mask, with null as False."""
-    filled: Mask = column.fill_null(False).to_numpy(zero_copy_only=False)
-    return filled
-
-
-def valid(column: pa.Array) -> Mask:
-    """Return a mask of the rows that are not null."""
-    return booleans(column.is_valid())
-
-
 def pick(column: pa.Array, rows: Indices) -> pa.Array:
     """Return the cells of the given rows, with null where a row number is NONE."""
-    return column.take(pa.array(rows, mask=rows == NONE))
+    return column.take(to_arrow(rows, nulls=rows == NONE))
 
 
 def at_rows(mask: Mask, rows: Indices) -> Mask:
@@ -74,12 +63,13 @@ def comparable(column: pa.Array) -> pa.Array:
     because Arrow cannot compare them.
     """
     if pa.types.is_floating(column.type):
-        nan = pa.scalar(float("nan"), column.type)
-        bits = pa.int32() if column.type == pa.float32() else pa.int64()
-        return pc.if_else(pc.is_nan(column), nan, column).view(bits)
+        numbers = cells(column)
+        bits = np.where(np.isnan(numbers), np.nan, numbers).astype(numbers.dtype)
+        integers = np.int32 if column.type == pa.float32() else np.int64
+        return to_arrow(bits.view(integers), nulls=~valid(column))
     if pa.types.is_nested(column.type):
-        cells = column.to_pylist()
-        return pa.array([None if cell is None else repr(cell) for cell in cells], pa.string())
+        values = column.to_pylist()
+        return pa.array([None if cell is None else repr(cell) for cell in values], pa.string())
     return column
 
 
@@ -88,13 +78,13 @@ def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
 
     A faulty cell equals only faulty cells with the same original value.
     """
-    cells = comparable(batch.column(name))
+    found = comparable(batch.column(name))
     if not (raw := _raw(batch, name)):
-        return cells
-    numbers, known = codes(cells), dict[str, int]()
+        return found
+    numbers, known = codes(found), dict[str, int]()
     for row, text in raw.items():
-        numbers[row] = len(cells) + known.setdefault(text, len(known))
-    return pa.array(numbers, mask=numbers == NONE)
+        numbers[row] = len(found) + known.setdefault(text, len(known))
+    return to_arrow(numbers, nulls=numbers == NONE)
 
 
 def faulty(batch: pa.RecordBatch, name: str | None = None) -> Mask:
@@ -142,10 +132,7 @@ def codes(column: pa.Array) -> Indices:
 
     The order of the numbers has no meaning.
     """
-    numbers: Indices = (
-        column.dictionary_encode().indices.fill_null(NONE).to_numpy().astype(np.int64)
-    )
-    return numbers
+    return filled(column.dictionary_encode().indices, NONE).astype(np.int64)
 
 
 def combined(groups: Indices, more: Indices) -> Indices:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader import decoding
-from cdc_reader.changes.arrays import Mask, valid
+from cdc_reader._arrow import Mask, valid
 from cdc_reader.changes.delta import DELETED, CollectionDelta, Delta, Set
 from cdc_reader.cql.schema import (
     DELETED_PREFIX,

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_reader import decoding
-from cdc_reader.changes.arrays import NONE, Indices, Mask, codes, comparable, first_of_each
+from cdc_reader._arrow import Mask, to_numpy
+from cdc_reader.changes.arrays import NONE, Indices, codes, comparable, first_of_each
 from cdc_reader.changes.columns import Deltas, Image, LogPage
 from cdc_reader.changes.delta import Delta, merge
 from cdc_reader.changes.operation import MEANINGS, ChangeOperation
@@ -107,7 +108,7 @@ class ChangePage:
     @property
     def timestamps(self) -> Indices:
         """The write timestamp of each change, in µs since 1970."""
-        micros: Indices = decoding.micros_of(self.log.batch.column(TIME)).to_numpy()
+        micros: Indices = to_numpy(decoding.micros_of(self.log.batch.column(TIME)))
         return micros[self.change_rows.first]
 
     @cached_property

@@ -18,11 +18,10 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from cdc_reader._arrow import Mask, booleans, to_arrow, to_numpy
 from cdc_reader.changes.arrays import (
     Indices,
-    Mask,
     any_of_each,
-    booleans,
     codes,
     combined,
     first_of_each,
@@ -200,7 +199,7 @@ class ChangeRows:
     @classmethod
     def of(cls, records: Records, base: TableSchema) -> ChangeRows:
         """Find the changes in records of the log of `base`."""
-        operations = records.batch.column(OPERATION).to_numpy()
+        operations: Indices = to_numpy(records.batch.column(OPERATION))
         changes = _changes(records, operations, base)
         ends = np.maximum.reduceat(changes, records.starts)  # the last change of each record
         are_last = np.zeros(ends[-1] + 1, bool)
@@ -318,7 +317,7 @@ def _changes(records: Records, operations: Indices, base: TableSchema) -> Indice
     first, runs = np.flatnonzero(begins), np.cumsum(begins) - 1
     if len(first) == len(records.starts):
         return runs
-    cells = [column.take(pa.array(first)) for column in key]
+    cells = [column.take(to_arrow(first)) for column in key]
     groups = _groups(records.numbers[first], of_row[first], cells)
     return _in_order(groups[runs], _among(operations, IMAGES))
 

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, evolve, field, frozen
 
+from cdc_reader._arrow import to_arrow, to_numpy
 from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.changes.arrays import NONE, Indices
 from cdc_reader.changes.records import ChangeRows
@@ -47,13 +48,13 @@ class InFlightRows:
         self.are_acknowledged = np.zeros(self.count, bool)
         self.records: Indices = np.cumsum(changes.are_last) - changes.are_last
         """The number of each change's record."""
-        first = pa.array(changes.first[np.flatnonzero(np.diff(self.records, prepend=NONE))])
+        first = to_arrow(changes.first[np.flatnonzero(np.diff(self.records, prepend=NONE))])
         streams = batch.column(STREAM_ID).take(first).dictionary_encode()
-        of_records: Indices = streams.indices.to_numpy()
+        of_records: Indices = to_numpy(streams.indices)
         self._streams: Indices = of_records[self.records]
         self._changes: Indices = changes.changes
         self._times: pa.Array = batch.column(TIME).take(first)
-        self._seqs: Indices = batch.column(BATCH_SEQ_NO).to_numpy().copy()
+        self._seqs: Indices = to_numpy(batch.column(BATCH_SEQ_NO)).copy()
         self._last_seqs: Indices = np.full(len(first), NONE)
         np.maximum.at(self._last_seqs, self.records[self._changes], self._seqs)
         self.span: _Span
@@ -85,7 +86,7 @@ class InFlightRows:
     def _divided(self, streams: list[bytes], of_records: Indices) -> list[_PageSlice]:
         """Return the slice of each stream; `of_records` contains each record's stream number."""
         newest = np.full(len(streams), BEGINNING)
-        np.maximum.at(newest, of_records, micros_of(self._times).to_numpy())
+        np.maximum.at(newest, of_records, to_numpy(micros_of(self._times)))
         order, counts = np.argsort(self._streams, kind="stable"), np.bincount(self._streams)
         changes = np.split(order, np.cumsum(counts)[:-1])
         facts = zip(map(StreamId, streams), _list(newest), changes, strict=False)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
+from cdc_reader._arrow import scalar
 from cdc_reader._log import get_logger
 from cdc_reader.cluster.errors import most_keys
 from cdc_reader.cluster.generations import TableGenerations
@@ -138,7 +139,7 @@ class CqlLogSource:
         batch = self._decode(page)
         if not remaining_ttl or not (age := int(page.age)):
             return batch
-        left = pc.subtract(batch.column(REMAINING_TTL), pa.scalar(age, pa.int32()))
+        left = pc.subtract(batch.column(REMAINING_TTL), scalar(age, pa.int32()))
         return batch.set_column(batch.schema.get_field_index(REMAINING_TTL), REMAINING_TTL, left)
 
     def _cut(self, task: Task | RangeTask) -> Sequence[Task | RangeTask]:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 
+from cdc_reader._arrow import to_arrow
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.changes.arrays import Indices
@@ -101,7 +101,7 @@ def _rows(page: ChangePage, part: range) -> InFlightRows:
     batch, changes = page.log.batch, page.change_rows
     if len(part) < changes.count:
         rows, changes = changes.part(part)
-        batch = batch.select([STREAM_ID, TIME, BATCH_SEQ_NO]).take(pa.array(rows))
+        batch = batch.select([STREAM_ID, TIME, BATCH_SEQ_NO]).take(to_arrow(rows))
     return InFlightRows(batch, changes)
 
 

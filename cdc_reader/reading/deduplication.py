@@ -6,9 +6,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_reader._arrow import NO_TEXT, indices, to_arrow
 from cdc_reader._time import Micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.reading.progress import Mark, RowKey
@@ -53,12 +55,13 @@ def streams_in(batch: pa.RecordBatch) -> list[bytes]:
 
 def rows_of(batch: pa.RecordBatch, is_wanted: Callable[[bytes], bool]) -> pa.RecordBatch:
     """Return the rows of wanted streams, or the batch itself if it has no other rows."""
-    found = streams_in(batch)
-    own = list(filter(is_wanted, found))
-    if len(own) == len(found):
-        return batch
     column = batch.column(STREAM_ID)
-    return batch.filter(pc.is_in(column, value_set=pa.array(own, column.type)))
+    found = column.unique()
+    are_wanted = np.array([is_wanted(stream) for stream in found.to_pylist()], bool)
+    if are_wanted.all():
+        return batch
+    own = found.filter(to_arrow(are_wanted))
+    return batch.filter(pc.is_in(column, value_set=own))
 
 
 def leave_out(batch: pa.RecordBatch, marks: Mapping[StreamId, Mark]) -> pa.RecordBatch:
@@ -73,7 +76,7 @@ def leave_out(batch: pa.RecordBatch, marks: Mapping[StreamId, Mark]) -> pa.Recor
         mark = marks.get(stream)
         rows = range(first, end)
         kept += rows if mark is None else [at for at in rows if key_at(batch, at) not in mark]
-    return batch if len(kept) == batch.num_rows else batch.take(pa.array(kept, pa.int64()))
+    return batch if len(kept) == batch.num_rows else batch.take(indices(kept))
 
 
 def leave_out_keys(batch: pa.RecordBatch, left_out: frozenset[RowKey]) -> pa.RecordBatch:
@@ -81,7 +84,7 @@ def leave_out_keys(batch: pa.RecordBatch, left_out: frozenset[RowKey]) -> pa.Rec
     if not left_out:
         return batch
     kept = [at for at, (_, key) in enumerate(keys(batch)) if key not in left_out]
-    return batch.take(pa.array(kept, pa.int64()))
+    return batch.take(indices(kept))
 
 
 class Deduplicator:
@@ -139,7 +142,7 @@ class Deduplicator:
 
     def _seen(self) -> pa.Array:
         arrays = list(self._delivered.values())
-        return pa.concat_arrays(arrays) if arrays else pa.array([], pa.string())
+        return pa.concat_arrays(arrays) if arrays else pa.nulls(0, pa.string())
 
     def _in_runs(
         self, rows: pa.RecordBatch, found: Sequence[tuple[StreamId, RowKey]]
@@ -161,4 +164,4 @@ class Deduplicator:
 def _names(batch: pa.RecordBatch) -> pa.Array:
     """Return each row's name: a string of its time and its sequence number."""
     time, sequence = (batch.column(name).cast(pa.string()) for name in (TIME, BATCH_SEQ_NO))
-    return pc.binary_join_element_wise(time, sequence, pa.scalar(""))
+    return pc.binary_join_element_wise(time, sequence, NO_TEXT)

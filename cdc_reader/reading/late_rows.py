@@ -24,10 +24,12 @@ from bisect import bisect_right
 from collections.abc import Container, Iterator, Mapping
 from typing import Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import field, frozen
 
+from cdc_reader._arrow import indices, scalar, to_arrow
 from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
@@ -170,7 +172,7 @@ class Sweep:
         since = min(*self._reads, self._marked) - DOUBT
         delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
         late = [at for at, name, arrival in delayed if self._is_late(name, arrival)]
-        return batch.drop_columns([REMAINING_TTL]).take(pa.array(late, pa.int64()))
+        return batch.drop_columns([REMAINING_TTL]).take(indices(late))
 
     def _is_late(self, name: RowName, arrival: Micros) -> bool:
         if arrival >= self.began - DOUBT:
@@ -199,24 +201,24 @@ def arrived(
     only if they are `known`, because they were present then. A window therefore has the same rows
     each time it is read.
     """
-    later = pc.indices_nonzero(pc.greater(_arrivals(batch, ttls, now), planned)).to_pylist()
+    later = pc.indices_nonzero(pc.greater(_arrivals(batch, ttls, now), scalar(planned))).to_pylist()
     rows = batch.drop_columns([REMAINING_TTL])
-    names = keys(rows.take(pa.array(later, pa.int64())))
+    names = keys(rows.take(indices(later)))
     left_out = {at for at, name in zip(later, names, strict=True) if name not in known}
     if not left_out:
         return rows
     kept = [at for at in range(rows.num_rows) if at not in left_out]
-    return rows.take(pa.array(kept, pa.int64()))
+    return rows.take(indices(kept))
 
 
 def arrived_since(
     batch: pa.RecordBatch, since: Micros, before: Micros, ttls: TtlHistory, now: Micros
 ) -> pa.RecordBatch:
     """Return the batch without rows written before `before` that had arrived by `since` (µs)."""
-    is_after = pc.greater(_arrivals(batch, ttls, now), since).to_pylist()
+    is_after = pc.greater(_arrivals(batch, ttls, now), scalar(since)).to_pylist()
     names = keys(batch)
     kept = [at for at, (_, key) in enumerate(names) if key.micros >= before or is_after[at]]
-    return batch.take(pa.array(kept, pa.int64()))
+    return batch.take(indices(kept))
 
 
 def _delayed(
@@ -229,7 +231,7 @@ def _delayed(
     read. However, the arrivals computed in two reads of one row may differ by up to `DOUBT`.
     """
     arrivals = _arrivals(batch, ttls, now)
-    recent = pc.indices_nonzero(pc.greater_equal(arrivals, since))
+    recent = pc.indices_nonzero(pc.greater_equal(arrivals, scalar(since)))
     names = keys(batch.take(recent))
     for at, arrival, name in zip(
         recent.to_pylist(), arrivals.take(recent).to_pylist(), names, strict=True
@@ -245,13 +247,13 @@ def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.Array:
     """
     remaining_ttl = batch.column(REMAINING_TTL).cast(pa.int64())
     first = min(now, ttls.changes[0][0] + DOUBT) if ttls.changes else now
-    arrivals = pa.repeat(pa.scalar(first, pa.int64()), batch.num_rows)
-    is_explained = pa.repeat(pa.scalar(False), batch.num_rows)
+    arrivals = pa.repeat(scalar(first), batch.num_rows)
+    is_explained = to_arrow(np.zeros(batch.num_rows, bool))
     for span, seconds in ttls.spans():
         arrived, is_possible = _under(seconds, remaining_ttl, now)
-        is_in_time = pc.or_(pc.invert(is_explained), pc.greater_equal(arrived, span.start))
+        is_in_time = pc.or_(pc.invert(is_explained), pc.greater_equal(arrived, scalar(span.start)))
         is_possible = pc.and_(is_possible, pc.and_(is_in_time, _before(arrived, span.end)))
-        arrived = pc.min_element_wise(arrived, pa.scalar(span.end + DOUBT, pa.int64()))
+        arrived = pc.min_element_wise(arrived, scalar(span.end + DOUBT))
         arrivals = pc.if_else(is_possible, arrived, arrivals)
         is_explained = pc.or_(is_explained, is_possible)
     return arrivals
@@ -260,10 +262,10 @@ def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.Array:
 def _under(ttl: int, remaining_ttl: pa.Array, now: Micros) -> tuple[pa.Array, pa.Array]:
     """Return each row's arrival under a TTL of `ttl` seconds, and whether it can have that TTL."""
     if not ttl:
-        return pa.repeat(pa.scalar(now, pa.int64()), len(remaining_ttl)), pc.is_null(remaining_ttl)
-    lived = pc.fill_null(pc.subtract(pa.scalar(ttl, pa.int64()), remaining_ttl), -ttl)
-    arrived = pc.subtract(pa.scalar(now + _BLUR, pa.int64()), pc.multiply(lived, _SECOND))
-    return arrived, pc.greater_equal(lived, -_SKEW)
+        return pa.repeat(scalar(now), len(remaining_ttl)), pc.is_null(remaining_ttl)
+    lived = pc.fill_null(pc.subtract(scalar(ttl), remaining_ttl), scalar(-ttl))
+    arrived = pc.subtract(scalar(now + _BLUR), pc.multiply(lived, scalar(_SECOND)))
+    return arrived, pc.greater_equal(lived, scalar(-_SKEW))
 
 
 def _before(arrived: pa.Array, end: Micros) -> pa.Array:
@@ -271,4 +273,4 @@ def _before(arrived: pa.Array, end: Micros) -> pa.Array:
 
     Nodes may apply the old TTL a little longer, because a change takes time to reach them.
     """
-    return pc.less(arrived, pa.scalar(end + 2 * DOUBT, pa.int64()))
+    return pc.less(arrived, scalar(end + 2 * DOUBT))

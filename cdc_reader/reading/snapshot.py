@@ -13,6 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from attrs import define, evolve, field, frozen
 
+from cdc_reader._arrow import to_arrow, to_numpy
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros, duration_micros, format_timestamp
 from cdc_reader.config import DataLossMode, LateRowsMode, ReadConfig
@@ -311,9 +312,9 @@ def _owned(batches: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[
     """Yield the rows of the shard, without the token column."""
 
     def own(batch: pa.RecordBatch) -> pa.RecordBatch:
-        tokens = batch.column(TOKEN).to_numpy()
+        tokens = to_numpy(batch.column(TOKEN))
         mask = ownership.owns(tokens)
-        rows = batch if mask.all() else batch.filter(pa.array(mask))
+        rows = batch if mask.all() else batch.filter(to_arrow(mask))
         return rows.select([name for name in rows.schema.names if name != TOKEN])
 
     return (rows for rows in map(own, batches) if rows.num_rows)

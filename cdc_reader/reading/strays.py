@@ -19,6 +19,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_reader._arrow import indices
 from cdc_reader.cql.schema import TIME
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.planner import Planner
@@ -95,7 +96,7 @@ class Strays:
             rank_of = ((stream, firsts.get(key)) for stream, key in keys(batch))
             kept = [at for at, (stream, first) in enumerate(rank_of) if _counts(stream, first)]
             if kept:
-                yield batch.take(pa.array(kept, pa.int64()))
+                yield batch.take(indices(kept))
 
     def seen(self, window: Window, fresh: frozenset[int]) -> frozenset[RowKey]:
         """Return the keys of the window's strays in generations that are not `fresh`."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_reader._arrow import NO_TEXT
 from cdc_reader._time import Clock, Micros, Waiting, duration_micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TIME
@@ -194,4 +195,4 @@ class ByWriteTime:
 def _time(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return each UUID's time as 15 hexadecimal digits, whose text sorts as the times do."""
     fields = (pc.utf8_slice_codeunits(column, start, stop) for start, stop in TIME_DIGITS)
-    return pc.binary_join_element_wise(*fields, "")
+    return pc.binary_join_element_wise(*fields, NO_TEXT)

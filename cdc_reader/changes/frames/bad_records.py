@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from cdc_reader._arrow import Mask
 from cdc_reader._log import get_logger
 from cdc_reader._stats import count as count_stats
 from cdc_reader._time import format_timestamp
-from cdc_reader.changes.arrays import Indices, Mask, faulty
+from cdc_reader.changes.arrays import Indices, faulty
 from cdc_reader.changes.frames.columns import BAD_RECORD
 from cdc_reader.changes.frames.commit_time import commit_timestamps
 from cdc_reader.changes.frames.options import BadRecord

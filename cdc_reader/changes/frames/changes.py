@@ -14,18 +14,9 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from cdc_reader._arrow import Mask, valid
 from cdc_reader._time import Micros
-from cdc_reader.changes.arrays import (
-    NAMES,
-    NONE,
-    Indices,
-    Mask,
-    at_rows,
-    faulty,
-    names_of,
-    pick,
-    valid,
-)
+from cdc_reader.changes.arrays import NAMES, NONE, Indices, at_rows, faulty, names_of, pick
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames import images
 from cdc_reader.changes.frames.bad_records import (

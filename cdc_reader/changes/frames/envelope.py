@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_reader._arrow import Mask
 from cdc_reader._time import Micros, SystemClock
-from cdc_reader.changes.arrays import NONE, Mask, at_rows, faulty, pick
+from cdc_reader.changes.arrays import NONE, at_rows, faulty, pick
 from cdc_reader.changes.frames import images
 from cdc_reader.changes.frames.bad_records import (
     BadRecords,

@@ -8,18 +8,9 @@ import numpy as np
 import pyarrow as pa
 from attrs import evolve, fields, frozen
 
+from cdc_reader._arrow import Mask, booleans, valid
 from cdc_reader._time import format_timestamp
-from cdc_reader.changes.arrays import (
-    NONE,
-    Indices,
-    Mask,
-    at_rows,
-    booleans,
-    faulty,
-    is_given,
-    pick,
-    valid,
-)
+from cdc_reader.changes.arrays import NONE, Indices, at_rows, faulty, is_given, pick
 from cdc_reader.changes.frames.commit_time import commit_timestamps
 from cdc_reader.changes.frames.options import FormatOptions
 from cdc_reader.changes.frames.range_deletes import RangeDeletes, permitted, range_deletes

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
+from cdc_reader._arrow import booleans
 from cdc_reader._time import format_timestamp
-from cdc_reader.changes.arrays import NONE, Indices, booleans, pick
+from cdc_reader.changes.arrays import NONE, Indices, pick
 from cdc_reader.changes.frames.commit_time import commit_timestamps
 from cdc_reader.changes.frames.options import RangeDelete
 from cdc_reader.changes.frames.value_types import ValueTypes

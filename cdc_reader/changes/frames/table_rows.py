@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader.changes.arrays import Mask, is_given, key_cells, repeats
+from cdc_reader._arrow import Mask
+from cdc_reader.changes.arrays import is_given, key_cells, repeats
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import ListType, UserType, is_multi_cell
