@@ -29,6 +29,8 @@ def settings(warehouse: Path) -> dict[str, str]:
     return {
         "spark.jars": ",".join(map(str, jars)),
         "spark.sql.extensions": ",".join(_EXTENSIONS),
+        # A table of a few files needs no 50 tasks to list them.
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
         f"spark.sql.catalog.{CATALOG}.type": "hadoop",
