@@ -7,13 +7,13 @@ from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from cdc_reader import decoding
 from cdc_reader._arrow import Mask, to_numpy
-from cdc_reader.changes.arrays import NONE, Indices, codes, comparable, first_of_each
+from cdc_reader.changes.arrays import NONE, Indices
 from cdc_reader.changes.columns import Deltas, Image, LogPage
 from cdc_reader.changes.delta import Delta, merge
+from cdc_reader.changes.hashing import Hashes, combined, hashes
 from cdc_reader.changes.operation import MEANINGS, ChangeOperation
 from cdc_reader.changes.records import IMAGES, RANGE_BOUNDS, ChangeRows
 from cdc_reader.cql.schema import TIME, Operation
@@ -112,24 +112,13 @@ class ChangePage:
         return micros[self.change_rows.first]
 
     @cached_property
-    def partition_hashes(self) -> Indices:
-        """For each change, a hash of its table and its partition key, the same in all pages.
-
-        Keys are hashed as text, because a key that contains NaN is not equal to itself.
-        """
-        found = np.full(self.log.count, hash(self.log.layout.schema.base.name))
+    def partition_hashes(self) -> Hashes:
+        """For each change, a hash of its table and its partition key, the same in all pages."""
+        table = np.array([hash(self.log.layout.schema.base.name)], np.int64).view(np.uint64)
+        found = np.repeat(table, self.log.count)
         for name in self.log.layout.partition_key:
-            found = found * _FACTOR + self._hashes(name)
-        return found[self.change_rows.first]
-
-    def _hashes(self, name: str) -> Indices:
-        """Return a hash of each row's cell in column `name`; equal cells are hashed only once."""
-        cells, values = self.log.batch.column(name), self.log[name]
-        groups = (
-            np.arange(len(cells)) if pa.types.is_nested(cells.type) else codes(comparable(cells))
-        )
-        rows = first_of_each(groups, np.ones(len(groups), bool), int(groups.max()) + 1)
-        return np.array([hash(repr(values[row])) for row in _list(rows)], np.int64)[groups]
+            found = combined(found, hashes(self.log.batch.column(name)))
+        return found if self.change_rows.are_single else found[self.change_rows.first]
 
     def rows(self, number: int) -> list[int]:
         """Return the log rows of a change, in order."""
@@ -171,6 +160,3 @@ def _list(array: Indices | Mask) -> list[Any]:
 
 
 _BOTH = (False, True)
-
-_FACTOR = 1_000_003
-"""An odd number by which hashes are multiplied when they are combined."""

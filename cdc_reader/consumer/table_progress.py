@@ -93,8 +93,9 @@ class InFlightPage:
         if workers == 1:
             return {0: numbers}
         page: ChangePage = self.changes.page
-        owners = page.partition_hashes[self.part.start : self.part.stop] % workers
-        return {worker: numbers[owners == worker] for worker in np.unique(owners).tolist()}
+        owners = page.partition_hashes[self.part.start : self.part.stop] % np.uint64(workers)
+        shares = ((worker, numbers[owners == worker]) for worker in range(workers))
+        return {worker: share for worker, share in shares if len(share)}
 
 
 def _rows(page: ChangePage, part: range) -> InFlightRows:

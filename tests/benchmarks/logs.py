@@ -1,13 +1,14 @@
-"""Tables whose logs are replayed: one with inserts only, one with images of each change."""
+"""Tables whose logs are replayed: inserts only, images of each change, and many partitions."""
 
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Iterator
 
 from tests.benchmarks.serving import KEYSPACE, Row, Served
 
-FLAT, IMAGES = "flat", "images"
+FLAT, IMAGES, SCATTERED = "flat", "images", "scattered"
 PAGE_ROWS = 5_000
 _COLUMNS = "pk int, ck int, name text, amount bigint, ratio double, PRIMARY KEY (pk, ck)"
 _INSERT = "INSERT INTO {table} (pk, ck, name, amount, ratio) VALUES (?, ?, ?, ?, ?)"
@@ -36,8 +37,15 @@ def fill_images(served: Served, table: str) -> None:
     served.execute(_UPDATE.format(table=f"{KEYSPACE}.{table}"), _updates(PAGE_ROWS // 3))
 
 
-def _create(served: Served, table: str, cdc: str) -> None:
-    served.execute(f"CREATE TABLE {KEYSPACE}.{table} ({_COLUMNS}) WITH cdc = {cdc}")
+def fill_scattered(served: Served) -> None:
+    """Create a table whose partition key is a UUID, and insert a page of different keys."""
+    _create(served, SCATTERED, "{'enabled': true}", _COLUMNS.replace("pk int", "pk uuid"))
+    insert = _INSERT.format(table=f"{KEYSPACE}.{SCATTERED}")
+    served.execute(insert, ((uuid.uuid4().bytes, *row[1:]) for row in _inserts(PAGE_ROWS)))
+
+
+def _create(served: Served, table: str, cdc: str, columns: str = _COLUMNS) -> None:
+    served.execute(f"CREATE TABLE {KEYSPACE}.{table} ({columns}) WITH cdc = {cdc}")
 
 
 def _inserts(count: int) -> Iterator[Row]:
