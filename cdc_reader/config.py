@@ -73,9 +73,10 @@ class ConnectionConfig:
     name, or the address that the client connects to. `tls_cert` and `tls_key`, also PEM files,
     authenticate the client.
 
-    `consistency` is the consistency level of log reads. If writes use QUORUM, reads at a lower
-    level may miss rows. `connect_timeout` limits the time to connect to the cluster, and
-    `request_timeout` limits each attempt to read a page.
+    Queries are sent only to nodes of the datacenter `local_dc`, by default the datacenter of the
+    contact point that is reached first. `consistency` is the consistency level of log reads. If
+    writes use QUORUM, reads at a lower level may miss rows. `connect_timeout` limits the time to
+    connect to the cluster, and `request_timeout` limits each attempt to read a page.
 
     Raises ConfigurationError for values that cannot be used.
     """

@@ -126,7 +126,8 @@ class _Options:
             click.option(name("tls_key"), type=_FILE, help="Private key of the certificate (PEM)."),
             click.option(
                 name("local_dc"),
-                help=f"Send queries to nodes of this datacenter{of}. Default: all.",
+                help=f"Send queries only to nodes of this datacenter{of}. Default: the "
+                "datacenter of the first node that is reached.",
             ),
             click.option(
                 name("consistency"),

@@ -22,6 +22,12 @@ class Misuse(click.ClickException):
     exit_code = 2
 
 
+class Loss(click.ClickException):
+    """Ends a command with one line and status 2, for lost changes: a restart would fail as well."""
+
+    exit_code = 2
+
+
 class Trouble(click.ClickException):
     """Ends a command with one line and status 2, for commands whose status 1 is a result."""
 

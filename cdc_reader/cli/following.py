@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,24 @@ from cdc_reader._time import (
 )
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore
-from cdc_reader.cli.failure import Misuse, cli_errors
+from cdc_reader.cli.failure import Failure, Loss, Misuse, cli_errors
 from cdc_reader.cluster import ClusterClock, Connection
-from cdc_reader.config import ConnectionConfig, DeliveryMode, LateRowsMode, ReadConfig, SnapshotMode
+from cdc_reader.config import (
+    ConnectionConfig,
+    DataLossMode,
+    DeliveryMode,
+    LateRowsMode,
+    ReadConfig,
+    SnapshotMode,
+)
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import ConfigurationError, DataLossError
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy
 
 _RETRY_DEADLINE = timedelta(minutes=2)
-_NAMES = "start end eager late_rows strategy confidence_window shard".split()
+_NAMES = "start end eager late_rows data_loss strategy confidence_window shard".split()
 
 
 snapshot_option = click.option(
@@ -43,8 +51,8 @@ snapshot_option = click.option(
     type=click.Choice([str(mode) for mode in SnapshotMode]),
     default=str(SnapshotMode.NONE),
     show_default=True,
-    help="With initial, begin with the table's existing rows, then follow the log from before the "
-    "first of them was read. A checkpoint takes precedence, even an unfinished snapshot's.",
+    help="With initial, begin with the table's existing rows, then follow the log from a position "
+    "before the first row was read. A checkpoint takes precedence, even an unfinished snapshot's.",
 )
 
 
@@ -80,11 +88,16 @@ class FollowOptions:
 
 
 def follow_options(
-    start: str, late_rows: LateRowsMode, delivery: DeliveryMode, eager: str
+    start: str,
+    late_rows: LateRowsMode,
+    data_loss: DataLossMode,
+    delivery: DeliveryMode,
+    eager: str,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options for following logs to a command, which receives them as `follow`.
 
-    `start`, `late_rows` and `delivery` are the defaults; `eager` is the help text of --eager.
+    `start`, `late_rows`, `data_loss` and `delivery` are the defaults; `eager` is the help text of
+    --eager.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -93,16 +106,30 @@ def follow_options(
             given = {name: values.pop(name) for name in _NAMES}
             with cli_errors():
                 follow = _parsed(delivery, **given)
-            command(follow=follow, **values)
+            with _losses_in_options():
+                command(follow=follow, **values)
 
-        for option in reversed(_options(start, late_rows, eager)):
+        for option in reversed(_options(start, late_rows, data_loss, eager)):
             wrapped = option(wrapped)
         return wrapped
 
     return decorate
 
 
-def _options(start: str, late_rows: LateRowsMode, eager: str) -> tuple[Callable[..., Any], ...]:
+@contextmanager
+def _losses_in_options() -> Iterator[None]:
+    """End the command with `Loss` if changes were lost; the message names the option."""
+    try:
+        yield
+    except Failure as error:
+        if not isinstance(error.__cause__, DataLossError):
+            raise
+        raise Loss(error.message.replace("set data_loss to", "set --data-loss to")) from error
+
+
+def _options(
+    start: str, late_rows: LateRowsMode, data_loss: DataLossMode, eager: str
+) -> tuple[Callable[..., Any], ...]:
     return (
         click.option(
             "--from",
@@ -127,6 +154,14 @@ def _options(start: str, late_rows: LateRowsMode, eager: str) -> tuple[Callable[
             default=str(late_rows),
             show_default=True,
             help="What to do about rows that arrive after the log was read past their write time.",
+        ),
+        click.option(
+            "--data-loss",
+            type=click.Choice([str(DataLossMode.CONTINUE), str(DataLossMode.FAIL)]),
+            default=str(data_loss),
+            show_default=True,
+            help="What to do if changes expired, or their log was dropped, before they were read: "
+            "log a warning and continue with the changes after them, or fail with status 2.",
         ),
         click.option(
             "--strategy",
@@ -161,6 +196,7 @@ def _parsed(
     end: str | None,
     eager: bool,
     late_rows: str,
+    data_loss: str,
     strategy: str,
     confidence_window: str,
     shard: str,
@@ -170,6 +206,7 @@ def _parsed(
         confidence_window=parse_duration(confidence_window, "--confidence-window"),
         delivery=DeliveryMode.EAGER if eager else delivery,
         late_rows=late_rows,
+        data_loss=data_loss,
         strategy=strategy,
     )
     return FollowOptions(

@@ -205,7 +205,7 @@ def command(
     delivered, even changes that the old reader has handled in streams that were ahead of others.
 
     The position is saved for a consumer or tail without shards. To start several shards, or
-    replicate, pass the printed position as --from or start. KS.POSITIONS must be in the cluster of
+    replicate, pass the printed time as --from or start. KS.POSITIONS must be in the cluster of
     KS.TABLE.
     """
     with cli_errors(), closing(Connection(connection, ReadConfig())) as queries:

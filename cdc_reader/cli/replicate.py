@@ -39,6 +39,7 @@ from cdc_reader.cli.snapshot_progress import SnapshotLines
 from cdc_reader.cluster import Connection, CqlWriter, Query, SchemaSource
 from cdc_reader.config import (
     ConnectionConfig,
+    DataLossMode,
     DeliveryMode,
     LateRowsMode,
     ReadConfig,
@@ -125,6 +126,7 @@ class Report:
 @follow_options(
     start="earliest",
     late_rows=LateRowsMode.DELIVER,
+    data_loss=DataLossMode.FAIL,
     delivery=DeliveryMode.SETTLED,
     eager="Apply changes as soon as they are found. By default they are applied a confidence "
     "window after they are written. The copy is the same: each change has its write timestamp.",

@@ -34,6 +34,7 @@ from cdc_reader.cli.snapshot_progress import SnapshotLines
 from cdc_reader.cluster import Connection, SchemaSource
 from cdc_reader.config import (
     ConnectionConfig,
+    DataLossMode,
     DeliveryMode,
     LateRowsMode,
     ReadConfig,
@@ -85,6 +86,7 @@ class Printer:
 @follow_options(
     start="now",
     late_rows=LateRowsMode.IGNORE,
+    data_loss=DataLossMode.CONTINUE,
     delivery=DeliveryMode.ORDERED,
     eager="Print changes as soon as they are found, stream by stream, in no overall order; those "
     "found after later changes of their stream are marked (late). By default changes are printed "

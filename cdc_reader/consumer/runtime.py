@@ -29,7 +29,15 @@ from cdc_reader.consumer.table_progress import InFlightPage, Share, TableProgres
 from cdc_reader.cql.names import TableName
 from cdc_reader.decoding import Entries
 from cdc_reader.errors import CheckpointError, HandlerError, StoppedError
-from cdc_reader.metrics import LATE_ROWS, LOSSES, RETRIES, ROWS, SNAPSHOT_ROWS
+from cdc_reader.metrics import (
+    CHECKPOINT_RETRIES,
+    HANDLER_ERRORS,
+    LATE_ROWS,
+    LOSSES,
+    RETRIES,
+    ROWS,
+    SNAPSHOT_ROWS,
+)
 from cdc_reader.reader import CdcReader
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import warn_of_loss
@@ -42,6 +50,8 @@ from cdc_reader.table_reader import TableReader
 
 log = get_logger(__name__)
 
+_FROM_ZERO = (LOSSES, HANDLER_ERRORS, CHECKPOINT_RETRIES)
+"""Counters that are recorded as 0 at the start, so that their first event is an increase."""
 _TICK = 1.0
 """Seconds between updates of the gauges, and between checks for checkpoints that are due."""
 
@@ -100,7 +110,7 @@ class ConsumerRuntime:
                     self._start()
 
     def wait(self) -> None:
-        """Wait until everything has been read and acknowledged, or for `stop` or a failure."""
+        """Wait until everything has been read and acknowledged, or until the run has to end."""
         while not self._stopping.is_set() and not all(p.is_finished for p in self._progress):
             self._changed.wait()
             self._changed.clear()
@@ -127,7 +137,7 @@ class ConsumerRuntime:
             share.progress.acknowledge(share)
 
     def fail(self, error: BaseException) -> None:
-        """End the run, and make `close` raise this error, or the first one of several errors."""
+        """End the run, and make `close` raise this error, unless an earlier one was recorded."""
         self._errors.append(error)
         self.end()
 
@@ -193,7 +203,8 @@ class ConsumerRuntime:
         """
         subscription = self._subscription
         lease = self._leases[table.name]
-        self._recorder.add(LOSSES, table.name, 0)  # the first loss is then seen as an increase
+        for counter in _FROM_ZERO:
+            self._recorder.add(counter, table.name, 0)
         if (start := lease.load()) is None:
             start = self._first(table, lease.name, now)
             self._save_first(lease, start)

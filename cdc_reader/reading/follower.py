@@ -185,8 +185,15 @@ class Follower:
             yield self._complete(window, late=True)
 
     def _settle(self, end: Micros) -> Iterator[Delivery]:
-        """Read window after window up to `end`, without pauses."""
+        """Read window after window up to `end`, without pauses.
+
+        A reader that is behind also searches for late rows between windows, before its position is
+        too far ahead of them. The rows that the start's marks cover must be read first, because
+        only the search after that finds what the marks left out.
+        """
         while self._position < end and not self._stopped.is_set():
+            if self._late is not None and not self._marks:
+                yield from self._sweep(self._late)
             window = self._next_window(end)
             began = self._clock.now()
             held = self._held(window) if self._is_ordered else None

@@ -13,6 +13,7 @@ from pyspark_scylla_cdc.streaming.idle import MOST_QUERIES
 from tests.benchmarks import log_cost
 
 PAGE = Path(__file__).parents[2] / "docs/operate/sizing.md"
+CLUSTER = PAGE.parents[1] / "howto/run-on-a-cluster.md"
 ROW = re.compile(
     r"^\| (\d+) \| (\d+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| (\d+) \|$", re.MULTILINE
 )
@@ -43,3 +44,23 @@ def test_the_queries_of_a_window() -> None:
             round(queries / read.poll_interval.total_seconds()),
             step,
         ]
+
+
+def test_the_example_of_partitions() -> None:
+    """The numbers of the example with 5,000 streams follow from the default settings."""
+    options = parse_options({"hosts": "scylla", "path": "shop.orders"})
+    streams, chunk, partitions = 5_000, options["chunkSize"], options["maxPartitions"]
+    queries = len(Chunking(range(streams), chunk))
+    share = streams // partitions
+    shared = len(Chunking(range(share), chunk))
+    step = options["minAdvance"].total_seconds() * queries / MOST_QUERIES
+    shown = " ".join(CLUSTER.read_text().split())
+    assert queries > MOST_QUERIES
+    for text in (
+        f"a log with {streams:,} streams takes {queries} queries.",
+        f"{partitions} partitions reads {share} streams with {shared} queries",
+        f"With more than {queries} partitions, the number of queries grows",
+        f"{queries} queries every {step:.1f} seconds",
+        f"A trigger of 10 seconds reduces the load to {queries / 10:.0f} queries per second",
+    ):
+        assert text in shown

@@ -34,16 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "monitoring"
 NAME = re.compile(r"\bscylla_cdc_[a-z_]+")
-UNUSED = {
-    f"scylla_cdc_{name}_total"
-    for name in (
-        "late_rows",
-        "read_retries",
-        "handler_retries",
-        "handler_errors",
-        "checkpoint_retries",
-    )
-}
+UNUSED = {f"scylla_cdc_{name}_total" for name in ("late_rows", "read_retries", "handler_retries")}
 UNUSED |= {f"scylla_cdc_snapshot_{name}" for name in ("rows_total", "share", "seconds_left")}
 UNUSED |= {f"scylla_cdc_spark_snapshot_{name}" for name in ("share", "seconds_left")}
 """Metrics of events that did not occur in the run, and of snapshots."""

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, SystemClock
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import CdcError, ConfigurationError
 from pyspark_scylla_cdc.monitoring.exporter import Exporter
 from pyspark_scylla_cdc.monitoring.progress import offset_of, status_of
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+_OUR_ERRORS = f"{CdcError.__module__}."
+"""What Spark's text of an error contains if the source raised the error."""
 _KEPT = 64
 """The maximum number of micro-batches whose reports are kept until Spark reports progress."""
 
@@ -104,7 +106,7 @@ class ScyllaCdcListener(StreamingQueryListener):
                 self._inbox.close()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        pass
+        self._streams.start(str(event.runId), event.name or str(event.id))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         pass
@@ -124,8 +126,11 @@ class ScyllaCdcListener(StreamingQueryListener):
             log.info("micro_batch", **_facts(status))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        failed = event.exception is not None
-        self._streams.end(str(event.id), str(event.runId), has_failed=failed)
+        error = event.exception
+        is_ours = error is not None and _OUR_ERRORS in error
+        self._streams.end(
+            str(event.id), str(event.runId), has_failed=error is not None, is_ours=is_ours
+        )
 
     def _reports_of(self, query: str, batch: int) -> list[Report]:
         """Drain the inbox, and remove and return the reports of one micro-batch."""

@@ -12,7 +12,11 @@ from cdc_reader._time import Clock, as_datetime
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
 
 Key = tuple[str, str, str]
-"""A stream: the name of its query (or the id), its table's keyspace, and its table's name."""
+"""A stream: the name of its query (or the id), its table's keyspace, and its table's name.
+
+Spark reports a query's tables only with its progress, so the keyspace and the table of a query that
+failed before its first micro-batch are empty.
+"""
 
 
 @define
@@ -53,24 +57,45 @@ class MonitoredStreams:
         self._clock = clock
         self._lock = threading.Lock()
         self._running: dict[str, Sequence[StreamStatus]] = {}
-        self._known: dict[str, list[Key]] = {}
+        self._started: dict[str, str] = {}
+        self._known: dict[str, set[Key]] = {}
         self._totals: dict[Key, Totals] = {}
 
+    def start(self, run: str, name: str) -> None:
+        """Record the name of a run's query, or its id if it has no name."""
+        with self._lock:
+            self._started[run] = name
+
     def advance(self, query: str, run: str, statuses: Sequence[StreamStatus]) -> None:
-        """Record the sources of a query's run after a micro-batch."""
+        """Record the sources of a query's run after a micro-batch.
+
+        Failures of the query that were recorded without a table now count for its tables.
+        """
         with self._lock:
             self._running[run] = statuses
-            self._known[query] = [key_of(status) for status in statuses]
+            self._known[query] = {key_of(status) for status in statuses}
             for status in statuses:
                 key = key_of(status)
                 self._totals[key] = self._totals.get(key, Totals()).add(status)
+            for unknown in {_without_table(status.query) for status in statuses}:
+                failures = self._totals.pop(unknown, Totals()).failures
+                for key in self._known[query]:
+                    self._totals[key].failures += failures
 
-    def end(self, query: str, run: str, *, has_failed: bool) -> None:
-        """Record that a query's run has ended."""
+    def end(self, query: str, run: str, *, has_failed: bool, is_ours: bool = False) -> None:
+        """Record that a query's run has ended.
+
+        A failure of a query that has finished no micro-batch counts only if `is_ours` is True,
+        because the query's sources are then unknown.
+        """
         with self._lock:
             self._running.pop(run, None)
-            for key in self._known.get(query, ()):
-                self._totals[key].failures += has_failed
+            name = self._started.pop(run, query)
+            keys = self._known.get(query, set())
+            if not keys and has_failed and is_ours:
+                keys = {_without_table(name)}
+            for key in keys:
+                self._totals.setdefault(key, Totals()).failures += has_failed
 
     def statuses(self) -> tuple[StreamStatus, ...]:
         """Return the current status of each stream whose query is running."""
@@ -83,6 +108,11 @@ class MonitoredStreams:
         """Return the sums, including the sums of streams that have ended."""
         with self._lock:
             return {key: evolve(totals) for key, totals in self._totals.items()}
+
+
+def _without_table(name: str) -> Key:
+    """Return the key of a query that has this name, or this id, and unknown tables."""
+    return name, "", ""
 
 
 def key_of(status: StreamStatus) -> Key:

@@ -132,7 +132,8 @@ OPTIONS = (
     Option(
         "localDC",
         TEXT,
-        "Datacenter to query. Default: the first contact point's datacenter.",
+        "Datacenter whose nodes receive the queries. Default: the datacenter of the contact point "
+        "that is reached first.",
         aliases=(f"{_CASSANDRA}connection.localDC",),
     ),
     Option(

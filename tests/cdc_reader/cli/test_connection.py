@@ -87,8 +87,8 @@ COMMANDS: dict[str, list[str]] = {
 }
 ZERO = (
     "--until --shard --checkpoint-table --max-lag --port --source-port --target-port --workers "
-    "--connect-timeout --in-flight --strategy --late-rows --snapshot --expiry --consistency "
-    "--source-consistency --target-consistency"
+    "--connect-timeout --in-flight --strategy --late-rows --data-loss --snapshot --expiry "
+    "--consistency --source-consistency --target-consistency"
 ).split()
 """Options that must not be zero."""
 OPTIONS = [

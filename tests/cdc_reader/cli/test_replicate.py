@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 from cassandra.cluster import Session
 from click.testing import CliRunner
 
+from cdc_reader.checkpoints import SqliteCheckpoints
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.command import main
 from cdc_reader.cli.replicate import Report
 from cdc_reader.cql.names import TableName
@@ -283,6 +286,42 @@ def test_a_restart_resumes(
     facts = "p, c, writetime(v)"
     assert contents(there, name, facts) == contents(scylla.session, name, facts)
     there.execute(f"DROP KEYSPACE {keyspace}")
+
+
+def test_lost_changes_end_it_unless_it_is_told_to_continue(
+    scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """A run whose position is older than the log's TTL fails, because the copy would be wrong.
+
+    The error names the option. A restart fails in the same way, so the exit status is 2.
+    """
+    words = [*arguments(scylla, copy, target, tmp_path), *TO_NOW]
+    assert invoke(*words).exit_code == 0
+    fall_behind(tmp_path / "position", f"replicate {copy} to {copy}", copy)
+    scylla.session.execute(WRITES[0].format(t=copy))
+    for _ in range(2):
+        failed = invoke(*words)
+        assert failed.exit_code == 2
+        assert re.fullmatch(
+            rf"Error: rows of {copy} written in .* expired before they were read; expected them "
+            r"to be read in time: start over, or set --data-loss to 'continue'",
+            failed.stderr.splitlines()[-1],
+        )
+        assert contents(there, copy)[0] == []
+    continued = invoke(*words, "--data-loss", "continue")
+    assert (continued.exit_code, applied(continued.stderr)) == (0, 1)
+    assert contents(there, copy) == contents(scylla.session, copy)
+    assert invoke(*words).exit_code == 0
+
+
+def fall_behind(file: Path, application: str, table: str) -> None:
+    """Set the stored position back by two days, which is longer than the log's TTL of a day."""
+    name = CheckpointName(application, TableName.parse(table))
+    store = SqliteCheckpoints(file)
+    kept = store.load(name)
+    assert kept is not None
+    store.save(name, evolve(kept, position=kept.position - 2 * 86_400 * SECOND))
+    store.close()
 
 
 def test_a_missing_target_is_reported_with_a_remedy(

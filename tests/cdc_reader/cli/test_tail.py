@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from cdc_reader.cli.change_text import change_text
 from cdc_reader.cli.command import main
 from tests.cdc_reader.changes.test_change import change_of
+from tests.cdc_reader.cli.test_replicate import fall_behind
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -210,6 +211,22 @@ def test_a_checkpoint_resumes_where_it_stopped(
     write(insert(5))
     assert numbers(invoke(scylla, table, *options)) == [5]
     assert numbers(invoke(scylla, table, *options, "--application", "me")) == list(range(6))
+
+
+def test_lost_changes_are_passed_over_unless_it_is_told_to_fail(
+    scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
+) -> None:
+    """After a loss it prints the changes that are left. With `--data-loss fail`, it ends."""
+    write(insert(0))
+    file = tmp_path / "positions"
+    options = (*SETTLED, "--json", "--checkpoint", str(file))
+    assert numbers(invoke(scylla, table, *options)) == [0]
+    fall_behind(file, "tail", table)
+    write(insert(1))
+    failed = invoke(scylla, table, *options, "--data-loss", "fail")
+    assert (failed.exit_code, failed.stdout) == (2, "")
+    assert failed.stderr.endswith("start over, or set --data-loss to 'continue'\n")
+    assert 1 in numbers(invoke(scylla, table, *options))
 
 
 def test_a_checkpoint_table_works_like_a_file(

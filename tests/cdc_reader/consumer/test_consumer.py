@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
+from prometheus_client import CollectorRegistry
 
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
@@ -41,6 +42,7 @@ from cdc_reader.metrics import (
     ROWS,
     WINDOWS,
     MemoryMetrics,
+    PrometheusMetrics,
 )
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.window import Window
@@ -370,6 +372,28 @@ def test_a_handler_that_fails_is_called_again(
     assert all(numbers == sorted(numbers) for numbers in handler.seen.by_partition.values())
     assert metrics[HANDLER_RETRIES, TableName.parse(table)] == 2
     assert metrics[HANDLER_ERRORS, TableName.parse(table)] == 0
+
+
+def test_counters_that_alerts_use_begin_at_zero(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
+    """Losses, failed changes and retries are exported as 0 before anything is handled.
+
+    Prometheus therefore sees the first of each as an increase.
+    """
+    write(table, 1)
+    registry = CollectorRegistry()
+    found: list[float | None] = []
+    name = TableName.parse(table)
+    labels = {"keyspace": name.keyspace, "table": name.name}
+
+    def handle(_change: Change) -> None:
+        names = ("losses", "handler_errors", "checkpoint_retries")
+        totals = (f"scylla_cdc_{name}_total" for name in names)
+        found.extend(registry.get_sample_value(total, labels) for total in totals)
+
+    consumer(connection, table, handle, metrics=PrometheusMetrics(registry)).run()
+    assert found == [0, 0, 0]
 
 
 def test_a_handler_that_fails_for_good_stops_the_consumer(

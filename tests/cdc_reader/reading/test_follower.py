@@ -523,6 +523,27 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
     assert late - {105} == {*(100 + minute for minute in written if minute > 5), 999}
 
 
+def test_late_rows_that_arrive_while_the_reader_is_stopped_are_found(followed: Followed) -> None:
+    """A row that arrives behind the position is found even if the reader is stopped for hours.
+
+    The position has then moved on by more than `late_horizon` when the reader has caught up.
+    """
+    modes: dict[str, Any] = {"late_rows": "deliver", "late_horizon": timedelta(hours=1)}
+    followed.insert(1, 1)
+    followed.clock.advance(20 * MINUTE)
+    deliveries = followed.follow(EPOCH, EPOCH + 19 * MINUTE, **modes)
+    last = deliveries[-1]
+    assert isinstance(last, WindowComplete)
+    followed.clock.advance(MINUTE)
+    followed.insert(1, 2, EPOCH + 18 * MINUTE)
+    followed.clock.advance(3 * 60 * MINUTE)
+    followed.insert(1, 3)
+    followed.clock.advance(MINUTE)
+    rest = followed.follow(last.checkpoint, followed.clock.now() - MINUTE // 2, **modes)
+    assert sorted(cells(rest, "c")) == [(2,), (3,)]
+    assert cells([read for read in rest if read.late], "c") == [(2,)]
+
+
 def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> None:
     """A read from a checkpoint resumes where the window ended, even if the checkpoint was pickled.
 

@@ -13,7 +13,12 @@ from uuid import UUID, uuid4
 import pytest
 from attrs import evolve
 from prometheus_client import CollectorRegistry
-from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+)
 
 from cdc_reader._stats import ReadStats
 from cdc_reader.cql.names import TableName
@@ -26,6 +31,7 @@ from pyspark_scylla_cdc.reports import Address, Plan, Report, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     Execute = Callable[..., None]
     Load = Callable[..., DataFrame]
@@ -35,6 +41,9 @@ SECOND = 1_000_000
 NOW = 1_790_000_000 * SECOND
 TABLE = TableName("shop", "orders")
 LABELS = {"query": "copy", "keyspace": "shop", "table": "orders"}
+NO_TABLE = {"query": "copy", "keyspace": "", "table": ""}
+FAILURES = "scylla_cdc_spark_failures_total"
+LOST = "SparkException: cannot plan: cdc_reader.errors.DataLossError: rows of shop.orders ..."
 DAY = 86_400
 START = Offset(NOW - 90 * SECOND, SnapshotState.NONE, str(TABLE), uuid4(), TtlHistory(((0, DAY),)))
 END = evolve(START, position=NOW - 30 * SECOND)
@@ -77,6 +86,11 @@ def event(
         "sink": {"description": "a sink", "numOutputRows": -1, "metrics": {}},
     }
     return QueryProgressEvent.fromJson({"progress": progress})
+
+
+def started(run: UUID, name: str | None = "copy") -> QueryStartedEvent:
+    """Return the event that Spark passes to a listener when a query starts."""
+    return QueryStartedEvent(COPY, run, name, "2026-09-21T13:46:40.000Z", set())
 
 
 def ended(run: UUID = COPY, exception: str | None = None) -> QueryTerminatedEvent:
@@ -235,6 +249,48 @@ def test_a_restart_that_fails_at_once_is_a_failure_too(
     assert registry.get_sample_value("scylla_cdc_spark_failures_total", LABELS) == 1
 
 
+def test_a_query_that_fails_at_its_first_start_is_counted(
+    listener: ScyllaCdcListener, registry: CollectorRegistry
+) -> None:
+    """A failure before the first micro-batch counts under the query's name, without a table.
+
+    Once the query has finished a micro-batch, the failure counts for its table.
+    """
+    for _ in range(2):
+        run = uuid4()
+        listener.onQueryStarted(started(run))
+        listener.onQueryTerminated(ended(run, LOST))
+    assert registry.get_sample_value(FAILURES, NO_TABLE) == 2
+    assert registry.get_sample_value("scylla_cdc_spark_micro_batches_total", NO_TABLE) == 0
+    run = uuid4()
+    listener.onQueryStarted(started(run))
+    ours = source(text(START), text(END), 4)
+    listener.onQueryProgress(event(ours, ours, run=run))
+    assert registry.get_sample_value(FAILURES, NO_TABLE) is None
+    assert registry.get_sample_value(FAILURES, LABELS) == 2
+    listener.onQueryTerminated(ended(run, "it failed"))
+    assert registry.get_sample_value(FAILURES, LABELS) == 3
+
+
+def test_an_unnamed_query_that_fails_at_its_start_goes_by_its_id(
+    listener: ScyllaCdcListener, registry: CollectorRegistry
+) -> None:
+    """Without a name, a query that fails before its first micro-batch is identified by its id."""
+    listener.onQueryStarted(started(COPY, name=None))
+    listener.onQueryTerminated(ended(COPY, LOST))
+    assert registry.get_sample_value(FAILURES, {**NO_TABLE, "query": str(COPY)}) == 1
+
+
+@pytest.mark.parametrize("exception", [None, "KafkaException: no broker"])
+def test_queries_of_other_sources_that_end_are_not_counted(
+    listener: ScyllaCdcListener, registry: CollectorRegistry, exception: str | None
+) -> None:
+    """Until a query has finished a micro-batch, only this source's errors count as failures."""
+    listener.onQueryStarted(started(COPY))
+    listener.onQueryTerminated(ended(COPY, exception))
+    assert registry.get_sample_value(FAILURES, NO_TABLE) is None
+
+
 def test_the_later_of_two_sources_of_one_table_counts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
@@ -388,3 +444,33 @@ def test_a_query_in_spark(
     batches = registry.get_sample_value("scylla_cdc_spark_micro_batches_total", labels)
     assert len(told) == batches
     assert any(" rows=10 " in line for line in told)
+
+
+@pytest.mark.spark
+def test_a_query_that_fails_in_spark_before_its_first_micro_batch(
+    spark: SparkSession, load: Load, execute: Execute, tmp_path: Path
+) -> None:
+    """Spark's text of the error shows that the source raised it, so the listener counts it."""
+    table = "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}"
+    execute(table, "INSERT INTO {t} (pk, v) VALUES (1, 0)")
+
+    def start() -> StreamingQuery:
+        loaded = load(stream=True, confidenceWindow="0s", minAdvance="1ms")
+        writer = loaded.writeStream.format("noop").queryName("copy")
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    query = start()
+    query.processAllAvailable()
+    query.stop()
+    execute("DROP TABLE {t}", table)
+    registry = CollectorRegistry()
+    listener = ScyllaCdcListener(registry)
+    spark.streams.addListener(listener)
+    try:
+        with pytest.raises(StreamingQueryException, match="created again"):
+            start().awaitTermination()
+        spark._jsc.sc().listenerBus().waitUntilEmpty()
+    finally:
+        spark.streams.removeListener(listener)
+        listener.close()
+    assert registry.get_sample_value(FAILURES, NO_TABLE) == 1
