@@ -17,8 +17,8 @@ IMAGE := build/image
 PYTHON_IMAGE = python:$(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')-slim
 # The number of test processes is one more than the number of processors, because many tests wait for a
 # server, but at most four, because each process may start Spark. The tests of a file share a process and
-# its fixtures, and files run in the order of their names, so that a file with one long test is not left
-# for the end. Slow tests are distributed one by one.
+# its fixtures, and files run in the order in which they are collected (tests/conftest.py). Slow tests are
+# distributed one by one.
 PROCESSES := --numprocesses=$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses=4
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 KERNEL := $(wildcard cdc_reader/decoding/*.pyx cdc_reader/decoding/native/*.pxi)

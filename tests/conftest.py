@@ -23,6 +23,11 @@ settings.load_profile("tests")
 spark_classes.use()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests that use Spark first, so that none of these long tests is left for the end."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Ignore the sockets that Spark 4.0 and 4.1 leave open."""
     if version("pyspark") < "4.2":

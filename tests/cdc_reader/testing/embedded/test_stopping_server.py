@@ -16,6 +16,14 @@ _ENOUGH = 50
 """Number of connections after which the server stops, while clients open more."""
 
 
+@pytest.fixture(autouse=True)
+def _few_objects_to_scan() -> Iterator[None]:
+    """Exclude the objects of earlier tests from the many garbage collections of these tests."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @contextmanager
 def connecting(contact_point: str) -> Iterator[None]:
     """Open connections continuously, from before the block begins until it ends."""

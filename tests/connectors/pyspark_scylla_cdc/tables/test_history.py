@@ -162,6 +162,7 @@ def test_each_version_ends_when_the_next_begins(execute: Execute, load: Load) ->
     ]
 
 
+@pytest.mark.slow
 def test_static_columns_alone(execute: Execute, load: Load, watch: Watch) -> None:
     """Static columns are a separate row while their partition contains no other row."""
     execute(TABLE + IMAGES["full images"])

@@ -49,11 +49,6 @@ ROUND = 15
 """The number of statements between two crashes."""
 PAGE = Path(__file__).parents[4] / "docs/howto/keep-a-table-current.md"
 BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FORMATS = ["delta", "deltalake", "iceberg", "parquet"]
-"""The formats of copies.
-
-Delta Lake's library writes ``delta``, and the package deltalake writes ``deltalake``.
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +115,12 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
     return plan
 
 
-@pytest.fixture(params=FORMATS)
+@pytest.fixture(
+    params=[
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "deltalake", "iceberg")),
+        "parquet",
+    ]
+)
 def place(
     request: pytest.FixtureRequest,
     spark: SparkSession,
@@ -128,7 +128,11 @@ def place(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> dict[str, str]:
-    """The arguments of `mirror` for a copy, in each format that the session can write."""
+    """The arguments of `mirror` for a copy, in each format that the session can write.
+
+    Delta Lake's library writes ``delta``, and the package deltalake writes ``deltalake``. The quick
+    tests of the documentation also write a copy with deltalake.
+    """
     kind, target = request.param, str(tmp_path / "copy")
     has_lakehouse = spark.conf.get(f"spark.sql.catalog.{CATALOG}", None) is not None
     if kind in {"delta", "iceberg"} and not has_lakehouse:
@@ -314,7 +318,13 @@ def test_a_query_that_has_ended_is_freed(
     assert query() is None
 
 
-@pytest.mark.parametrize("runs", [1, 2], ids=["one batch older", "two batches older"])
+@pytest.mark.parametrize(
+    "runs",
+    [
+        pytest.param(1, id="one batch older"),
+        pytest.param(2, id="two batches older", marks=pytest.mark.slow),
+    ],
+)
 def test_an_older_checkpoint_is_rejected(
     execute: Execute, start: Start, place: dict[str, str], tmp_path: Path, runs: int
 ) -> None:
