@@ -17,7 +17,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Container, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, final
 
 from attrs import frozen
 
@@ -28,16 +28,11 @@ from cdc_reader.changes.delta import Delta
 from cdc_reader.changes.json import deltas_to_json, part_to_json, value_to_json
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.changes.page import ChangePage
-from cdc_reader.changes.part import Part, snapshot_parts
-from cdc_reader.changes.records import IMAGES, RANGE_ENDS, RANGE_STARTS, ChangeRows
-from cdc_reader.cql import timeuuid
+from cdc_reader.changes.part import Part
+from cdc_reader.changes.records import RANGE_ENDS, RANGE_STARTS, ChangeRows
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import (
-    BATCH_SEQ_NO,
     OPERATION,
-    STREAM_ID,
-    TIME,
-    TTL,
     LogSchema,
     Operation,
 )
@@ -78,6 +73,7 @@ class RowRange:
         return f"from {self.start or '?'} to {self.end or '?'}"
 
 
+@final
 class Change(Entry):
     """What one write did to one row, range or partition of the base table.
 
@@ -85,7 +81,7 @@ class Change(Entry):
     computed on first use from the page of rows, which the change keeps in memory.
     """
 
-    __slots__ = ("_after", "_before", "_deltas", "_key", "_operation", "_partition_key")
+    __slots__ = ("_after", "_before", "_deltas", "_key", "_operation", "_partition_key", "_parts")
     _page: ChangePage
 
     @property
@@ -98,35 +94,37 @@ class Change(Entry):
         """The schema of the table and its log, as used to read the change."""
         return self._page.log.layout.schema
 
-    @property
-    def is_last(self) -> bool:
-        """Whether this is the last change of its record."""
-        return self._page.are_last[self._number]
+    is_last: Final[bool] = entry(
+        "are_last", "Whether this is the last change of its record.", kept=False
+    )
 
-    @property
-    def complete(self) -> bool:
-        """Whether the whole record was read, up to `cdc$end_of_batch`."""
-        return self._page.are_complete[self._number]
+    complete: Final[bool] = entry(
+        "are_complete",
+        "Whether the whole record was read, up to `cdc$end_of_batch`.",
+        kept=False,
+    )
 
-    @property
-    def stream(self) -> StreamId:
-        """The stream of the log that contains the change; 16 zero bytes for a snapshot."""
-        return StreamId(self._first(STREAM_ID))
+    stream: Final[StreamId] = entry(
+        "streams",
+        "The stream of the log that contains the change; 16 zero bytes for a snapshot.",
+        kept=False,
+    )
 
-    @property
-    def time(self) -> uuid.UUID:
-        """The `cdc$time` that all changes of the record, or of the snapshot, share."""
-        found: uuid.UUID = self._first(TIME)
-        return found
+    time: Final[uuid.UUID] = entry(
+        "times",
+        "The `cdc$time` that all changes of the record, or of the snapshot, share.",
+        kept=False,
+    )
 
-    @property
-    def timestamp(self) -> Micros:
+    timestamp: Final[Micros] = entry(
+        "write_times",
         """The write timestamp, in µs since 1970.
 
         If a whole collection is deleted, the logged timestamp is 1 µs later than the actual one.
         The timestamp of a snapshot's row is the position from which the log is followed.
-        """
-        return timeuuid.micros(self.time.bytes)
+        """,
+        kept=False,
+    )
 
     @property
     def late(self) -> bool:
@@ -142,14 +140,14 @@ class Change(Entry):
         """The write timestamp as a datetime in UTC."""
         return EPOCH + timedelta(microseconds=self.timestamp)
 
-    @property
-    def seqs(self) -> tuple[int, ...]:
+    seqs: Final[tuple[int, ...]] = entry(
+        "seqs",
         """The `cdc$batch_seq_no` of the change's log rows, in ascending order.
 
         The numbers have gaps if rows of other changes lie between these rows.
-        """
-        numbers = self._page.log[BATCH_SEQ_NO]
-        return tuple([numbers[row] for row in self._rows])
+        """,
+        kept=False,
+    )
 
     operation: Final[ChangeOperation] = entry(
         "operations",
@@ -167,25 +165,19 @@ class Change(Entry):
         "partition_keys", "The partition key by column. Changes of one partition are ordered."
     )
 
-    @property
-    def is_static(self) -> bool:
-        """Whether the change affects the static columns of a partition."""
-        row = self._page.first_rows[self._number]
-        return bool(self._page.log.are_static[row]) and not self.operation.is_delete
+    is_static: Final[bool] = entry(
+        "are_static", "Whether the change affects the static columns of a partition.", kept=False
+    )
 
-    @property
-    def parts(self) -> tuple[Part, ...]:
+    parts: Final[tuple[Part, ...]] = entry(
+        "parts",
         """The delta rows of the change, in order and not merged.
 
         A row of a snapshot has one part for each combination of TTL (the seconds left when the row
         was read) and write time among its cells. The first part is an insert of the cells that
         expire last.
-        """
-        if self.operation is ChangeOperation.SNAPSHOT:
-            row = self._page.first_rows[self._number]
-            return snapshot_parts(self._page.log, row, self.deltas)
-        operations = self._page.log.operations
-        return tuple(self._part(row) for row in self._rows if operations[row] not in IMAGES)
+        """,
+    )
 
     deltas: Final[Mapping[str, Delta]] = entry(
         "deltas", "The deltas by column name, with all parts merged; empty for deletes."
@@ -198,11 +190,11 @@ class Change(Entry):
             return True
         return self.operation not in (ChangeOperation.INSERT, ChangeOperation.UPDATE)
 
-    @property
-    def ttl(self) -> int | None:
-        """The TTL, in seconds, of everything the change wrote; None if it has no TTL or several."""
-        found = {part.ttl for part in self.parts if part.is_live}
-        return found.pop() if len(found) == 1 else None
+    ttl: Final[int | None] = entry(
+        "ttls",
+        "The TTL, in seconds, of everything the change wrote; None if it has no TTL or several.",
+        kept=False,
+    )
 
     @property
     def range(self) -> RowRange | None:
@@ -260,7 +252,12 @@ class Change(Entry):
             found["parts"] = [part_to_json(part) for part in parts]
         return found
 
+    def __init_subclass__(cls, **_: Any) -> None:
+        raise TypeError("Change cannot be subclassed: readers, copies and pickles create Changes")
+
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, Change):
             return NotImplemented
         return self._facts == other._facts
@@ -309,15 +306,6 @@ class Change(Entry):
     @property
     def _rows(self) -> list[int]:
         return self._page.rows(self._number)
-
-    def _first(self, name: str) -> Any:
-        """Return the value of a log column that is the same in all rows of the change."""
-        return self._page.log[name][self._page.first_rows[self._number]]
-
-    def _part(self, row: int) -> Part:
-        log = self._page.log
-        deltas = self._page.deltas_of_rows[row]
-        return Part(log.operations[row], log[BATCH_SEQ_NO][row], log[TTL][row], deltas)
 
     def _bound(self, kinds: Container[Operation]) -> Bound | None:
         log = self._page.log

@@ -11,7 +11,8 @@ import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader import decoding
-from cdc_reader._arrow import Mask, valid
+from cdc_reader._arrow import Mask, to_arrow, to_numpy, valid
+from cdc_reader.changes.arrays import Indices
 from cdc_reader.changes.delta import DELETED, CollectionDelta, Delta, Set
 from cdc_reader.cql.schema import (
     DELETED_PREFIX,
@@ -206,6 +207,13 @@ class LogPage(dict[str, Values]):
         values = self[name] = self._convert(name)
         return values
 
+    def at(self, name: str, rows: Indices) -> Values:
+        """Return the values of a column at the given rows."""
+        if name in self._names:
+            return self.layout.converters[name](self.batch.column(name).take(to_arrow(rows)))
+        values = self[name]
+        return [values[row] for row in rows.tolist()]
+
     def rows(self, rows: Sequence[int]) -> dict[str, list[Any]]:
         """Return the values of the given rows by column, without columns that are all null."""
         names = [*(column.name for column in self.layout.schema.columns), *self.layout.of_cells]
@@ -229,6 +237,19 @@ class LogPage(dict[str, Values]):
             return ~valid(self.batch.column(name))
         return np.array([value is None for value in self[name]], bool)
 
+    def have_live_cells(self) -> Mask:
+        """Return whether each row sets a cell, or an element of a collection, that can have a TTL.
+
+        Static columns count only in static rows, and regular columns only in other rows.
+        """
+        found = np.zeros(self.count, bool)
+        for static in (False, True):
+            among = self.are_static if static else ~self.are_static
+            for column in self.layout.columns(static=static):
+                if self.has(column.name):
+                    found |= among & _are_live(self.batch.column(column.name), column)
+        return found
+
     def key_fields(self, *, clustering: bool) -> list[Field]:
         """Return the fields of the partition key, with or without the clustering columns."""
         names = self.layout.partition_key + (self.layout.clustering if clustering else ())
@@ -249,6 +270,11 @@ class LogPage(dict[str, Values]):
 
     def _columns(self, *, static: bool) -> list[AtomicColumn | CollectionColumn]:
         return [self._column(column) for column in self.layout.columns(static=static)]
+
+    @property
+    def is_of_arrow(self) -> bool:
+        """Whether the page was made from a batch of the log rather than by `of_values`."""
+        return OPERATION in self._names
 
     @cached_property
     def _names(self) -> frozenset[str]:
@@ -277,6 +303,18 @@ class LogPage(dict[str, Values]):
         if convert is None or name not in self._names or not self.has(name):
             return [None] * self.count
         return convert(self.batch.column(name))
+
+
+def _are_live(cells: pa.Array, column: Column) -> Mask:
+    """Return which cells set a value; a collection or UDT sets none if it has no elements."""
+    found = valid(cells)
+    if not is_multi_cell(column.type):
+        return found
+    if isinstance(column.type, UserType):
+        found &= np.any([valid(field) for field in cells.flatten()], axis=0)
+    else:
+        found &= np.diff(to_numpy(cells.offsets)) > 0
+    return found
 
 
 def _any(values: Values) -> bool:

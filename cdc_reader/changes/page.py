@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 
 from cdc_reader import decoding
-from cdc_reader._arrow import Mask, to_numpy
+from cdc_reader._arrow import Mask, filled, to_arrow, to_numpy
+from cdc_reader._time import Micros
 from cdc_reader.changes.arrays import NONE, Indices
 from cdc_reader.changes.columns import Deltas, Image, LogPage
 from cdc_reader.changes.delta import Delta, merge
 from cdc_reader.changes.hashing import Hashes, combined, hashes
 from cdc_reader.changes.operation import MEANINGS, ChangeOperation
+from cdc_reader.changes.part import Part, snapshot_parts
 from cdc_reader.changes.records import IMAGES, RANGE_BOUNDS, ChangeRows
-from cdc_reader.cql.schema import TIME, Operation
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME, TTL, Operation
 from cdc_reader.cql.values import FrozenDict
+from cdc_reader.streams.stream import STREAM_ID_BYTES, StreamId
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -29,6 +35,16 @@ class Items(Protocol[T_co]):
     """An item for each change of a page, or for each of its log rows."""
 
     def __getitem__(self, index: int, /) -> T_co: ...
+
+
+class _Computed(Generic[T_co]):
+    """A sequence whose items are computed on access."""
+
+    def __init__(self, compute: Callable[[int], T_co]) -> None:
+        self._compute = compute
+
+    def __getitem__(self, index: int, /) -> T_co:
+        return self._compute(index)
 
 
 class ChangePage:
@@ -43,19 +59,12 @@ class ChangePage:
         self.change_rows = changes
 
     @cached_property
-    def first_rows(self) -> Sequence[int]:
-        """The first log row of each change."""
-        return (
-            range(self.log.count) if self.change_rows.are_single else _list(self.change_rows.first)
-        )
-
-    @cached_property
-    def are_last(self) -> list[bool]:
+    def are_last(self) -> Items[bool]:
         """Whether each change is the last of its record."""
         return _list(self.change_rows.are_last)
 
     @cached_property
-    def are_complete(self) -> list[bool]:
+    def are_complete(self) -> Items[bool]:
         """Whether the record of each change was read to its end."""
         return _list(self.change_rows.are_complete)
 
@@ -65,6 +74,13 @@ class ChangePage:
         codes = _list(self.change_rows.operations[self.change_rows.main])
         named = {code: MEANINGS[Operation(code)] for code in set(codes)}
         return [named[code] for code in codes]
+
+    @cached_property
+    def are_static(self) -> Items[bool]:
+        """Whether each change affects the static columns of a partition."""
+        rows = self.log.are_static[self.change_rows.first].tolist()
+        pairs = zip(rows, self.operations, strict=True)
+        return [is_static and not operation.is_delete for is_static, operation in pairs]
 
     @cached_property
     def partition_keys(self) -> Items[FrozenDict[str, Any]]:
@@ -105,11 +121,72 @@ class ChangePage:
         """The postimage of each change, or None if the change has no postimage."""
         return self._images(self.change_rows.postimage, whole=True)
 
-    @property
+    @cached_property
+    def streams(self) -> Items[StreamId]:
+        """The stream of each change."""
+        if not self.log.is_of_arrow:
+            return [StreamId(raw) for raw in self._of_first(STREAM_ID)]
+        return decoding.blobs(self._first_cells(STREAM_ID), StreamId, STREAM_ID_BYTES)
+
+    @cached_property
+    def times(self) -> Items[UUID]:
+        """The `cdc$time` of each change."""
+        return self._of_first(TIME)
+
+    @cached_property
     def timestamps(self) -> Indices:
         """The write timestamp of each change, in µs since 1970."""
-        micros: Indices = to_numpy(decoding.micros_of(self.log.batch.column(TIME)))
-        return micros[self.change_rows.first]
+        if not self.log.is_of_arrow:
+            return np.array([timeuuid.micros(each.bytes) for each in self._of_first(TIME)])
+        found: Indices = to_numpy(decoding.micros_of(self._first_cells(TIME)))
+        return found
+
+    @cached_property
+    def write_times(self) -> Items[Micros]:
+        """The write timestamp of each change, as Python objects."""
+        return decoding.values(to_arrow(self.timestamps))
+
+    @cached_property
+    def seqs(self) -> Items[tuple[int, ...]]:
+        """The `cdc$batch_seq_no` of the log rows of each change."""
+        numbers = self.log[BATCH_SEQ_NO]
+        if self.change_rows.are_single:
+            return decoding.Tuples(numbers)
+        return decoding.Tuples(numbers, *self._places)
+
+    @cached_property
+    def parts(self) -> Items[tuple[Part, ...]]:
+        """The parts of each change."""
+        log, changes = self.log, self.change_rows
+        if changes.are_snapshot:
+            return _Computed(lambda number: snapshot_parts(log, number, self.deltas[number]))
+        columns = {
+            "operation": log.operations,
+            "seq": log[BATCH_SEQ_NO],
+            "ttl": log[TTL],
+            "deltas": self.deltas_of_rows,
+            "timestamp": None,
+        }
+        rows = changes.order[~changes.having(IMAGES)[changes.order]]
+        counts = np.bincount(changes.changes[rows], minlength=changes.count)
+        bounds = np.concatenate([[0], np.cumsum(counts)])
+        return decoding.Tuples(decoding.Objects(Part, columns), _list(rows), _list(bounds))
+
+    @cached_property
+    def ttls(self) -> Items[int | None]:
+        """The TTL of all live parts of each change, or None if it has no TTL or several."""
+        log, changes = self.log, self.change_rows
+        if changes.are_snapshot or not log.is_of_arrow:
+            return _Computed(self._ttl)
+        if not log.has(TTL):
+            return [None] * changes.count
+        ttls = filled(log.batch.column(TTL), _NO_TTL).astype(np.int64)
+        are_live = changes.having((Operation.INSERT,)) | log.have_live_cells()
+        are_live &= ~changes.having(IMAGES)
+        least, most = np.full(changes.count, _ENDLESS), np.full(changes.count, _NO_TTL)
+        np.minimum.at(least, changes.changes[are_live], ttls[are_live])
+        np.maximum.at(most, changes.changes[are_live], ttls[are_live])
+        return decoding.values(to_arrow(most, nulls=(least != most) | (most == _NO_TTL)))
 
     @cached_property
     def partition_hashes(self) -> Hashes:
@@ -119,6 +196,21 @@ class ChangePage:
         for name in self.log.layout.partition_key:
             found = combined(found, hashes(self.log.batch.column(name)))
         return found if self.change_rows.are_single else found[self.change_rows.first]
+
+    def _ttl(self, number: int) -> int | None:
+        """Return the TTL of a change by its parts."""
+        found = {part.ttl for part in self.parts[number] if part.is_live}
+        return found.pop() if len(found) == 1 else None
+
+    def _of_first(self, name: str) -> Sequence[Any]:
+        """Return the values of a log column at the first row of each change."""
+        log, changes = self.log, self.change_rows
+        return log[name] if changes.are_single else log.at(name, changes.first)
+
+    def _first_cells(self, name: str) -> pa.Array:
+        """Return the cells of a log column at the first row of each change."""
+        column, changes = self.log.batch.column(name), self.change_rows
+        return column if changes.are_single else column.take(to_arrow(changes.first))
 
     def rows(self, number: int) -> list[int]:
         """Return the log rows of a change, in order."""
@@ -160,3 +252,6 @@ def _list(array: Indices | Mask) -> list[Any]:
 
 
 _BOTH = (False, True)
+
+_NO_TTL, _ENDLESS = -1, 2**63 - 1
+"""Less and more than any TTL."""

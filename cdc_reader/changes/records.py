@@ -238,6 +238,11 @@ class ChangeRows:
         """Whether every row is a separate change, so that row numbers are change numbers."""
         return self.count == len(self.changes)
 
+    @cached_property
+    def are_snapshot(self) -> bool:
+        """Whether the rows are those of a snapshot, which are never mixed with rows of a log."""
+        return bool(self.having((Operation.SNAPSHOT,)).any())
+
     def having(self, operations: Iterable[Operation]) -> Mask:
         """Return a mask of the rows that have one of these operations."""
         return _among(self.operations, operations)

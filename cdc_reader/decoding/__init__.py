@@ -30,11 +30,14 @@ __all__ = [
     "Field",
     "GivenField",
     "Mappings",
+    "Objects",
     "Page",
     "ResultMetadata",
+    "Tuples",
     "Wrapper",
     "arrow_schema",
     "arrow_type",
+    "blobs",
     "decode",
     "entry",
     "micros_of",
@@ -50,7 +53,7 @@ decode: Callable[[Page], pa.RecordBatch] = _kernel.decode
 micros_of: Callable[[pa.Array], pa.Array] = _kernel.micros_of
 """Return the times in a column of time UUIDs; see `cdc_reader.decoding.python.micros_of`."""
 
-entry: Callable[[str, str], Any] = _kernel.entry
+entry: Callable[..., Any] = _kernel.entry
 """Declare an attribute that is made when it is read; see `cdc_reader.decoding.objects.entry`."""
 
 if TYPE_CHECKING:
@@ -60,14 +63,18 @@ if TYPE_CHECKING:
         Field,
         GivenField,
         Mappings,
+        Objects,
+        Tuples,
         Wrapper,
+        blobs,
         uuids,
         values,
     )
 else:
     Field, GivenField, Mappings = _kernel.Field, _kernel.GivenField, _kernel.Mappings
     Entries, Entry, Wrapper = _kernel.Entries, _kernel.Entry, _kernel.Wrapper
-    uuids, values = _kernel.uuids, _kernel.values
+    Objects, Tuples = _kernel.Objects, _kernel.Tuples
+    blobs, uuids, values = _kernel.blobs, _kernel.uuids, _kernel.values
 
 
 def warn_if_slow() -> None:

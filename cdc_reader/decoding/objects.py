@@ -17,6 +17,7 @@ from attrs import frozen
 
 from cdc_reader.cql.values import FrozenDict
 
+B = TypeVar("B", bound=bytes)
 E = TypeVar("E", bound="Entry")
 Other = Callable[[int], Mapping[str, Any] | None]
 
@@ -33,6 +34,15 @@ def values(array: pa.Array) -> Sequence[Any]:
 def uuids(array: pa.Array) -> Sequence[Any]:
     """Return the UUIDs of a column that contains them as text."""
     return [None if text is None else uuid.UUID(text) for text in array.to_pylist()]
+
+
+def blobs(array: pa.Array, kind: type[B], size: int) -> Sequence[Any]:  # noqa: ARG001 - native
+    """Return the blobs of a column as objects of `kind`, a subclass of bytes.
+
+    The compiled kernel calls `kind` only for blobs that do not have `size` bytes. `kind` must
+    therefore accept all blobs of this size, and add no attributes to them.
+    """
+    return [None if blob is None else kind(blob) for blob in array.to_pylist()]
 
 
 @frozen
@@ -129,6 +139,46 @@ class Mappings:
         return made
 
 
+class Objects:
+    """A sequence of objects of `kind`, each made on access from an item of each column.
+
+    `columns` contains a sequence for each attribute, in the order of the parameters of `kind`; a
+    sequence that is None stands for an attribute that is always None. The compiled kernel fills the
+    slots of `kind` without calling it.
+    """
+
+    def __init__(self, kind: type[Any], columns: Mapping[str, Any]) -> None:
+        self._kind = kind
+        self._columns = list(columns.values())
+
+    def __getitem__(self, index: int) -> Any:
+        return self._kind(*(None if each is None else each[index] for each in self._columns))
+
+
+class Tuples:
+    """A sequence of tuples of values, each made on access.
+
+    The tuple at `index` contains the values of ``rows[bounds[index]:bounds[index + 1]]``. Without
+    `rows`, it contains only the value at `index`.
+    """
+
+    def __init__(
+        self,
+        values: Any,
+        rows: list[int] | None = None,
+        bounds: list[int] | None = None,
+    ) -> None:
+        self._values = values
+        self._rows = rows
+        self._bounds = bounds
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        if self._rows is None or self._bounds is None:
+            return (self._values[index],)
+        first, end = self._bounds[index], self._bounds[index + 1]
+        return tuple([self._values[row] for row in self._rows[first:end]])
+
+
 class Entry:
     """An object of a page; subclasses declare its attributes with `entry`."""
 
@@ -143,20 +193,25 @@ class entry:  # noqa: N801 - used like `property`
     """An attribute of an `Entry`, read from a sequence of its page.
 
     The sequence is the page's attribute `name`; the value is the sequence's item at the object's
-    number. After the first read, the object keeps the value in a slot, whose name is the
-    attribute's name with an underscore before it.
+    number. If the value is `kept`, the object keeps it after the first read, in a slot whose name
+    is the attribute's name with an underscore before it. Otherwise, each read makes the value,
+    which costs no more than to keep it and needs no slot.
     """
 
-    def __init__(self, name: str, doc: str) -> None:
+    def __init__(self, name: str, doc: str, *, kept: bool = True) -> None:
         self._sequence = name
+        self._is_kept = kept
         self.__doc__ = doc
 
     def __set_name__(self, owner: type[Entry], name: str) -> None:
-        self._slot = vars(owner)[f"_{name}"]
+        if self._is_kept:
+            self._slot = vars(owner)[f"_{name}"]
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
             return self
+        if not self._is_kept:
+            return getattr(instance._page, self._sequence)[instance._number]  # noqa: SLF001
         try:
             return self._slot.__get__(instance)
         except AttributeError:

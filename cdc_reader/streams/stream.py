@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
+STREAM_ID_BYTES = 16
+
 
 class StreamId(bytes):
     """A stream of the log: the 16 bytes of ``cdc$stream_id``.
@@ -17,8 +19,9 @@ class StreamId(bytes):
     __slots__ = ()
 
     def __new__(cls, raw: bytes) -> Self:
-        if len(raw) != 16:
-            raise ValueError(f"stream id {raw.hex()!r}: expected 16 bytes, found {len(raw)}")
+        if len(raw) != STREAM_ID_BYTES:
+            expected = f"expected {STREAM_ID_BYTES} bytes, found {len(raw)}"
+            raise ValueError(f"stream id {raw.hex()!r}: {expected}")
         return super().__new__(cls, raw)
 
     @classmethod

@@ -56,6 +56,12 @@ cdef inline object item(object sequence, Py_ssize_t index):
         return (<Values>sequence).at(index)
     if type(sequence) is Mappings:
         return (<Mappings>sequence).at(index)
+    if type(sequence) is Objects:
+        return (<Objects>sequence).at(index)
+    if type(sequence) is Tuples:
+        return (<Tuples>sequence).at(index)
+    if type(sequence) is list:
+        return (<list>sequence)[index]
     return sequence[index]
 
 
@@ -166,6 +172,57 @@ cdef class Mappings:
 
 
 @cython.final
+cdef class Objects:
+    """See `cdc_reader.decoding.objects.Objects`."""
+
+    cdef type kind
+    cdef list offsets, columns
+
+    def __init__(self, type kind not None, columns):
+        if kind.__new__ is not object.__new__:
+            raise TypeError(f"expected a class that makes its objects as object does, found {kind}")
+        self.offsets = [slot_offset(kind, name) for name in columns]
+        self.columns = list(columns.values())
+        self.kind = kind
+
+    def __getitem__(self, Py_ssize_t index):
+        return self.at(index)
+
+    cdef object at(self, Py_ssize_t index):
+        cdef Py_ssize_t place
+        if self.kind is None:
+            raise AttributeError(f"{type(self)} was not initialized")
+        made = new(self.kind, ())
+        for place in range(len(self.columns)):
+            column = self.columns[place]
+            fill_slot(made, self.offsets[place], None if column is None else item(column, index))
+        return made
+
+
+@cython.final
+cdef class Tuples:
+    """See `cdc_reader.decoding.objects.Tuples`."""
+
+    cdef object values
+    cdef list rows, bounds
+
+    def __init__(self, values, list rows=None, list bounds=None):
+        self.values = values
+        self.rows = rows
+        self.bounds = bounds
+
+    def __getitem__(self, Py_ssize_t index):
+        return self.at(index)
+
+    cdef object at(self, Py_ssize_t index):
+        cdef Py_ssize_t first, end
+        if self.rows is None:
+            return (item(self.values, index),)
+        first, end = self.bounds[index], self.bounds[index + 1]
+        return tuple([item(self.values, self.rows[place]) for place in range(first, end)])
+
+
+@cython.final
 cdef class Source:
     """A page, and the sequences that were read from it, indexed by the place of their `entry`."""
 
@@ -206,12 +263,14 @@ cdef class entry:
 
     cdef str name, doc
     cdef type owner
+    cdef bint is_kept
     cdef Py_ssize_t offset, place
 
-    def __init__(self, str name not None, str doc not None):
+    def __init__(self, str name not None, str doc not None, *, bint kept=True):
         global places
         self.name = name
         self.doc = doc
+        self.is_kept = kept
         self.place = places
         places += 1
 
@@ -220,17 +279,19 @@ cdef class entry:
         return self.doc
 
     def __set_name__(self, type owner not None, str name not None):
-        self.offset = slot_offset(owner, f"_{name}")
+        if self.is_kept:
+            self.offset = slot_offset(owner, f"_{name}")
         self.owner = made_as(Entry, owner)
 
     def __get__(self, instance, owner):
-        cdef PyObject *found
+        cdef PyObject *found = NULL
         cdef Source source
         if instance is None:
             return self
         if self.owner is None or not isinstance(instance, self.owner):
             raise TypeError(f"expected an instance of {self.owner}, found {type(instance)}")
-        found = slot_of(instance, self.offset)[0]
+        if self.is_kept:
+            found = slot_of(instance, self.offset)[0]
         if found != NULL:
             return <object>found
         source = (<Entry>instance).made_from()
@@ -238,7 +299,8 @@ cdef class entry:
         if sequence is None:
             sequence = source.sequences[self.place] = getattr(source.page, self.name)
         made = item(sequence, (<Entry>instance)._number)
-        fill_slot(instance, self.offset, made)
+        if self.is_kept:
+            fill_slot(instance, self.offset, made)
         return made
 
 

@@ -7,6 +7,12 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 
+cdef extern from *:
+    """
+    #define CDC_NEW_BYTES(type, arguments) PyBytes_Type.tp_new((PyTypeObject *)type, arguments, NULL)
+    """
+    object new_bytes "CDC_NEW_BYTES"(object type, tuple arguments)
+
 cdef class Values
 
 ctypedef object (*MakeValue)(Values column, Py_ssize_t at)
@@ -27,8 +33,12 @@ cdef class Values:
     cdef const uint8_t *data
     cdef Py_ssize_t first, length
     cdef MakeValue make
+    cdef type kind  # of blobs
+    cdef Py_ssize_t size  # of blobs of this kind
 
     def __init__(self, array):
+        if MAKERS[array.type.id] == NULL:
+            raise TypeError(f"expected numbers, booleans, text or blobs, found {array.type}")
         buffers = [buffer.address if buffer is not None else 0 for buffer in array.buffers()]
         self.make = MAKERS[array.type.id]
         self.array = array
@@ -67,6 +77,20 @@ def uuids(array):
         raise ValueError(f"expected texts, found {array.type}")
     found = Values(array)
     found.make = make_uuid
+    return found
+
+
+def blobs(array, type kind not None, Py_ssize_t size):
+    """See `cdc_reader.decoding.objects.blobs`."""
+    cdef Values found
+    if array.type != pa.binary():
+        raise ValueError(f"expected blobs, found {array.type}")
+    if not issubclass(kind, bytes):
+        raise TypeError(f"expected a subclass of bytes, found {kind}")
+    found = Values(array)
+    found.make = make_kind
+    found.kind = kind
+    found.size = size
     return found
 
 
@@ -112,6 +136,14 @@ cdef object make_blob(Values column, Py_ssize_t at):
     cdef int32_t start = column.offsets[at]
     cdef int32_t length = column.offsets[at + 1] - start
     return PyBytes_FromStringAndSize(<const char *>column.data + start, length) if length else b""
+
+
+cdef object make_kind(Values column, Py_ssize_t at):
+    """Make an object of a subclass of bytes, without its constructor."""
+    made = make_blob(column, at)
+    if column.offsets[at + 1] - column.offsets[at] != column.size:
+        return column.kind(made)
+    return new_bytes(column.kind, (made,))
 
 
 cdef object make_uuid(Values column, Py_ssize_t at):

@@ -1,9 +1,9 @@
 """Converting pages to changes, compared with the driver's compiled parser and named tuples.
 
 Changes compute their attributes on demand. `changes` reads only the keys, as every consumer does.
-`changes_used` reads operation, key and all deltas. Both keep all changes of a page in memory,
-as the driver keeps its rows. `changes_streamed` reads the same as `changes_used` but keeps no
-change, like `CdcReader.changes`.
+`changes_used` reads all that a row of the log contains: each cell is read as part of an attribute.
+Both keep all changes of a page in memory, as the driver keeps its rows. `changes_streamed` reads
+the same as `changes_used` but keeps no change, like `CdcReader.changes`.
 """
 
 from __future__ import annotations
@@ -63,8 +63,20 @@ def streamed(page: RecordedPage, schema: LogSchema) -> None:
 
 
 def used(change: Change) -> object:
-    """Return what a handler reads: operation, key and deltas."""
-    return change.operation, change.key, change.deltas
+    """Return all that the log contains of a change."""
+    return (
+        change.operation,
+        change.key,
+        change.deltas,
+        change.before,
+        change.after,
+        change.time,
+        change.timestamp,
+        change.ttl,
+        change.stream,
+        change.seqs,
+        change.complete,
+    )
 
 
 def schema_of(page: RecordedPage) -> LogSchema:

@@ -15,6 +15,7 @@ from cdc_reader.reader import CdcReader
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.logs import FLAT, IMAGES, PAGE_ROWS, fill, log_of
 from tests.benchmarks.serving import KEYSPACE, Served, serving
+from tests.benchmarks.suites.changes import used
 from tests.benchmarks.turns import take_turns
 
 PAGES = 200
@@ -71,9 +72,9 @@ def batches(reader: CdcReader) -> None:
 
 
 def changes(reader: CdcReader) -> None:
-    """Read the operation, key and deltas of all changes, and the rows before and after them."""
+    """Read all that the log contains of each change."""
     for change in reader.changes():
-        _ = change.operation, change.key, change.deltas, change.before, change.after
+        used(change)
 
 
 @contextmanager

@@ -118,6 +118,20 @@ def test_a_change_with_several_ttls_has_no_single_ttl() -> None:
     assert [part.ttl for part in change.parts] == [5, None]
 
 
+def test_a_change_with_nan_equals_itself() -> None:
+    """A change equals itself even if it contains NaN, which does not equal itself."""
+    schema = log_schema(*KEYS, Column("d", parse("double")))
+    change = change_of({"op": 2, "ck": 1, "d": float("nan")}, schema=schema)
+    assert change == change  # noqa: PLR0124 - is tested
+    assert change != copy.copy(change)
+
+
+def test_a_change_is_not_subclassed() -> None:
+    """A subclass is refused, because its copies and pickles would not be of the subclass."""
+    with pytest.raises(TypeError, match="cannot be subclassed"):
+        type("Mine", (Change,), {})
+
+
 def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
     """A write and a delete of one row with the same timestamp form one delete."""
     change = change_of({"op": 1, "ck": 1, "a": 1}, {"op": 3, "ck": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
@@ -22,6 +23,7 @@ from cdc_reader.changes.grouping import Grouping
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding.choice import MODULES, VARIABLE
+from cdc_reader.streams.stream import StreamId
 from tests.cdc_reader.decoding.conftest import kernel
 from tests.cdc_reader.support.recorded_logs import histories
 
@@ -67,6 +69,19 @@ def _random_page(
         {name: drawn[name] for name in schema_names(schema)},
         schema=decoding.arrow_schema(schema.columns),
     )
+
+
+def test_what_is_computed_for_a_page_is_that_of_the_rows() -> None:
+    """Attributes that are computed for all changes of a page are those of each change's rows."""
+    for change in random_changes(3_000):
+        alone = copy.copy(change)  # is made of its own rows, whose values were converted one by one
+        assert type(change.stream) is StreamId
+        assert (change.time, change.timestamp) == (alone.time, timeuuid.micros(change.time.bytes))
+        assert (change.stream, change.seqs) == (alone.stream, alone.seqs)
+        assert (change.ttl, change.is_static) == (alone.ttl, alone.is_static)
+        ttls = {part.ttl for part in change.parts if part.is_live}
+        assert change.ttl == (ttls.pop() if len(ttls) == 1 else None)
+        assert (change.is_last, change.complete) == (alone.is_last, alone.complete)
 
 
 def schema_names(schema: LogSchema) -> list[str]:

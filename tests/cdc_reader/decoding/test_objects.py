@@ -8,7 +8,7 @@ import pickle
 import uuid
 import weakref
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import pyarrow as pa
@@ -70,6 +70,64 @@ def test_uuids_are_those_of_their_text(
     assert [*map(hash, found)] == [*map(hash, expected)]
     assert repr(found) == repr(expected)
     assert [*map(pickle.dumps, found)] == [*map(pickle.dumps, expected)]
+
+
+class Four(bytes):
+    """Four bytes."""
+
+    __slots__ = ()
+
+    def __new__(cls, raw: bytes) -> Self:
+        if len(raw) != 4:
+            raise ValueError(f"expected 4 bytes, found {len(raw)}")
+        return super().__new__(cls, raw)
+
+
+def test_blobs_are_of_their_class(made: ModuleType) -> None:
+    """Blobs become objects of a subclass of bytes, which refuses those of other sizes."""
+    column = pa.array([b"none", b"abcd", None, b"\0\1\2\3"]).slice(1)
+    found = made.blobs(column, Four, 4)
+    assert [found[at] for at in range(3)] == [b"abcd", None, b"\0\1\2\3"]
+    assert type(found[0]) is Four
+    assert hash(found[0]) == hash(b"abcd")
+    for other in (b"", b"abc", b"abcde"):
+        with pytest.raises(ValueError, match=f"expected 4 bytes, found {len(other)}"):
+            list(made.blobs(pa.array([other]), Four, 4))
+
+
+def test_tuples_contain_the_values_of_their_rows(made: ModuleType) -> None:
+    """A tuple contains one value, or the values of the rows between two bounds."""
+    numbers = made.values(pa.array([5, 6, None]))
+    single = made.Tuples(numbers)
+    assert [single[at] for at in range(3)] == [(5,), (6,), (None,)]
+    several = made.Tuples(numbers, [2, 0, 1], [0, 0, 2, 3])
+    assert [several[at] for at in range(3)] == [(), (None, 5), (6,)]
+    for found in (single, several):
+        with pytest.raises(IndexError):
+            found[3]
+
+
+@attrs.frozen
+class Point:
+    """An object with slots."""
+
+    x: int
+    y: int | None
+    z: Any = None
+
+
+def test_objects_are_made_of_columns(made: ModuleType) -> None:
+    """An object's attributes are items of the columns, as if its class had been called."""
+    columns = {"x": made.values(pa.array([1, 2])), "y": [3, None], "z": None}
+    found = made.Objects(Point, columns)
+    assert [found[at] for at in range(2)] == [Point(1, 3), Point(2, None)]
+    assert repr(found[1]) == "Point(x=2, y=None, z=None)"
+    assert pickle.loads(pickle.dumps(found[0])) == found[0]
+    assert len({found[0], Point(1, 3)}) == 1
+    with pytest.raises(IndexError):
+        found[2]
+    nested = made.Tuples(found, [1, 0], [0, 2])
+    assert nested[0] == (Point(2, None), Point(1, 3))
 
 
 NUMBER = "123e4567-e89b-42d3-a456-426614174000"
@@ -188,6 +246,23 @@ def test_an_attribute_of_an_entry_is_read_once(made: ModuleType) -> None:
     assert list(found) == []
 
 
+def test_an_attribute_that_is_not_kept_is_made_anew(made: ModuleType) -> None:
+    """An attribute that is not kept needs no slot, and each access reads its sequence."""
+    base: Any = made.Entry
+
+    class Number(base):  # type: ignore[misc]  # of either kernel
+        __slots__ = ()
+
+        square = made.entry("squares", "The square.", kept=False)
+
+    squares = Squares()
+    (_, found) = made.Entries(Number, Page(squares), 2)
+    assert (found.square, found.square, squares.read) == ([1], [1], [1, 1])
+    assert Number.square.__doc__ == "The square."
+    with pytest.raises(AttributeError):
+        found.square = 7
+
+
 def test_entries_can_be_ended(made: ModuleType) -> None:
     """After `end`, no more entries are yielded. Entries that were already yielded remain valid."""
     found = made.Entries(entry_class(made), Page([0, 1]), 2)
@@ -270,6 +345,28 @@ def test_wrappers_are_values(made: ModuleType) -> None:
             assert value == 1
     with pytest.raises(AttributeError):
         one.value = 2
+
+
+def test_the_compiled_kernel_refuses_columns_that_it_cannot_read() -> None:
+    """Calling the class of a column's values is refused if the kernel cannot make such values."""
+    compiled = kernel("cython")
+    kind = type(compiled.values(pa.array([1])))
+    for column in (pa.array([[1]]), pa.array([None]), pa.array([1]).dictionary_encode()):
+        with pytest.raises(TypeError, match="expected numbers, booleans, text or blobs"):
+            kind(column)
+
+
+def test_the_compiled_kernel_refuses_kinds_that_it_cannot_make() -> None:
+    """Blobs are made only of subclasses of bytes, and objects only of classes with slots."""
+    compiled = kernel("cython")
+    with pytest.raises(TypeError, match="expected a subclass of bytes"):
+        compiled.blobs(pa.array([b""]), bytearray, 0)
+    with pytest.raises(ValueError, match="expected blobs, found string"):
+        compiled.blobs(pa.array([""]), Four, 4)
+    with pytest.raises(TypeError, match="expected a class that makes"):
+        compiled.Objects(int, {})
+    with pytest.raises(TypeError, match="expected a slot 'squares'"):
+        compiled.Objects(Squares, {"squares": None})
 
 
 @pytest.mark.parametrize("kind", [FrozenDict, CollectionDelta, int])
