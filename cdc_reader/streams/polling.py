@@ -29,6 +29,9 @@ class PollSchedule:
     is read instead of the newest rows. The reads of the whole windows of different chunks are
     spread over a second, so that no poll waits for all of them. A chunk is identified by its first
     stream, or by the start of its range.
+
+    If the clock steps back, times that are now further away than any interval count as past, so
+    that polls continue.
     """
 
     def __init__(self, interval: int) -> None:
@@ -51,16 +54,17 @@ class PollSchedule:
         for number, task in enumerate(tasks, start=1):
             chunk, part = _chunk(task), task
             due, whole_due = before.get(chunk, now), whole_before.get(chunk, now)
-            if due <= now:
+            if not now < due <= now + self._longest:
                 due = now + self._wait(chunk, now)
-                if whole_due <= now:
+                if not now < whole_due <= now + _WHOLE_INTERVAL:
                     whole_due = now + (_WHOLE_INTERVAL if chunk in before else number * turn)
                 else:
                     part = evolve(task, window=task.window.intersect(Window(newest, FOREVER)))
                 if not part.window.is_empty:
                     chosen.append(part)
             self._due[chunk], self._whole_due[chunk] = due, whole_due
-        self._found = {chunk: at for chunk, at in self._found.items() if chunk in self._due}
+        found = self._found.items()
+        self._found = {chunk: min(at, now) for chunk, at in found if chunk in self._due}
         return chosen
 
     def found_rows(self, task: Task | RangeTask, now: Micros) -> None:
@@ -70,7 +74,8 @@ class PollSchedule:
 
     def until_next(self, now: Micros) -> int:
         """Return the time until the next task is due."""
-        return min([at - now for at in self._due.values()], default=self._interval)
+        times = (at - now for at in self._due.values())
+        return min([time for time in times if time <= self._longest], default=self._interval)
 
     def _wait(self, chunk: _Chunk, now: Micros) -> int:
         """Return the time from a poll that finds no rows to the chunk's next poll."""

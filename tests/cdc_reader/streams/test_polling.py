@@ -68,6 +68,27 @@ def test_whole_windows_are_read_in_turn() -> None:
     assert now < EPOCH + 5 * SECOND
 
 
+def test_polls_continue_if_the_clock_steps_back() -> None:
+    """After a step back, all chunks are polled at once, and then as often as before."""
+    schedule, now = PollSchedule(INTERVAL), EPOCH
+    for _ in range(10):
+        polled(schedule, now)
+        schedule.found_rows(CHUNKS[0], now)
+        now += schedule.until_next(now)
+    now -= 20 * SECOND
+    assert schedule.until_next(now) == INTERVAL
+    assert polled(schedule, now) == dict.fromkeys(range(len(CHUNKS)), True)
+    times = dict.fromkeys(range(len(CHUNKS)), 0)
+    end = now + 5 * SECOND
+    while (now := now + schedule.until_next(now)) < end:
+        for start in polled(schedule, now):
+            times[start] += 1
+    assert all(
+        5 * SECOND // LONGEST - 1 <= count <= 5 * SECOND // INTERVAL for count in times.values()
+    )
+    assert times[1] <= 5 * SECOND // LONGEST
+
+
 def test_a_long_interval_is_kept() -> None:
     """Idle chunks wait for at most a second, unless the interval is longer."""
     for interval, longest in ((400 * MILLISECOND, SECOND), (5 * SECOND, 5 * SECOND)):
