@@ -10,7 +10,22 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 cdef extern from *:
     """
     #define CDC_NEW_BYTES(type, arguments) PyBytes_Type.tp_new((PyTypeObject *)type, arguments, NULL)
+
+    static PyObject *cdc_integer(uint64_t high, uint64_t low)
+    {
+        unsigned char digits[16];  // little-endian
+        for (int place = 0; place < 8; place++) {
+            digits[place] = (unsigned char)(low >> 8 * place);
+            digits[8 + place] = (unsigned char)(high >> 8 * place);
+        }
+    #if PY_VERSION_HEX >= 0x030D0000
+        return PyLong_FromUnsignedNativeBytes(digits, 16, Py_ASNATIVEBYTES_LITTLE_ENDIAN);
+    #else
+        return _PyLong_FromByteArray(digits, 16, 1, 0);
+    #endif
+    }
     """
+    object integer "cdc_integer"(uint64_t high, uint64_t low)
     object new_bytes "CDC_NEW_BYTES"(object type, tuple arguments)
 
 cdef class Values
@@ -35,6 +50,8 @@ cdef class Values:
     cdef MakeValue make
     cdef type kind  # of blobs
     cdef Py_ssize_t size  # of blobs of this kind
+    cdef object last  # the object that was made last of such a blob, and the place of its bytes
+    cdef const uint8_t *last_bytes
 
     def __init__(self, array):
         if MAKERS[array.type.id] == NULL:
@@ -139,11 +156,18 @@ cdef object make_blob(Values column, Py_ssize_t at):
 
 
 cdef object make_kind(Values column, Py_ssize_t at):
-    """Make an object of a subclass of bytes, without its constructor."""
-    made = make_blob(column, at)
+    """Make an object of a subclass of bytes, without its constructor.
+
+    Equal blobs in a row share one object: the rows of a stream are next to each other.
+    """
+    cdef const uint8_t *data = column.data + column.offsets[at]
     if column.offsets[at + 1] - column.offsets[at] != column.size:
-        return column.kind(made)
-    return new_bytes(column.kind, (made,))
+        return column.kind(make_blob(column, at))
+    if column.last is None or memcmp(data, column.last_bytes, column.size) != 0:
+        made = new_bytes(column.kind, (make_blob(column, at),))
+        column.last, column.last_bytes = made, data
+        return made
+    return column.last
 
 
 cdef object make_uuid(Values column, Py_ssize_t at):
@@ -157,7 +181,7 @@ cdef object make_uuid(Values column, Py_ssize_t at):
         low = two_fours(text + 19, text + 24, &wrong) << 32 | eight_digits(text + 28, &wrong)
         if not wrong:
             made = allocate(UUID)
-            fill_slot(made, UUID_INT, <object>high << 64 | <object>low)
+            fill_slot(made, UUID_INT, integer(high, low))
             fill_slot(made, UUID_SAFETY, UNKNOWN_SAFETY)
             return made
     return UUID(make_text(column, at))
