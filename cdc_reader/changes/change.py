@@ -78,7 +78,9 @@ class Change(Entry):
     """What one write did to one row, range or partition of the base table.
 
     Changes with equal contents are equal; changes can be hashed and pickled. Attributes are
-    computed on first use from the page of rows, which the change keeps in memory.
+    made when they are read, from the page of rows, which the change keeps in memory: about 0.6 MB
+    for 5,000 rows with five columns. `copy.copy` and pickling make a change that keeps only its own
+    rows.
     """
 
     __slots__ = ("_after", "_before", "_deltas", "_key", "_operation", "_partition_key", "_parts")

@@ -14,7 +14,7 @@ log = get_logger(__name__)
 
 VARIABLE = "CDC_READER_KERNEL"
 MODULES = {"cython": "cdc_reader.decoding._native", "python": "cdc_reader.decoding.python"}
-SLOWER = 25, 40
+SLOWER = 25, 45
 """How many times as long the Python kernel takes: for rows with many types, and with few types."""
 
 
