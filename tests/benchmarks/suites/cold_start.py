@@ -26,8 +26,12 @@ from cdc_reader import CdcReader, ConnectionConfig
 with CdcReader(ConnectionConfig("127.0.0.1", port={port}, consistency="ONE"), "{table}") as reader:
     assert next(iter(reader.batches())).num_rows
 """
+_CHANGE = """
+from cdc_reader import CdcReader, ConnectionConfig
+with CdcReader(ConnectionConfig("127.0.0.1", port={port}, consistency="ONE"), "{table}") as reader:
+    assert next(iter(reader.changes())).key
+"""
 _DRIVER = """
-import pyarrow.compute
 from cassandra.cluster import Cluster
 with Cluster(["127.0.0.1"], port={port}, protocol_version=4) as cluster:
     assert cluster.connect().execute("SELECT * FROM {log}").current_rows
@@ -35,7 +39,11 @@ with Cluster(["127.0.0.1"], port={port}, protocol_version=4) as cluster:
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure importing the package, reading a first batch, and the command `status`."""
+    """Measure importing the package, reading a first batch or change, and the command `status`.
+
+    The driver reads the first page with pyarrow imported, because any program that uses Arrow needs
+    it, and also alone, to show how much of the time is the driver's.
+    """
     compileall.compile_dir(_PACKAGE, quiet=1)
     with serving() as served:
         fill(served)
@@ -44,7 +52,9 @@ def figures(times: int) -> Iterator[Figure]:
                 "import": partial(_python, "import cdc_reader"),
                 "driver_import": partial(_python, "import cassandra.cluster"),
                 "batch": partial(_python, _filled(_BATCH, served)),
-                "driver": partial(_python, _filled(_DRIVER, served)),
+                "change": partial(_python, _filled(_CHANGE, served)),
+                "driver": partial(_python, f"import pyarrow.compute{_filled(_DRIVER, served)}"),
+                "driver_alone": partial(_python, _filled(_DRIVER, served)),
                 "status": partial(_status, served),
             },
             times,
@@ -54,6 +64,10 @@ def figures(times: int) -> Iterator[Figure]:
     first_page = "the driver's first page of the same log, with pyarrow imported"
     yield Figure("cold_import", took["import"], "ms", took["driver_import"], imported, at_most=0.5)
     yield Figure("cold_start", took["batch"], "ms", took["driver"], first_page, at_most=1.5)
+    yield Figure("cold_change", took["change"], "ms", took["driver"], first_page, at_most=1.5)
+    alone = "the driver's first page of the same log"
+    yield Figure("cold_start_driver", took["batch"], "ms", took["driver_alone"], alone)
+    yield Figure("cold_change_driver", took["change"], "ms", took["driver_alone"], alone)
     yield Figure("cold_status", took["status"], "ms", took["driver"], first_page, at_most=1.75)
 
 
