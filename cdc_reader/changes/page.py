@@ -125,19 +125,19 @@ class ChangePage:
     def streams(self) -> Items[StreamId]:
         """The stream of each change."""
         if not self.log.is_of_arrow:
-            return [StreamId(raw) for raw in self._of_first(STREAM_ID)]
+            return [StreamId(raw) for raw in self._first_values(STREAM_ID)]
         return decoding.blobs(self._first_cells(STREAM_ID), StreamId, STREAM_ID_BYTES)
 
     @cached_property
     def times(self) -> Items[UUID]:
         """The `cdc$time` of each change."""
-        return self._of_first(TIME)
+        return self._first_values(TIME)
 
     @cached_property
     def timestamps(self) -> Indices:
         """The write timestamp of each change, in µs since 1970."""
         if not self.log.is_of_arrow:
-            return np.array([timeuuid.micros(each.bytes) for each in self._of_first(TIME)])
+            return np.array([timeuuid.micros(each.bytes) for each in self._first_values(TIME)])
         found: Indices = to_numpy(decoding.micros_of(self._first_cells(TIME)))
         return found
 
@@ -202,7 +202,7 @@ class ChangePage:
         found = {part.ttl for part in self.parts[number] if part.is_live}
         return found.pop() if len(found) == 1 else None
 
-    def _of_first(self, name: str) -> Sequence[Any]:
+    def _first_values(self, name: str) -> Sequence[Any]:
         """Return the values of a log column at the first row of each change."""
         log, changes = self.log, self.change_rows
         return log[name] if changes.are_single else log.at(name, changes.first)
