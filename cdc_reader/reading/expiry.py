@@ -322,12 +322,16 @@ def report_loss(
     )
 
 
-def warn_of_loss(lost: Window, table: TableName) -> None:
-    """Log a warning that rows written in `lost` are gone, unless `lost` is empty."""
+def warn_of_loss(lost: Window, table: TableName, remedy: str | None = None) -> None:
+    """Log a warning that rows written in `lost` are gone, unless `lost` is empty.
+
+    The warning contains the `remedy`, if there is one.
+    """
     if lost.is_empty:
         return
     start, end = format_timestamp(lost.start), format_timestamp(lost.end)
-    log.warning("rows_lost", table=str(table), start=start, end=end)
+    more = {} if remedy is None else {"remedy": remedy}
+    log.warning("rows_lost", table=str(table), start=start, end=end, **more)
 
 
 @define

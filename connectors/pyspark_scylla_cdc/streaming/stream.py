@@ -66,6 +66,12 @@ _ONE_WINDOW = ReadMaxFiles(1)
 Spark passes it back to the source, which then applies its own limit.
 """
 
+_FORGOTTEN = (
+    "the next micro-batch begins a new snapshot; if the query ends before it is planned, start "
+    "over with a new target and a new checkpointLocation"
+)
+"""What to do about a loss that was found when a micro-batch was planned."""
+
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the log in micro-batches; positions are write times."""
@@ -126,7 +132,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = _first(since, batch.missed.values())
         if not (found := self._lost(since, first, state, now)).is_empty:
             check_resnapshot(self._options, state.cdc.ttl)
-            warn_of_loss(found, self._options.table)
+            if self._lost_in_plan is None:  # otherwise, the loss was logged with the plan
+                warn_of_loss(found, self._options.table)
             since, lost, self._lost_in_plan = self._again(since, now), found, None
             batch = self._window_end.next(
                 since, now, lambda: since.ttls_at(state, now), limited=limited
@@ -266,8 +273,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Let the next offset begin a new snapshot if rows of the planned micro-batch are lost.
 
         The planned micro-batch itself cannot begin the snapshot, because a repetition of the
-        micro-batch must contain the same rows.
+        micro-batch must contain the same rows. The loss is also logged, because it is forgotten if
+        the query ends before the next offset.
         """
+        if self._lost_in_plan is None:
+            warn_of_loss(lost, self._options.table, _FORGOTTEN)
         self._lost_in_plan = None if lost.is_empty else lost
 
     def _remedy(self, position: Micros) -> str:

@@ -20,6 +20,7 @@ from attrs import define, field, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_reader._time import format_timestamp
 from cdc_reader.cluster.token import murmur3
 from cdc_reader.errors import CheckpointError, ConfigurationError, DataLossError
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
@@ -614,6 +615,29 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
     copy = Copy.of(query)
     assert copy.table == _rows(session)
     assert copy.marks == ["snapshot_begin", "snapshot_complete"]
+
+
+def test_a_loss_that_shows_when_a_micro_batch_is_repeated_is_logged(
+    make: Make, session: Session, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loss is logged once, when the micro-batch is planned, in case the query ends with it."""
+    query = caught_up(make, session, clock)
+    session.execute("DELETE FROM ks.t WHERE pk = 3")
+    clock.advance(60 * SECOND)
+    query.start()
+    stops = iter([False, True])
+    query.step(lambda: next(stops))  # stores the offset, and reads nothing
+    clock.advance(3_540 * SECOND + 90 * SECOND)
+    assert "rows_lost" not in caplog.text
+    assert query.step()
+    [record] = [record for record in caplog.records if "rows_lost" in record.getMessage()]
+    start = format_timestamp(query.ends[-2]["position"])
+    assert f"table='ks.t' start='{start}'" in record.getMessage()
+    assert "start over with a new target" in record.getMessage()
+    while query.step():
+        pass
+    assert query.ends[query.committed - 1]["snapshot"] == "done"
+    assert caplog.text.count("rows_lost") == 1
 
 
 def test_a_loss_that_shows_when_rows_were_read(
