@@ -27,6 +27,7 @@ CDC = {
     "preimage `true`": "'preimage': true",
     "preimage `full`": "'preimage': 'full'",
     "postimage": "'postimage': true",
+    "preimage `true`, postimage": "'preimage': true, 'postimage': true",
     "preimage `full`, postimage": "'preimage': 'full', 'postimage': true",
     "neither, delta `keys`": "'delta': 'keys'",
 }

@@ -7,8 +7,11 @@ from pathlib import Path
 
 from cdc_reader.config import ReadConfig
 from cdc_reader.reading.planner import Chunking
+from cdc_reader.streams.window import Window
 from cdc_reader.testing import Scylla
 from pyspark_scylla_cdc.options.table import parse_options
+from pyspark_scylla_cdc.planning.partition import LogPartition
+from pyspark_scylla_cdc.planning.plan import StreamSpan, divide
 from pyspark_scylla_cdc.streaming.idle import MOST_QUERIES
 from tests.benchmarks import log_cost
 
@@ -51,16 +54,26 @@ def test_the_example_of_partitions() -> None:
     options = parse_options({"hosts": "scylla", "path": "shop.orders"})
     streams, chunk, partitions = 5_000, options["chunkSize"], options["maxPartitions"]
     queries = len(Chunking(range(streams), chunk))
-    share = streams // partitions
-    shared = len(Chunking(range(share), chunk))
+    micro_batch = queries_of(streams, partitions, chunk)
     step = options["minAdvance"].total_seconds() * queries / MOST_QUERIES
     shown = " ".join(CLUSTER.read_text().split())
     assert queries > MOST_QUERIES
+    few = {queries_of(streams, count, chunk) for count in (8, 16, 20, 40, 79)}
+    between = f"{min(few)} or {max(few)}"
+    more, most = (queries_of(streams, count, chunk) for count in (32, 64))
     for text in (
-        f"a log with {streams:,} streams takes {queries} queries.",
-        f"{partitions} partitions reads {share} streams with {shared} queries",
-        f"With more than {queries} partitions, the number of queries grows",
-        f"{queries} queries every {step:.1f} seconds",
-        f"A trigger of 10 seconds reduces the load to {queries / 10:.0f} queries per second",
+        f"With {streams:,} streams, for example, 8, 16, 20, 40 or 79 partitions take",
+        f"{between} queries for each window, but 32 take {more}, and 64 take {most}.",
+        f"{partitions} partitions, {micro_batch} queries every {step:.1f} seconds",
+        f"A trigger of 10 seconds reduces the load to {micro_batch / 10:.0f} queries per second",
     ):
         assert text in shown
+    assert few == {79, 80}
+
+
+def queries_of(streams: int, partitions: int, chunk: int) -> int:
+    """Return the number of queries that a plan with this many partitions takes for a window."""
+    window = Window(0, 1)
+    shares = divide([StreamSpan(window, 0, 0, streams, window)], 1, partitions)
+    assert len(shares) == partitions
+    return sum(LogPartition(share, [None] * len(share)).queries(chunk) for share in shares)
