@@ -118,7 +118,7 @@ class Copy:
 
 
 def inside(table: TableSchema, bounds: dict[str, Any], end: str) -> tuple[str, list[Any]]:
-    """Return the condition that a row satisfies one bound of a range, and its parameters.
+    """Return a condition for the rows within one bound of a range, and the condition's parameters.
 
     Columns of the clustering key are compared in turn. A bound may have values for the first
     columns only.

@@ -38,7 +38,7 @@ print(len(parts))
 
 
 def main() -> None:
-    """Check the wheel. The first failure ends the program with its output."""
+    """Check the wheel. Exit at the first command that fails, with its output."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", default=sys.executable, help="the wheel's version of Python")
     parser.add_argument("directory", type=Path)

@@ -131,8 +131,8 @@ class AsyncChanges:
     async def _close(self, runtime: ConsumerRuntime) -> None:
         """Close the runtime even if the task is canceled, but then do not wait for a failing store.
 
-        A thread closes the runtime, because a task may be canceled before its first step when the
-        loop ends.
+        The runtime is closed in a thread rather than in a new task, which the end of the loop could
+        cancel before its first step.
         """
         loop = asyncio.get_running_loop()
         try:

@@ -151,12 +151,12 @@ class Machine:
 
     @property
     def home(self) -> Path:
-        """The machine's disk, as a path for its programs."""
+        """The machine's disk, as a path that its programs use."""
         return self.disk if self._isolation is Isolation.NONE else _HOME
 
     @property
     def store(self) -> Path:
-        """The shared store, as a path for the machine's programs."""
+        """The shared store, as a path that the machine's programs use."""
         return self._store if self._isolation is Isolation.NONE else _STORE
 
     def start(

@@ -50,7 +50,7 @@ class Standalone:
 
     @property
     def store(self) -> Path:
-        """The directory that all machines share, as a path for the test."""
+        """The directory that all machines share, as a path that the test can open."""
         return self.folder / "store"
 
     @property

@@ -54,12 +54,12 @@ class Driver:
 
     @property
     def environment(self) -> Path:
-        """The path of the environment with the package, for programs on the machine."""
+        """The environment with the package, as a path that the machine's programs use."""
         return self.cluster.driver.home / "own"
 
     @property
     def work(self) -> Path:
-        """The directory in which applications start, as a path for the test."""
+        """The directory in which applications start, as a path that the test can open."""
         return self.cluster.driver.disk / "work"
 
     @property

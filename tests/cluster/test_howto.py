@@ -55,7 +55,7 @@ class Reader:
 
     @property
     def folder(self) -> Path:
-        """The directory in which the reader works, as a path for the test."""
+        """The directory in which the reader works, as a path that the test can open."""
         return self.cluster.driver.disk / "reader"
 
     def adapted(self, text: str, hosts: str) -> str:

@@ -194,7 +194,7 @@ class SourceOptions:
         return evolve(self, starting=starting, ending=ending)
 
     def window(self, now: Micros) -> Window:
-        """Return the largest window to read, in µs.
+        """Return the window of write times that the options select, in µs.
 
         A start of ``latest`` becomes `now`. Raises ConfigurationError if the start is after the
         end.
