@@ -175,9 +175,9 @@ OPTIONS = (
     Option(
         "includeDelta",
         FLAG,
-        "With format `changes`: whether to add columns that show which values each change wrote, for "
-        "example `_modified_columns` and `_nulled_columns`. Without postimages, only these columns "
-        "distinguish a column that was set to null from a column that was not written.",
+        "With format `changes`: whether to add columns that show which values each change wrote, "
+        "for example `_modified_columns` and `_nulled_columns`. Without postimages, only these "
+        "columns distinguish a column that was set to null from a column that was not written.",
         default="false",
     ),
     Option(

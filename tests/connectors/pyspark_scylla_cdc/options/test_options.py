@@ -75,7 +75,7 @@ def test_no_option_may_be_empty(option: Option) -> None:
         ),
         ("username", "username is '': give the role to log in as, or leave it out"),
         ("password", "password is '': give the password of the role, or leave it out"),
-        ("localDC", "localDC is '': give the datacenter to query, or leave it out"),
+        ("localDC", "localDC is '': give the datacenter whose nodes receive the queries, or leave"),
         ("startingTimestamp", "startingTimestamp is '': give 'earliest', 'latest', 'now', a time"),
         ("consistencyLevel", "consistencyLevel is '': give one of ONE, TWO"),
         ("connectTimeout", "connectTimeout is '': give a duration such as '30s'"),
