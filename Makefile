@@ -69,7 +69,7 @@ AXE := 4.14.1
 .DELETE_ON_ERROR:
 .PHONY: help install java prometheus chromium demo test test-slow test-all test-cluster test-spark \
     test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients test-containers \
-    embedded-image soak fuzz fuzz-kernel bench simulate lint format api constraints clean \
+    embedded-image soak fuzz fuzz-kernel bench simulate simulate-snapshots lint format api constraints clean \
     test-oldest test-newest screenshots docs publish-docs sdist wheels local-wheels check-wheels check-docs
 
 help: ## list the targets
@@ -152,6 +152,11 @@ bench: install ## measure against rivals; ARGS="decode read" for some benchmarks
 simulate: install ## follow 1,000 random histories through faults and crashes; SEEDS=1 SEED=7 for one
 	SCYLLA_CDC_SEEDS=$(SEEDS) SCYLLA_CDC_SEED=$(SEED) $(BIN)/python -m pytest \
 	    tests/cdc_reader/simulation/test_simulation.py -k every_history $(ARGS)
+
+simulate-snapshots: install ## repeat snapshots after losses, in Python and Spark, in 1,000 random histories
+	SCYLLA_CDC_SEEDS=$(SEEDS) SCYLLA_CDC_SEED=$(SEED) $(BIN)/python -m pytest \
+	    tests/cdc_reader/consumer/test_resnapshot.py \
+	    tests/connectors/pyspark_scylla_cdc/streaming/test_snapshot.py -k "every_history or every_loss" $(ARGS)
 
 lint: $(INSTALLED) ## check style, types and imports between packages
 	$(BIN)/ruff check .

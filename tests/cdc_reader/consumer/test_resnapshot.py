@@ -1,6 +1,6 @@
 """A consumer that takes a new snapshot, to correct copies, after rows have expired unread.
 
-`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` sets the
+`SCYLLA_CDC_SEEDS` sets the number of histories (60 if unset), and `SCYLLA_CDC_SEED` sets the
 first seed.
 """
 
@@ -29,7 +29,7 @@ from cdc_reader.reader import CdcReader
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import READ
 
-SEEDS = int(os.environ.get("SCYLLA_CDC_SEEDS", "200"))
+SEEDS = int(os.environ.get("SCYLLA_CDC_SEEDS", "60"))
 FIRST = int(os.environ.get("SCYLLA_CDC_SEED", "1"))
 SECOND = 1_000_000
 TTL = 3_600

@@ -1,6 +1,6 @@
 """A query that reads a snapshot in micro-batches, and crashes and restarts as in Spark.
 
-`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), and `SCYLLA_CDC_SEED` sets the seed
+`SCYLLA_CDC_SEEDS` sets the number of histories (60 if unset), and `SCYLLA_CDC_SEED` sets the seed
 of the first one.
 """
 
@@ -34,7 +34,7 @@ from tests.connectors.pyspark_scylla_cdc.support.readers import stream_readers
 if TYPE_CHECKING:
     from cassandra.cluster import Session
 
-SEEDS = int(os.environ.get("SCYLLA_CDC_SEEDS", "200"))
+SEEDS = int(os.environ.get("SCYLLA_CDC_SEEDS", "60"))
 FIRST = int(os.environ.get("SCYLLA_CDC_SEED", "1"))
 SECOND = 1_000_000
 LIMIT = ReadMaxFiles(1)
