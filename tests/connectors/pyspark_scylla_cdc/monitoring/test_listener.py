@@ -90,7 +90,8 @@ def event(
 
 def started(run: UUID, name: str | None = "copy") -> QueryStartedEvent:
     """Return the event that Spark passes to a listener when a query starts."""
-    return QueryStartedEvent(COPY, run, name, "2026-09-21T13:46:40.000Z", set())
+    facts = {"id": str(COPY), "runId": str(run), "name": name}
+    return QueryStartedEvent.fromJson({**facts, "timestamp": "2026-09-21T13:46:40.000Z"})
 
 
 def ended(run: UUID = COPY, exception: str | None = None) -> QueryTerminatedEvent:
