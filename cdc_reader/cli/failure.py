@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from cdc_reader.errors import CdcError, ConfigurationError
+from cdc_reader.errors import CdcError, ConfigurationError, DataLossError
 
 
 class Failure(click.ClickException):
@@ -36,10 +36,16 @@ class Trouble(click.ClickException):
 
 @contextmanager
 def cli_errors(failure: type[click.ClickException] = Failure) -> Iterator[None]:
-    """End the command on errors of this package, with `Misuse` if an option caused the error."""
+    """End the command on errors of this package.
+
+    Ends it with `Misuse` if an option caused the error, and with `Loss` if changes were lost; the
+    message then names the option ``--data-loss``.
+    """
     try:
         yield
     except ConfigurationError as error:
         raise Misuse(str(error)) from error
+    except DataLossError as error:
+        raise Loss(str(error).replace("set data_loss to", "set --data-loss to")) from error
     except CdcError as error:
         raise failure(str(error)) from error

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from cdc_reader._time import (
 )
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore
-from cdc_reader.cli.failure import Failure, Loss, Misuse, cli_errors
+from cdc_reader.cli.failure import Misuse, cli_errors
 from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.config import (
     ConnectionConfig,
@@ -37,7 +36,7 @@ from cdc_reader.config import (
     SnapshotMode,
 )
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import ConfigurationError, DataLossError
+from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy
@@ -106,25 +105,13 @@ def follow_options(
             given = {name: values.pop(name) for name in _NAMES}
             with cli_errors():
                 follow = _parsed(delivery, **given)
-            with _losses_in_options():
-                command(follow=follow, **values)
+            command(follow=follow, **values)
 
         for option in reversed(_options(start, late_rows, data_loss, eager)):
             wrapped = option(wrapped)
         return wrapped
 
     return decorate
-
-
-@contextmanager
-def _losses_in_options() -> Iterator[None]:
-    """End the command with `Loss` if changes were lost; the message names the option."""
-    try:
-        yield
-    except Failure as error:
-        if not isinstance(error.__cause__, DataLossError):
-            raise
-        raise Loss(error.message.replace("set data_loss to", "set --data-loss to")) from error
 
 
 def _options(
