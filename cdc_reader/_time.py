@@ -33,7 +33,7 @@ EARLIEST, NOW = "earliest", "now"
 Moment: TypeAlias = Micros | datetime | str
 """A datetime with a time zone, µs since 1970, or text as described at `TableReader.batches`."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SINCE_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 """The clock that keeps running while the machine is suspended; only Linux has it."""
@@ -144,7 +144,7 @@ def datetime_micros(moment: datetime, option: str = "timestamp") -> Micros:
             "convert local time with .astimezone()"
         )
         raise ConfigurationError(option, moment.isoformat(), remedy)
-    return int((moment - EPOCH) // timedelta(microseconds=1))
+    return int((moment - _EPOCH) // timedelta(microseconds=1))
 
 
 def start_micros(start: Moment | None, now: Micros) -> Micros:
@@ -203,7 +203,7 @@ def moment_micros(moment: object, option: str, now: Micros, *words: str) -> Micr
 
 def as_datetime(micros: Micros) -> datetime:
     """Convert µs since 1970 to a datetime in UTC."""
-    return EPOCH + timedelta(microseconds=micros)
+    return _EPOCH + timedelta(microseconds=micros)
 
 
 def format_timestamp(micros: Micros) -> str:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Container, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, final
 
 from attrs import frozen
 
 from cdc_reader._html import html_table
-from cdc_reader._time import EPOCH, Micros
+from cdc_reader._time import Micros, as_datetime
 from cdc_reader.changes.columns import LogPage, layout_of
 from cdc_reader.changes.delta import Delta
 from cdc_reader.changes.json import deltas_to_json, part_to_json, value_to_json
@@ -140,7 +140,7 @@ class Change(Entry):
     @property
     def written_at(self) -> datetime:
         """The write timestamp as a datetime in UTC."""
-        return EPOCH + timedelta(microseconds=self.timestamp)
+        return as_datetime(self.timestamp)
 
     seqs: Final[tuple[int, ...]] = entry(
         "seqs",

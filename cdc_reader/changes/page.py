@@ -192,10 +192,10 @@ class ChangePage:
     def partition_hashes(self) -> Hashes:
         """For each change, a hash of its table and its partition key, the same in all pages."""
         table = np.array([hash(self.log.layout.schema.base.name)], np.int64).view(np.uint64)
-        found = np.repeat(table, self.log.count)
+        found = np.repeat(table, self.change_rows.count)
         for name in self.log.layout.partition_key:
-            found = combined(found, hashes(self.log.batch.column(name)))
-        return found if self.change_rows.are_single else found[self.change_rows.first]
+            found = combined(found, hashes(self._first_cells(name)))
+        return found
 
     def _ttl(self, number: int) -> int | None:
         """Return the TTL of a change by its parts."""
