@@ -24,7 +24,7 @@ BY_FILE := --dist=loadfile --no-loadscope-reorder
 KERNEL := $(wildcard cdc_reader/decoding/*.pyx cdc_reader/decoding/native/*.pxi)
 
 # Spark runs on the Java that the script finds, and its workers on the environment's Python.
-# `classes` archives the classes that Spark loads, so that Spark starts in half the time in tests.
+# An archive of the classes that Spark loads lets Spark start in half the time in tests.
 CLASSES := $(VENV)/spark-classes.jsa
 SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 
@@ -80,13 +80,13 @@ install: $(INSTALLED) java ## fill .venv with the project and its tools; find or
 demo: install ## watch a Spark DataFrame fill from a CDC log
 	@$(SPARK_ENV) $(BIN)/scylla-cdc demo
 
-test: classes prometheus ## run the quick tests: every part of the project once; ARGS="-k window" runs some
+test: install $(CLASSES) prometheus ## run the quick tests: every part of the project once; ARGS="-k window" runs some
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow and not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
-test-slow: classes prometheus chromium ## run the other tests: faults, load, random histories, other libraries
+test-slow: install $(CLASSES) prometheus chromium ## run the other tests: faults, load, random histories, other libraries
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "slow and not cluster" $(PROCESSES) --dist=load --maxschedchunk=1 $(TESTS) $(ARGS)
 
-test-all: classes prometheus chromium ## run all tests
+test-all: install $(CLASSES) prometheus chromium ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
 test-cluster: install ## run what needs a Spark cluster of several machines, with counts; as root
@@ -210,8 +210,6 @@ clean: ## remove .venv, caches and built files
 java:
 	@scripts/java-home --install >/dev/null
 
-classes: install $(CLASSES)
-
 # If Prometheus cannot be installed, the tests that need it are skipped with a message.
 prometheus: ## get promtool for the tests of examples/monitoring
 	@scripts/prometheus --install >/dev/null || true
@@ -219,7 +217,7 @@ prometheus: ## get promtool for the tests of examples/monitoring
 chromium: ## install Chromium for the tests that open pages, if root on Debian
 	@scripts/chromium --install >/dev/null || true
 
-$(CLASSES): $(INSTALLED)
+$(CLASSES): $(INSTALLED) | java
 	$(SPARK_ENV) $(BIN)/python -m tests.spark_classes
 
 # Differs from constraints.txt only in the line of pyspark.
@@ -251,7 +249,7 @@ $(SITE)/node_modules/.installed: Makefile
 
 # Both drivers install into the same folder: see docs/howto/use-scylla-driver.md.
 scylla-driver: $(FORKED)
-.PHONY: scylla-driver classes
+.PHONY: scylla-driver
 
 $(FORKED): $(INSTALLED)
 	$(BIN)/pip uninstall --quiet --yes cassandra-driver scylla-driver

@@ -12,11 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -Xlog:all=error:stderr"
-"""Options of the tests' JVMs, in which optimizing code would cost more time than it saves.
-
-Without the last two, Java prints a warning on standard output if it ignores an archive.
-"""
+START_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""JVM options for a run of a minute: optimizing code would cost more than it saves."""
+_OPTIONS = f"{START_FAST} -Xlog:disable -Xlog:all=error:stderr"
+"""Without the last two, Java prints a warning on standard output if it ignores an archive."""
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 """The archive for the Spark of this environment."""
@@ -32,12 +31,12 @@ def use() -> None:
 
 def reading(archive: Path) -> str:
     """Return the options of a JVM that uses the archive."""
-    return f"{OPTIONS} -XX:SharedArchiveFile={archive}"
+    return f"{_OPTIONS} -XX:SharedArchiveFile={archive}"
 
 
 def writing(archive: Path) -> str:
     """Return the options of a JVM that writes the archive when it ends."""
-    return f"{OPTIONS} -XX:ArchiveClassesAtExit={archive}"
+    return f"{_OPTIONS} -XX:ArchiveClassesAtExit={archive}"
 
 
 def main() -> None:

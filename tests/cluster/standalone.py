@@ -18,13 +18,12 @@ from attrs import define, field
 
 from tests.cluster.machine import Isolation, Machine
 from tests.cluster.network import Network
+from tests.spark_classes import START_FAST
 
 SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[2]
 WORKERS = 2
 WORKER_MEMORY = "1g"
-START_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""JVM options for a run of a minute: optimizing code would cost more than it saves."""
 _MASTER_URL = r"Starting Spark master at (spark://\S+)"
 _REGISTERED = "Successfully registered with master"
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -596,13 +596,8 @@ def caught_up(make: Make, session: Session, clock: ManualClock) -> Query:
     return query
 
 
-def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
-    make: Make, session: Session, clock: ManualClock
-) -> None:
-    """If rows expire before a micro-batch is repeated, a new snapshot follows the repetition.
-
-    The repeated micro-batch contains the remaining rows.
-    """
+def expired_in_plan(make: Make, session: Session, clock: ManualClock) -> Query:
+    """Return a query whose next micro-batch is stored, and has lost rows before it was read."""
     query = caught_up(make, session, clock)
     session.execute("DELETE FROM ks.t WHERE pk = 3")
     clock.advance(60 * SECOND)
@@ -611,6 +606,17 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
     query.step(lambda: next(stops))  # stores the offset, and reads nothing
     assert len(query.offsets) == query.committed + 1
     clock.advance(3_540 * SECOND + 90 * SECOND)
+    return query
+
+
+def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
+    make: Make, session: Session, clock: ManualClock
+) -> None:
+    """If rows expire before a micro-batch is repeated, a new snapshot follows the repetition.
+
+    The repeated micro-batch contains the remaining rows.
+    """
+    query = expired_in_plan(make, session, clock)
     query.run(available_now=True)
     copy = Copy.of(query)
     assert copy.table == _rows(session)
@@ -621,13 +627,7 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated_is_logged(
     make: Make, session: Session, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The loss is logged once, when the micro-batch is planned, in case the query ends with it."""
-    query = caught_up(make, session, clock)
-    session.execute("DELETE FROM ks.t WHERE pk = 3")
-    clock.advance(60 * SECOND)
-    query.start()
-    stops = iter([False, True])
-    query.step(lambda: next(stops))  # stores the offset, and reads nothing
-    clock.advance(3_540 * SECOND + 90 * SECOND)
+    query = expired_in_plan(make, session, clock)
     assert "rows_lost" not in caplog.text
     assert query.step()
     [record] = [record for record in caplog.records if "rows_lost" in record.getMessage()]
