@@ -1,6 +1,6 @@
 """Compiles the decoding kernel into wheels, and beside its sources for editable installs.
 
-Without a C compiler or Python's headers, the kernel is left out, with one line that says why, and
+Without a C compiler or Python's headers, the kernel is left out, a one-line message says why, and
 the plain Python kernel is used. The environment variable ``CDC_READER_KERNEL`` overrides this:
 ``python`` leaves the kernel out, and ``cython`` turns a failure to compile it into an error.
 """

@@ -1,8 +1,8 @@
 """Passes numbers and masks between numpy and Arrow without importing pandas.
 
-If pandas is installed, Arrow imports it as soon as it converts a numpy array, a list or a Python
-value, and in `to_numpy` and `fill_null`. The import can take a second, so that the first change of
-a process would arrive late. These functions pass Arrow's buffers instead.
+If pandas is installed, Arrow imports it on the first conversion of a numpy array, a list or a
+Python value, and on the first call of `to_numpy` or `fill_null`. The import can take a second, so
+the first change of a process would arrive late. The functions below pass Arrow's buffers instead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def to_numpy(column: pa.Array) -> Numbers:
 
 
 def cells(column: pa.Array) -> Numbers:
-    """Return the numbers of a column as `to_numpy` does; null cells contain any number."""
+    """Return the numbers of a column as `to_numpy` does; null cells have arbitrary numbers."""
     kind = np.dtype(column.type.to_pandas_dtype())
     if not len(column):
         return np.empty(0, kind)

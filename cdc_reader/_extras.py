@@ -1,4 +1,4 @@
-"""What a command says if an extra of this project is not installed."""
+"""The error message of a command if an extra of this project is not installed."""
 
 from __future__ import annotations
 

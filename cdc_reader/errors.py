@@ -65,7 +65,7 @@ __all__ = [
 
 _MOST_BITS = 256
 _LONGEST, _SHOWN = 1_000, 40
-"""Values of up to `_LONGEST` characters are shown whole; longer ones are cut to `_SHOWN`."""
+"""Values of up to `_LONGEST` characters are shown whole; longer values are cut to `_SHOWN`."""
 
 
 class CdcError(Exception):

@@ -421,7 +421,7 @@ class TableReader:
     def _bounded(
         self, window: Window, schema: LogSchema | None = None, source: LogSource | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `window`, and report those that expire before they are read.
+        """Yield the rows of `window`, and report rows that expire before they are read.
 
         Without a `schema`, the current schema is used. For `source`, see `LogReader.read`.
         """

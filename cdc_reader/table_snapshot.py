@@ -115,7 +115,7 @@ class TableSnapshot:
 
     @property
     def share(self) -> SnapshotShare:
-        """How much of the snapshot the latest method call has read."""
+        """The part of the snapshot that the latest method call has read."""
         if self._reader is None:
             return SnapshotShare(0, 0.0, None)
         return self._reader.share

@@ -28,16 +28,16 @@ from scripts.terminal import Terminal
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 COLUMNS, LINES = 100, 60
 PATIENCE = 300.0
-"""Seconds after which a command is stuck."""
+"""Seconds after which a command counts as stuck."""
 
 KEYSPACE = "shop"
 CHECKPOINTS = "orders.db"
 PAST = timedelta(minutes=20)
-"""How long the watched table has been written to before the watch begins."""
+"""The time for which the watched table has been written to before the watch begins."""
 PAUSE = timedelta(milliseconds=200)
 """The pause between two statements."""
 READERS = "billing +1/1 .*steady.*search +1/2 .*steady.*search +2/2 .*catching up.*left +in "
-"""What the screen shows when each reader's lag has been observed long enough."""
+"""A pattern that the screen matches when each reader's lag has been observed long enough."""
 
 
 @define

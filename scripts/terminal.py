@@ -140,7 +140,7 @@ class Terminal:
             raise TerminalError(f"the exit status is {status}: expected 0\n{self.text}")
 
     def svg(self, name: str) -> str:
-        """Draw the screen, without empty lines at its end. `name` begins the ids in the SVG."""
+        """Draw the screen, without empty lines at its end. Ids in the SVG begin with `name`."""
         width = self._screen.columns
         console = Console(record=True, width=width, file=io.StringIO(), legacy_windows=False)
         for number in range(self.text.count("\n") + 1):

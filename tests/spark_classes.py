@@ -15,7 +15,7 @@ from pathlib import Path
 START_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """JVM options for a run of a minute: optimizing code would cost more than it saves."""
 _OPTIONS = f"{START_FAST} -Xlog:disable -Xlog:all=error:stderr"
-"""Without the last two, Java prints a warning on standard output if it ignores an archive."""
+"""Without the last two options, Java prints a warning to stdout if it ignores an archive."""
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 """The archive for the Spark of this environment."""

@@ -7,7 +7,7 @@ import sys
 
 
 def parse(source: str) -> ast.Module:
-    """Return the syntax tree of a module; other threads wait meanwhile.
+    """Return the syntax tree of a module. No other Python thread runs meanwhile.
 
     CPython 3.11 may fail to parse while another thread formats a traceback. The driver's threads do
     so, and they outlive the tests that connected.

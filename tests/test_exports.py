@@ -53,7 +53,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
     ["cdc_reader", "cdc_reader.checkpoints", "cdc_reader.testing", "pyspark_scylla_cdc"],
 )
 def test_names_are_imported_from_where_type_checkers_find_them(package: str) -> None:
-    """The names that a package imports on first use are those of its imports for type checking."""
+    """A package imports the same names on first use as it does for type checking."""
     module = import_module(package)
     [checked] = [node for node in parse(inspect.getsource(module)).body if isinstance(node, ast.If)]
     imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]

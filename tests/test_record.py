@@ -40,7 +40,7 @@ def version(request: pytest.FixtureRequest) -> str:
 def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The recordings of a server, by kind. Recording leaves the server's other keyspaces unchanged.
 
-    One of these has the name of a keyspace that the recorded statements drop.
+    One of these keyspaces has the name of a keyspace that the recorded statements drop.
     """
     folder = tmp_path_factory.mktemp("recorded")
     # The first generation begins an hour before the oldest writes, because the machine's clock may

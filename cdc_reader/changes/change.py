@@ -77,10 +77,10 @@ class RowRange:
 class Change(Entry):
     """What one write did to one row, range or partition of the base table.
 
-    Changes with equal contents are equal; changes can be hashed and pickled. Attributes are
-    made when they are read, from the page of rows, which the change keeps in memory: about 0.6 MB
-    for 5,000 rows with five columns. `copy.copy` and pickling make a change that keeps only its own
-    rows.
+    Changes with equal contents are equal; changes can be hashed and pickled. Each attribute is
+    computed when it is read, from the page of rows. The change keeps this page in memory: about
+    0.6 MB for 5,000 rows with five columns. `copy.copy` and pickling make a change that keeps only
+    its own rows.
     """
 
     __slots__ = ("_after", "_before", "_deltas", "_key", "_operation", "_partition_key", "_parts")

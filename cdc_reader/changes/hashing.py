@@ -67,7 +67,7 @@ def _of_structs(fields: list[pa.Array], count: int) -> Hashes:
 
 
 def _of_texts(column: pa.Array) -> Hashes:
-    """Hash texts or blobs as runs of words, of which the last one is padded with zeros."""
+    """Hash texts or blobs as runs of words; the last word is padded with zeros."""
     count = len(column)
     if not count:
         return np.zeros(0, np.uint64)
@@ -109,7 +109,7 @@ def _powers(count: int) -> Hashes:
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Let each bit of a number affect all bits of the result (a step of SplitMix64)."""
+    """Mix numbers so that each bit affects all bits of the result (a step of SplitMix64)."""
     found = numbers + _FACTOR  # so that 0 does not become 0, the hash of null
     found = (found ^ found >> np.uint64(30)) * np.uint64(0xBF58_476D_1CE4_E5B9)
     found = (found ^ found >> np.uint64(27)) * np.uint64(0x94D0_49BB_1331_11EB)

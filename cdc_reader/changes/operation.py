@@ -11,7 +11,7 @@ from cdc_reader.cql.schema import Operation
 class ChangeOperation(StrEnum):
     """The operation of a change.
 
-    A code that this version does not know becomes a new member, ``unknown_<code>``.
+    A code that this version does not support becomes a new member, ``unknown_<code>``.
     """
 
     INSERT = "insert"

@@ -28,7 +28,7 @@ from cdc_reader.streams.stream import STREAM_ID_BYTES, StreamId
 T_co = TypeVar("T_co", covariant=True)
 
 _IMAGE = 2
-"""The kind of images, which have no deltas; regular rows are kind 0, and static rows kind 1."""
+"""The kind of image rows, which have no deltas. Regular rows have kind 0, static rows kind 1."""
 
 
 class Items(Protocol[T_co]):
@@ -174,7 +174,7 @@ class ChangePage:
 
     @cached_property
     def ttls(self) -> Items[int | None]:
-        """The TTL of all live parts of each change, or None if it has no TTL or several."""
+        """The TTL of all live parts of each change; None if they have no TTL or different TTLs."""
         log, changes = self.log, self.change_rows
         if changes.are_snapshot or not log.is_of_arrow:
             return _Computed(self._ttl)
@@ -198,7 +198,7 @@ class ChangePage:
         return found
 
     def _ttl(self, number: int) -> int | None:
-        """Return the TTL of a change by its parts."""
+        """Return the TTL of a change, computed from its parts; see `ttls`."""
         found = {part.ttl for part in self.parts[number] if part.is_live}
         return found.pop() if len(found) == 1 else None
 
@@ -254,4 +254,4 @@ def _list(array: Indices | Mask) -> list[Any]:
 _BOTH = (False, True)
 
 _NO_TTL, _ENDLESS = -1, 2**63 - 1
-"""Less and more than any TTL."""
+"""Numbers that are smaller and larger than every TTL."""

@@ -11,9 +11,10 @@ order of delivery, and acknowledged in any order. Two structures decide what may
   individually. If a log is read before it has settled, its streams have no `acked_through`, because
   a new row may still appear between two rows.
 
-The cost depends on the number of pages, and of the streams in each page, but not on the number of
-changes. This module keeps in memory a mark for each stream with rows after the position, and the
-row keys of each page that has an outstanding slice, or a slice that follows an outstanding one.
+The cost depends on the number of pages and on the number of streams in each page, but not on the
+number of changes. This module keeps in memory a mark for each stream with rows after the position,
+and the row keys of each page that has an outstanding slice, or a slice that follows an outstanding
+slice.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ class _Stream:
 
 @frozen
 class _Completion:
-    """What to save and report once a span has been acknowledged: a checkpoint and a window."""
+    """The checkpoint to save and the window to report once a span has been acknowledged."""
 
     checkpoint: Checkpoint
     window: Window | None = None

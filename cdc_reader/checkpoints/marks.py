@@ -74,7 +74,7 @@ def unpack_mark(acked_through: bytes, rows: bytes) -> Mark:
 
 
 def unpack_id(text: str | None) -> UUID | None:
-    """Parse the id of a table; raise CheckpointError if `text` is not one."""
+    """Parse the id of a table; raise CheckpointError for any other text."""
     try:
         return UUID(text) if text else None
     except (ValueError, TypeError, AttributeError):
@@ -92,7 +92,7 @@ def pack_ttls(ttls: TtlHistory) -> str | None:
 
 
 def unpack_ttls(text: str | None) -> TtlHistory:
-    """Parse a history of TTLs; raise CheckpointError if `text` is not one."""
+    """Parse a history of TTLs; raise CheckpointError for any other text."""
     try:
         said = json.loads(text or "[]")
         if isinstance(said, dict):
@@ -120,7 +120,7 @@ def pack_snapshot(snapshot: SnapshotProgress | None) -> str | None:
 
 
 def unpack_snapshot(text: str | None) -> SnapshotProgress | None:
-    """Parse the progress of a snapshot; raise CheckpointError if `text` is not one."""
+    """Parse the progress of a snapshot; raise CheckpointError for any other text."""
     if text is None:
         return None
     try:

@@ -1,8 +1,8 @@
 """Tracks which rows of a snapshot are acknowledged, and derives checkpoints.
 
-This module is pure: it uses no I/O, no threads and no clock. A range may be read more than once. It
-is done when all rows of one reading have been delivered and acknowledged. Rows of an abandoned
-reading count as outstanding until they are acknowledged, but never complete a range.
+This module is pure: it uses no I/O, no threads and no clock. A range may be read more than once. A
+range is done when all rows of one reading have been delivered and acknowledged. Rows of an
+abandoned reading count as outstanding until they are acknowledged, but never complete a range.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checkpoints in a ScyllaDB table, in the cluster that is read or in another cluster.
 
 A save is one mutation of one partition, so it is applied completely or not at all. Under a lease, a
-save is a lightweight transaction, and the servers assign it a timestamp later than all earlier
-ones. Without a lease, `ScyllaCheckpoints` chooses a timestamp later than the timestamp of the
-previous save, even if the previous save came from a host whose clock was ahead.
+save is a lightweight transaction, and the servers assign it a timestamp later than the timestamps
+of all earlier saves. Without a lease, `ScyllaCheckpoints` chooses a timestamp later than the
+timestamp of the previous save, even if that save came from a host whose clock was ahead.
 """
 
 from __future__ import annotations

@@ -298,7 +298,7 @@ def _save(database: sqlite3.Connection, name: CheckpointName, checkpoint: Checkp
     is_new = database.execute(_FIND, _key(name)).fetchone() is None
     database.execute(_SAVE, (*_key(name), *_said(checkpoint)))
     (number, *_) = database.execute(_FIND, _key(name)).fetchone()
-    if is_new:  # SQLite gives it the id of a deleted row, whose marks may still be there
+    if is_new:  # SQLite may reuse the id of a deleted row, whose marks may still be there
         database.execute("DELETE FROM marks WHERE checkpoint = ?", (number,))
     database.executemany(
         "INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?, ?)",

@@ -195,7 +195,7 @@ class _Options:
         return os.environ.get(self.variable("password")) or self._asked(username)
 
     def _asked(self, username: str) -> str:
-        """Ask for the password at the terminal; raise ConfigurationError if there is none."""
+        """Prompt for the password; raise ConfigurationError if there is no terminal."""
         if not _at_terminal():
             file, variable = self.option("password_file"), self.variable("password")
             raise ConfigurationError(

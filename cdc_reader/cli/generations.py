@@ -42,7 +42,7 @@ class Row:
 
     @property
     def is_announced(self) -> bool:
-        """Whether readers see the generation; otherwise only its streams have been stored."""
+        """True if readers see the generation; if False, only its streams have been stored."""
         return self.state != _NOT_ANNOUNCED
 
     def to_dict(self) -> dict[str, Any]:

@@ -271,7 +271,7 @@ def _snapshot(
 ) -> SnapshotMode:
     """Return whether to copy existing rows.
 
-    The first run copies them if requested, and a later run if some are left to copy.
+    The first run copies them if requested. A later run only completes a copy that was begun.
     """
     begun = kept.begun(schema.name, shard)
     if begun is not None:

@@ -35,7 +35,7 @@ _INTERVAL, _SOON = 300_000_000, 10_000_000
 _PAUSE = 100_000
 """µs between queries; meanwhile a driver that has just connected opens its other connections."""
 _NODES = 3
-"""The maximum number of nodes to ask. The driver sends the queries to the nodes in turn."""
+"""The maximum number of nodes to query. The driver sends the queries to the nodes in turn."""
 
 
 @frozen
@@ -66,10 +66,10 @@ class _Measured:
 class ClusterClock:
     """The cluster's clock, which is the machine's clock while the two agree. Thread-safe.
 
-    The first `now` asks a node for its time, and later calls ask again every few minutes. If a node
-    disagrees with the machine's clock by more than `TOLERANCE`, other nodes are asked too. The
-    smallest difference counts, so that one wrong node does not override a correct clock. Between
-    measurements a steady clock is used, so changing the machine's clock does no harm.
+    The first `now` queries the time of a node, and later calls repeat this every few minutes. If a
+    node's clock differs from the machine's by more than `TOLERANCE`, other nodes are queried too.
+    The smallest difference counts, so that one wrong node does not override a correct clock.
+    Between measurements a steady clock is used, so changing the machine's clock does no harm.
 
     Logs one warning if the machine's clock is ahead, and one if it is behind. A clock passed as
     `own` replaces both the machine's clock and the steady clock.
@@ -127,7 +127,7 @@ class ClusterClock:
         return 0 if measured.allows(ahead) else -ahead
 
     def _measure(self, attempt: Callable[[Callable[[], _Measured]], _Measured]) -> _Measured:
-        """Ask one node, or several if the first disagrees or is slow; return the best answer."""
+        """Query one node, or several if the first disagrees or is slow; return the best result."""
         found: list[_Measured] = []
         for number in range(_NODES):
             if number:
@@ -147,7 +147,7 @@ class ClusterClock:
             return evolve(last, until=self._steady.now() + _SOON)
 
     def _ask(self) -> _Measured:
-        """Ask a node for its time. Time spent on connecting or throttling is not measured."""
+        """Query the time of a node. Time spent on connecting or throttling is not measured."""
         count(queries=1)
         answer = self._queries.request(_NOW)(None)
         sent = self._steady.now()

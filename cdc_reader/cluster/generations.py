@@ -152,7 +152,7 @@ class TabletGenerations:
     """The `GenerationSource` of a table that uses tablets, in ScyllaDB 2025.4 and later.
 
     Queries use consistency ONE, and each node answers from its local tables. A node that lags may
-    not know the newest set of streams yet. The server removes sets whose rows have all expired.
+    not have the newest set of streams yet. The server removes sets whose rows have all expired.
     """
 
     kind = GenerationKind.TABLETS
@@ -163,7 +163,7 @@ class TabletGenerations:
         self._key = name.keyspace, name.name
 
     def timestamps(self) -> Sequence[Micros]:
-        """Return the starts, in µs, of all sets of streams that the queried node knows."""
+        """Return the starts, in µs, of all sets of streams that the queried node has."""
         return starts(
             self._queries.batches(Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE"))
         )
@@ -171,7 +171,7 @@ class TabletGenerations:
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return the streams in force from `start` µs on; none if the server has removed the set.
 
-        If the node does not know the set yet, the query is retried, because another node may know
+        If the node does not have the set yet, the query is retried, because another node may have
         it. Raises TableNotFoundError if the table was dropped.
         """
         return self._queries.retry(lambda: self._groups(start))
@@ -192,7 +192,7 @@ class TabletGenerations:
         return groups
 
     def _check_forgotten(self, start: Micros) -> None:
-        """Raise TransientError if the node has no streams because it does not know them yet."""
+        """Raise TransientError if the node has no streams because it has not received them yet."""
         known = self.timestamps()
         if known and start < min(known):
             return

@@ -1,4 +1,4 @@
-"""Executes prepared statements, and combines those for one partition into a single mutation."""
+"""Executes prepared statements; statements for one partition are combined into one mutation."""
 
 from __future__ import annotations
 

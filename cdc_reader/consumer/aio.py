@@ -234,8 +234,8 @@ class AsyncCdcConsumer:
     def _cancel(self) -> None:
         """Cancel the running handlers, and the handlers that workers have not started yet.
 
-        Handlers are tracked and canceled only in the loop, because their state reaches the workers
-        too late.
+        Handlers are tracked and canceled only in the loop's thread, because worker threads see
+        their state too late.
         """
         self._is_cancelled = True
         for task in self._under_way:

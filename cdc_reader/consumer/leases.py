@@ -24,7 +24,7 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 _LONGEST_PAUSE = 2.0
-"""The longest pause, in seconds, between attempts to acquire a lease of another consumer."""
+"""The longest pause, in seconds, between attempts to acquire a lease that is held elsewhere."""
 _UNSURE = 0.1
 """Seconds between checks of a lease that is about to be renewed."""
 

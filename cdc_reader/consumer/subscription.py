@@ -73,7 +73,7 @@ def _metrics(metrics: Recorder | None) -> Recorder:
 class Subscription:
     """What a consumer follows; see `CdcConsumer`. Raises ConfigurationError for invalid values.
 
-    None gives an option its default.
+    An option that is None takes its default value.
     """
 
     connection: ConnectionConfig = field(converter=as_connection)

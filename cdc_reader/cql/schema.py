@@ -109,7 +109,7 @@ class CdcOptions:
 
 @frozen
 class TableState:
-    """What may change while a table keeps its name: its id, its CDC options and its log.
+    """The parts of a table that can change under the same name: its id, CDC options and log.
 
     A table that is dropped and recreated gets a new `id`, and its log gets a new `log_id`. `log_id`
     is None if there is no log. `altered` is the time of the last ALTER, in µs, or None if the

@@ -279,7 +279,7 @@ def _user_type(name: str, user_type: Callable[[str], UserType] | None, text: str
 
 def _frozen(inner: CqlType) -> CqlType:
     if isinstance(inner, Native):
-        raise ValueError(  # noqa: TRY004 - of the text, not of an argument
+        raise ValueError(  # noqa: TRY004 - the text is wrong, not an argument's type
             f"frozen<> is only allowed on collections, tuples, and user-defined types (got {inner})"
         )
     return freeze(inner)

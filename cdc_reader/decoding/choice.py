@@ -15,7 +15,7 @@ log = get_logger(__name__)
 VARIABLE = "CDC_READER_KERNEL"
 MODULES = {"cython": "cdc_reader.decoding._native", "python": "cdc_reader.decoding.python"}
 SLOWER = 25, 45
-"""How many times as long the Python kernel takes: for rows with many types, and with few types."""
+"""The factors by which the Python kernel is slower: for rows of many types, and of few types."""
 
 
 def choose(

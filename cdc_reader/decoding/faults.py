@@ -22,7 +22,8 @@ FAULTS_TYPE = pa.list_(
 class Fault:
     """The reason why a cell of `column` could not be converted; `raw` is its value as text.
 
-    Undecodable bytes are ``0x…``. The reason does not contain the value, so it may be logged.
+    Bytes that cannot be decoded are shown as ``0x…``. The reason does not contain the value, so it
+    may be logged.
     """
 
     column: str

@@ -36,7 +36,7 @@ def uuids(array: pa.Array) -> Sequence[Any]:
     return [None if text is None else uuid.UUID(text) for text in array.to_pylist()]
 
 
-def blobs(array: pa.Array, kind: type[B], size: int) -> Sequence[Any]:  # noqa: ARG001 - native
+def blobs(array: pa.Array, kind: type[B], size: int) -> Sequence[Any]:  # noqa: ARG001 - the interface
     """Return the blobs of a column as objects of `kind`, a subclass of bytes.
 
     The compiled kernel calls `kind` only for blobs that do not have `size` bytes. `kind` must
@@ -194,8 +194,8 @@ class entry:  # noqa: N801 - used like `property`
 
     The sequence is the page's attribute `name`; the value is the sequence's item at the object's
     number. If the value is `kept`, the object keeps it after the first read, in a slot whose name
-    is the attribute's name with an underscore before it. Otherwise, each read makes the value,
-    which costs no more than to keep it and needs no slot.
+    is the attribute's name with an underscore before it. Otherwise, each read computes the value
+    again, which costs no more than keeping it and needs no slot.
     """
 
     def __init__(self, name: str, doc: str, *, kept: bool = True) -> None:

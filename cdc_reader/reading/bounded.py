@@ -65,7 +65,7 @@ class BoundedRead:
             self._losses.begin(window.start, self._ttls, now, at_oldest=True)
 
     def done(self, window: Window) -> None:
-        """Record that `window` was read; check for losses if the last check was a minute ago."""
+        """Record that `window` was read; check for losses if the last check is a minute old."""
         self._unjudged = self._unjudged.hull(window)
         if self._clock.now() >= self._judged + _PAUSE:
             self.finish()

@@ -88,7 +88,7 @@ def leave_out_keys(batch: pa.RecordBatch, left_out: frozenset[RowKey]) -> pa.Rec
 
 
 class Deduplicator:
-    """Distinguishes new rows from delivered ones when the same span is read repeatedly.
+    """Distinguishes new rows from delivered rows when the same span is read repeatedly.
 
     Keys are kept as Arrow arrays, so that a row seen again needs no Python object. They are dropped
     once their span is no longer read. The key alone identifies a row, so a write that is logged in

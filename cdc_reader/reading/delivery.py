@@ -68,4 +68,4 @@ class WindowComplete:
 
 
 Delivery: TypeAlias = RowsRead | WindowComplete
-"""What a followed log yields: rows, or the end of a window. Use `match` to distinguish them."""
+"""An item of a followed log: rows, or the end of a window. Use `match` to distinguish them."""

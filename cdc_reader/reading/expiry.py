@@ -161,8 +161,8 @@ class TtlHistory:
     def lost(self, position: Micros, now: Micros) -> Window:
         """Return the span of write times whose unread rows are lost at `now` (µs).
 
-        The span begins no earlier than `position` (µs). It is empty unless some row since
-        `position` is certainly lost. Otherwise it covers all rows since then that may be lost.
+        The span begins no earlier than `position` (µs). If some row since `position` is certainly
+        lost, the span covers all rows since then that may be lost. Otherwise it is empty.
         """
         sure = self._gone(position, now, lambda _: -_GRACE)
         return sure if sure.is_empty else self.expired(position, now)

@@ -188,8 +188,8 @@ class Follower:
         """Read window after window up to `end`, without pauses.
 
         A reader that is behind also searches for late rows between windows, before its position is
-        too far ahead of them. The rows that the start's marks cover must be read first, because
-        only the search after that finds what the marks left out.
+        too far ahead of them. The search waits until the rows covered by the start's marks have
+        been read, because only then does it find late rows that the marks exclude.
         """
         while self._position < end and not self._stopped.is_set():
             if self._late is not None and not self._marks:

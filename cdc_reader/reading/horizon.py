@@ -190,8 +190,8 @@ class SettledHorizon:
         """Return whether reading has begun, in this run or in an earlier one.
 
         Rows that expired before reading began are not a loss. The first call also records which
-        generations are accounted for: those up to the checkpoint's generation or, if the checkpoint
-        has none, all that exist.
+        generations are accounted for: the generations up to the checkpoint's generation or, if the
+        checkpoint has none, all generations that exist.
         """
         if self._accounted is not None:
             return True

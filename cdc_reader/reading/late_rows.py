@@ -198,7 +198,7 @@ def arrived(
     """Return the rows that had arrived by `planned` (µs), without `REMAINING_TTL`.
 
     `planned` is when the read of the window was planned. Rows that may have arrived later are kept
-    only if they are `known`, because they were present then. A window therefore has the same rows
+    only if they are `known` to have been present at that time. A window therefore has the same rows
     each time it is read.
     """
     later = pc.indices_nonzero(pc.greater(_arrivals(batch, ttls, now), scalar(planned))).to_pylist()

@@ -26,8 +26,8 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 _FULL, _QUIET = 2.0, 0.25
-"""Limits in pages: chunks of `_FULL` or more are split, and two chunks with at most `_QUIET`
-together are merged."""
+"""Limits in pages: chunks of `_FULL` or more are split, and two adjacent chunks are merged if they
+have at most `_QUIET` in total."""
 
 
 class Planner:

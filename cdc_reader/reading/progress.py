@@ -75,7 +75,7 @@ class Mark:
 
 @frozen
 class SnapshotProgress:
-    """How far a snapshot of the table has been acknowledged; times in µs since 1970.
+    """The acknowledged part of a snapshot of the table; times are in µs since 1970.
 
     `began` is when the snapshot began. The checkpoint's position had settled by then. `generation`
     is the start of the generation that determines which rows belong to a shard, or None if there
@@ -94,7 +94,7 @@ class SnapshotProgress:
 
 @frozen
 class Checkpoint:
-    """How far a table's log has been acknowledged; all times in µs since 1970.
+    """The acknowledged part of a table's log; all times are in µs since 1970.
 
     Every row written before `position` is acknowledged, and so are the later rows that `marks`
     identify. `generation` is the start of the newest generation known when the checkpoint was made.

@@ -40,7 +40,9 @@ GRACE = 0.4
 
 Two of these periods in a row still end within a second."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-"""In seconds. Each pause is random, up to a limit that doubles, so that clients spread out."""
+"""Limits of the first and the longest pause, in seconds.
+
+Each pause is random, up to a limit that doubles, so that clients spread out."""
 
 
 class Stop(threading.Event):

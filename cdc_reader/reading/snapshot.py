@@ -83,12 +83,12 @@ class RangeComplete:
 
 
 SnapshotDelivery: TypeAlias = SnapshotRows | RangeComplete
-"""What a snapshot yields: rows, or the end of a range. Use `match` to distinguish them."""
+"""An item of a snapshot: rows, or the end of a range. Use `match` to distinguish them."""
 
 
 @frozen
 class SnapshotShare:
-    """How much of a snapshot has been read.
+    """The part of a snapshot that has been read.
 
     `rows` is the number of rows read, and `share` is the fraction of the tokens, from 0 to 1.
     `seconds_left` is the estimated time to complete the snapshot, at the rate of this run, or None
@@ -126,7 +126,7 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
 
 
 def _generation_at(generations: GenerationSource, position: Micros) -> Micros | None:
-    """Return the start of the generation in force at `position`, or else of the first after it.
+    """Return the start of the generation in force at `position`, or else of the next generation.
 
     A generation without streams receives no writes and is skipped. Returns None if no generation
     has streams.
@@ -210,7 +210,7 @@ class SnapshotReader:
 
     @property
     def share(self) -> SnapshotShare:
-        """How much of the snapshot has been delivered."""
+        """The part of the snapshot that has been delivered."""
         done = self._progress.done.size
         share = done / self._total if self._total else 0.0
         this_run = done - self._done_before

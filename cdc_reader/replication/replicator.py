@@ -125,7 +125,7 @@ class Replicator:
         """Return the statements that apply a change; they may be executed in any order.
 
         The list is empty if the change has only images. Raises UnsupportedTableError if the log
-        does not show what was written, or shows it in a form that this version does not know.
+        does not show what was written, or shows it in a form that this version does not support.
         """
         try:
             return list(self._statements(change))

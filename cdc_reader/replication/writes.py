@@ -63,7 +63,7 @@ class Edge:
 
 @frozen
 class Slice:
-    """The rows whose first clustering columns are `fixed`, and whose next one is between two edges.
+    """The rows whose first clustering columns are `fixed`, with the next column between two edges.
 
     The edges are in clustering order. Without edges, the next column may have any value.
     """

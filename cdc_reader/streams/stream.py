@@ -42,7 +42,7 @@ class StreamId(bytes):
         return self._low >> 26
 
     @property
-    def index(self) -> int:  # type: ignore[override]  # of the vnode; nobody searches in an id
+    def index(self) -> int:  # type: ignore[override]  # an id does not need `bytes.index`
         """The vnode's number in its generation; 0 with tablets."""
         return self._low >> 4 & (1 << 22) - 1
 

@@ -1,4 +1,4 @@
-"""Reports in which the tasks of a micro-batch send the cost of reading to the driver.
+"""Reports on the cost of reading, which the tasks of a micro-batch send to the driver.
 
 Spark gives a Python data source no way to return metrics from its tasks. Instead, a task that has
 read a partition sends one datagram to the process of the `ScyllaCdcListener` whose address is in

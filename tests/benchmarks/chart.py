@@ -35,7 +35,7 @@ def chart(results: Mapping[str, Any]) -> str:
     ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">\n'
-        f"<title>The figures of each part, relative to its baseline</title>\n"
+        f"<title>The result of each benchmark, relative to its baseline</title>\n"
         f"<style>{_STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
     )
 

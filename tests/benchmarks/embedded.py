@@ -124,7 +124,7 @@ def log_rows(client: Client) -> float:
 
 
 def replayed(client: Client) -> float:
-    """Return the megabytes of replayed pages that are read per second."""
+    """Return the number of megabytes of replayed pages that are read per second."""
     statement = client.prepare("SELECT * FROM ks.replayed")
     start = time.perf_counter()
     size = sum(size for _, size in pages(client, statement, PAGE_ROWS))

@@ -30,7 +30,7 @@ from tests.cluster.standalone import Standalone, standalone
 
 PAGE_ROWS = 8_000
 PAGES = 300
-"""The number of pages: enough that planning, in one process, takes little time in comparison."""
+"""The number of pages, so large that planning, in one process, takes comparatively little time."""
 PARTITIONS = 8
 """Number of tasks. Each executor runs its tasks one after another."""
 DECODED_PAGES = 3_000

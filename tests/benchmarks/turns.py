@@ -19,7 +19,7 @@ class Turn:
 
 
 def take_turns(ways: Mapping[str, Callable[[], object]], times: int) -> dict[str, Turn]:
-    """Run all `ways` once to warm up and then `times` times, alternately; return the medians.
+    """Run all `ways` once to warm up, then `times` times in turn, and return the medians.
 
     A way that runs in a separate process returns a Turn, which replaces the one measured here.
     """

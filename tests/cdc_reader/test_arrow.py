@@ -41,7 +41,7 @@ def columns(draw: st.DrawFn, kind: pa.DataType, cells: st.SearchStrategy[object]
 
 @given(st.sampled_from(list(KINDS)).flatmap(lambda kind: columns(kind, KINDS[kind])))
 def test_numbers(column: pa.Array) -> None:
-    """Numbers, and the places of nulls, are those of the column."""
+    """Numbers and the positions of nulls equal those of the column."""
     mask = np.array([cell is not None for cell in column.to_pylist()], bool)
     assert _arrow.valid(column).tolist() == mask.tolist()
     expected = [7 if cell is None else cell for cell in column.to_pylist()]
@@ -57,7 +57,7 @@ def test_numbers(column: pa.Array) -> None:
 
 @given(columns(pa.bool_(), st.booleans()))
 def test_booleans(column: pa.Array) -> None:
-    """A null is false."""
+    """Nulls become False, and booleans stay unchanged."""
     found = _arrow.booleans(column)
     assert found.tolist() == [bool(cell) for cell in column.to_pylist()]
     assert _arrow.to_arrow(found, nulls=~_arrow.valid(column)).equals(column)
@@ -69,7 +69,7 @@ def test_columns_without_values() -> None:
 
 
 def test_scalars_and_indices() -> None:
-    """Scalars have their type."""
+    """Scalars have the requested type, and indices are 64-bit integers."""
     assert _arrow.scalar(5, pa.int32()).equals(pa.scalar(5, pa.int32()))
     assert _arrow.scalar(-(2**63)).equals(pa.scalar(-(2**63), pa.int64()))
     assert _arrow.indices([]).equals(pa.array([], pa.int64()))

@@ -192,7 +192,7 @@ def test_a_read_has_the_columns_of_the_table_when_it_begins(
 def test_a_type_altered_during_a_read_is_an_error(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """A field added to a user-defined type ends a read with an error. A new read has the field."""
+    """If a type gets a field, a running read ends with an error, and new reads return the field."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"

@@ -103,7 +103,7 @@ def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: E
 
 
 def test_changes_show_the_row(reader: CdcReader) -> None:
-    """A change contains the whole row in `after` and in its deltas. Its time is the position."""
+    """A change's `after` and deltas contain the whole row. Its time is the snapshot's position."""
     snapshot = reader.snapshot()
     found = by_key(snapshot.changes())
     assert len(found) == 21 + 2

@@ -146,7 +146,7 @@ def test_promtool_runs_the_tests_of_the_alerts(promtool: Path, tmp_path: Path) -
 
 
 def test_promtool_parses_the_queries_of_the_dashboard(promtool: Path, tmp_path: Path) -> None:
-    """Promtool can parse each expression of the dashboard, checked as a separate rule."""
+    """Promtool can parse each expression of the dashboard, written as a separate rule."""
     found = [{"record": f"panel:{at}", "expr": text} for at, text in enumerate(shown())]
     file = tmp_path / "panels.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": found}]}))

@@ -46,7 +46,7 @@ def _free_name(session: Session) -> str:
 
 def _answer(answer: Answer, recorded: Any) -> dict[str, Any]:
     body = base64.b64encode(answer.body).decode()
-    if "header" in recorded:  # its protocol version is recorded
+    if "header" in recorded:  # the recording includes the header, for its protocol version
         header = bytes((answer.version, answer.flags, 0, 0, answer.opcode))
         return {"header": (header + len(answer.body).to_bytes(4, "big")).hex(), "body": body}
     return {"opcode": answer.opcode, "flags": answer.flags, "body": body}

@@ -48,7 +48,7 @@ def test_a_picture_has_a_title() -> None:
 
 
 def test_a_command_that_does_not_end_is_interrupted() -> None:
-    """A command that runs until Ctrl-C is interrupted once its screen shows what is expected."""
+    """A command that runs until Ctrl-C is interrupted once its screen shows the expected text."""
     with terminal("echo ready; exec cat") as shown:
         shown.until("ready$")
     assert shown.text.endswith("ready")
@@ -68,7 +68,7 @@ def test_a_command_that_fails_is_an_error(command: str, seconds: float, message:
 
 
 def test_a_command_that_ends_too_early_is_an_error() -> None:
-    """A command that ends before it shows what is expected is reported."""
+    """A command that ends without showing the expected text is reported."""
     with terminal("echo no") as shown, pytest.raises(TerminalError, match="expected 'yes' in"):
         shown.until("yes")
 

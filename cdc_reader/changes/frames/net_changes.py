@@ -55,9 +55,9 @@ class NetChanges:
     """One entry per base row and record, even if several statements changed the row.
 
     For each entry, `at` is the log row that represents the change, and `before` and `after` are the
-    log rows of its preimage and postimage, or NONE if it has none. A row that is both written and
-    deleted in one record counts as deleted. `number` is the number of the change in `rows`. Where
-    `lacks_postimage` is True, `at` is a delta row.
+    log rows of its preimage and postimage, or NONE if the image is missing. A row that is both
+    written and deleted in one record counts as deleted. `number` is the number of the change in
+    `rows`. Where `lacks_postimage` is True, `at` is a delta row.
     """
 
     batch: pa.RecordBatch

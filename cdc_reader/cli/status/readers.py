@@ -36,7 +36,10 @@ class Reader:
 
     @property
     def position(self) -> Micros | None:
-        """The time before which all rows are acknowledged; None to begin at the oldest row."""
+        """The time before which all rows are acknowledged.
+
+        None if reading begins at the oldest row.
+        """
         position = self.checkpoint.position
         return None if position <= BEGINNING else position
 
@@ -52,7 +55,10 @@ class Reader:
 
     @property
     def loss(self) -> str | None:
-        """What was lost because the log was dropped and created again; None if nothing was lost."""
+        """A message about changes lost because the log was dropped and created again.
+
+        None if nothing was lost.
+        """
         lost = self.ttls.log_lost
         if self._unread is None or self._unread >= lost:
             return None

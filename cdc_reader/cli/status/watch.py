@@ -103,7 +103,7 @@ class Watch:
         return pause < left and not self.stop.is_set() and self.is_wanted()
 
     def _next(self, pause: int) -> int:
-        """Show a sample, or why there is none; return the next pause."""
+        """Show a sample, or the reason why there is none; return the next pause."""
         try:
             self.view.show(self.sampler.sample())
         except StoppedError:

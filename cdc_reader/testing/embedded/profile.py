@@ -57,8 +57,8 @@ class Profile:
     paxos_tables: bool = _since((2025, 4))
     # CREATE KEYSPACE does not require `replication`.
     default_replication: bool = _since((2026, 1))
-    # Unknown compaction options and flush periods below a minute are rejected; no table uses
-    # COMPACT STORAGE.
+    # Unknown compaction options and flush periods below a minute are rejected; COMPACT STORAGE is
+    # disabled.
     checks_options: bool = _since((2026, 1))
     # Tables use IncrementalCompactionStrategy and compression with dictionaries by default.
     newer_defaults: bool = _since((2026, 1))

@@ -209,7 +209,7 @@ class Session:
             return self._handle(call.request)
         except CqlError as refusal:
             return responses.error(refusal)
-        except Exception as bug:  # noqa: BLE001 - the client gets an error, the server keeps running
+        except Exception as bug:  # noqa: BLE001 - the client gets an error; the server keeps running
             # Log the traceback as text: a renderer that shows local variables would print the whole
             # database.
             trace = "".join(traceback.format_exception(bug))

@@ -115,7 +115,7 @@ def task_rows(
 def _late_rows(
     options: SourceOptions, source: LogSource, partition: LatePartition
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the late rows that the partition lists, and report those that no longer exist."""
+    """Yield the late rows that the partition lists, and report listed rows that are gone."""
     missing = len(partition.names)
     for _, batch in read_tasks(source, tasks_of(partition.names), options.read.in_flight):
         if (rows := rows_named(batch, partition.names)).num_rows:
@@ -132,7 +132,7 @@ def _columns(
     key: PartitionKey | None,
     more: Collection[str],
 ) -> tuple[Column, ...]:
-    """Return the log columns to read: `wanted`, `more`, and those needed to select rows."""
+    """Return the log columns to read: `wanted`, `more`, and the columns needed to select rows."""
     names = {column.name for column in (*wanted, *(key.columns if key else ()))} | set(more)
     if options.read_strategy is not Strategy.STREAMS:
         names.add(STREAM_ID)

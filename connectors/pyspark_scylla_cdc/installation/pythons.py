@@ -102,7 +102,7 @@ def planner(command: Command, options: dict[str, str]) -> Python | Unusable:
 def executors(
     context: SparkContext, command: Command, options: dict[str, str]
 ) -> list[Python | Unusable]:
-    """Return each executor's Python; if one fails, return those found so far and an `Unusable`.
+    """Return each executor's Python; if one fails, return the Pythons so far and an `Unusable`.
 
     Tests the Python that a data source uses: `command`, without the files of ``--py-files``.
     """

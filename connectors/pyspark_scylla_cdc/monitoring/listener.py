@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _OUR_ERRORS = f"{CdcError.__module__}."
-"""What Spark's text of an error contains if the source raised the error."""
+"""Text that Spark's description of an error contains if the source raised the error."""
 _KEPT = 64
 """The maximum number of micro-batches whose reports are kept until Spark reports progress."""
 
@@ -52,7 +52,8 @@ class ScyllaCdcListener(StreamingQueryListener):
         spark.streams.addListener(listener)
         changes = spark.readStream.format("scylla_cdc").option("reportTo", listener.address)
 
-    Without option ``reportTo``, the metrics that only tasks know are missing: see `StreamStatus`.
+    Without option ``reportTo``, the metrics that only tasks provide are missing: see
+    `StreamStatus`.
 
     Args:
         registry: the registry of `prometheus_client` to export to; by default none. Use only one
@@ -100,7 +101,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         return self._streams.statuses()
 
     def close(self) -> None:
-        """Close the port. Metrics that only tasks know are missing from then on."""
+        """Close the port. Metrics that only tasks provide are missing from then on."""
         with self._lock:
             if self._inbox is not None:
                 self._inbox.close()
@@ -150,7 +151,7 @@ def _about(end: Offset, reports: list[Report]) -> list[Report]:
 
 
 def _facts(status: StreamStatus) -> dict[str, Any]:
-    """Return the metrics for the log line, without those that are unknown."""
+    """Return the metrics for the log line, without unknown metrics."""
     facts = {
         **asdict(status, recurse=False),
         "table": str(status.table),

@@ -1,10 +1,10 @@
-"""Records the generations that an offset knows, to detect those that were announced late.
+"""Records the generations that are known at an offset, to detect generations announced late.
 
-A micro-batch from offset a to offset b reads the rows of its window in each generation that b
-knows. If a does not know one of these generations, the micro-batch also reads the rows from that
-generation's start to the window, because no earlier micro-batch can have read them. The rows of a
-micro-batch therefore depend only on its two offsets, even if a generation is announced before the
-micro-batch is repeated.
+A micro-batch from offset a to offset b reads the rows of its window in each generation that is
+known at b. If one of these generations is not known at a, the micro-batch also reads the rows from
+that generation's start to the window, because no earlier micro-batch can have read them. The rows
+of a micro-batch therefore depend only on its two offsets, even if a generation is announced before
+the micro-batch is repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class KnownGenerations:
 
     @classmethod
     def after(cls, before: Self | None, position: Micros, visible: Timeline) -> Self:
-        """Return the generations known at the next offset: those in `before`, and those `visible`.
+        """Return the generations known at the next offset: those of `before` and of `visible`.
 
         `before` is None if the last offset, at `position`, records no generations. Generations
         stay known even if they are not visible, because with tablets a lagging node shows fewer.

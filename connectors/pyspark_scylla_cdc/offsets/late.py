@@ -18,7 +18,7 @@ Four steps ensure this:
 3. Once a minute, in a sweep, the driver reads the keys of the rows behind the position. A row is
    late if it was not recorded and may have arrived after its window was planned. Offset b lists the
    late rows.
-4. Offset b carries this state: the times at which windows were planned since the last sweep, and
+4. Offset b contains this state: the times at which windows were planned since the last sweep, and
    the recorded keys. A restarted query therefore makes the same decisions as the process before it.
 
 Strays (`cdc_reader.reading.strays`) are in streams that no executor reads. The driver searches for
@@ -30,8 +30,8 @@ keys of rows that arrived within `DOUBT` of a sweep, or of the time at which a w
 These are few, unless the confidence window is shorter than `DOUBT`.
 
 `cdc_reader.reading.late_rows` does the same bookkeeping, but here the driver reads only keys. With
-``lateRows=report``, the driver only sweeps, reads a sample if there are many streams, and logs the
-number of late rows.
+``lateRows=report``, the driver only sweeps: it reads a sample if there are many streams, and logs
+the number of late rows.
 """
 
 from __future__ import annotations

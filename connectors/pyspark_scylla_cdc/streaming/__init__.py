@@ -1,5 +1,5 @@
 """Streaming reads: decides how far each micro-batch reaches, and which late rows it delivers.
 
-This package may import `executors`, `log_plan` and the packages below them on the design page.
-Begin with `stream`, which Spark calls. `window_end` decides where a micro-batch ends.
+This package may import `executors`, `log_plan` and the packages below them in the diagram on the
+design page. Begin with `stream`, which Spark calls. `window_end` decides where a micro-batch ends.
 """

@@ -33,11 +33,11 @@ class AnnouncedGenerations:
         return self._timeline if self._read_at > BEGINNING else self.read()
 
     def known(self, since: Offset, now: Micros, *, has_window: bool) -> KnownGenerations | None:
-        """Return the generations known to the offset that follows `since`.
+        """Return the generations known at the offset that follows `since`.
 
         The micro-batch that ends at that offset began at `now` (µs). If the micro-batch has a
         window, the generations must be read at `now` or later, because another generation may have
-        begun in the window. If it has no window, and `since` knows no generations, the result is
+        begun in the window. If it has no window, and `since` records no generations, the result is
         None, because no generation can have been missed yet.
         """
         if since.generations is None and not has_window:

@@ -30,11 +30,10 @@ then advances in longer steps, in proportion to the number of queries.
 class Idle:
     """Decides whether a window is worth a micro-batch; times in µs.
 
-    A window of `longest` or more is worth a micro-batch even without rows, but not directly
-    after another such window. Otherwise, with a trigger interval of that length,
-    `processAllAvailable` would never return.
-    While no rows are found, the driver checks again each time the window has grown by `shortest`.
-    The `generations` are read at most once a second.
+    A window of `longest` or more is worth a micro-batch even without rows, but not directly after
+    another such window. Without this exception, `processAllAvailable` would never return if the
+    trigger interval had that length. While no rows are found, the driver checks again each time the
+    window has grown by `shortest`. The `generations` are read at most once a second.
     """
 
     def __init__(

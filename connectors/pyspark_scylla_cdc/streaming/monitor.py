@@ -42,7 +42,7 @@ class Monitor:
     def reported(
         self, partitions: Sequence[InputPartition], end: Micros
     ) -> Sequence[InputPartition]:
-        """Return the partitions; with `reportTo`, in a form whose tasks send reports."""
+        """Return the partitions; with option `reportTo`, their tasks also send reports."""
         if not (self._is_asked and partitions):
             return partitions
         count = len(partitions)

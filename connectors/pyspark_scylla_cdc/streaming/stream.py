@@ -185,7 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return of_one_plan([*rows, *parts, *rest])
 
     def _timeline(self, until: Offset, window: Window) -> Timeline:
-        """Return the generations of a micro-batch: those that its end offset knows, if recorded."""
+        """Return the generations of a micro-batch, as recorded in its end offset if possible."""
         known = until.generations
         if known is not None and known.covers(window.start):
             return Timeline(known.starts)

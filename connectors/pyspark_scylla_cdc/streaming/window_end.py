@@ -54,9 +54,9 @@ from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
 class PlannedBatch:
     """The contents of a micro-batch: its window, and the late-row state `late` of its offset.
 
-    `done` is the token up to which a snapshot has been read. `generations` are the generations that
-    the offset knows. `missed` maps the start of each late-announced generation to its window before
-    the position, which is delivered as well.
+    `done` is the token up to which a snapshot has been read. `generations` are the generations
+    known at the offset. `missed` maps the start of each late-announced generation to its window
+    before the position, which is delivered as well.
     """
 
     window: Window

@@ -98,7 +98,7 @@ class _History(Fold):
     def _begun(self, current: DataFrame) -> DataFrame:
         """Return the time at which the current version of each row began.
 
-        For static columns, this is the latest of these times in the partition.
+        For static columns, this is the latest such time in the partition.
         """
         from pyspark.sql import functions as sf
 

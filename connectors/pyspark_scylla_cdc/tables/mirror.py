@@ -147,7 +147,7 @@ class Mirror:
         """
         end = None if timeout is None else time.monotonic() + timeout
         try:
-            while any([copy.goes_on() for copy in self._copies]):  # noqa: C419 - each must be seen
+            while any([copy.goes_on() for copy in self._copies]):  # noqa: C419 - each must be called
                 if end is not None and time.monotonic() >= end:
                     return False
                 time.sleep(_TICK)

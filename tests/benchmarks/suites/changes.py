@@ -1,7 +1,7 @@
 """Converting pages to changes, compared with the driver's compiled parser and named tuples.
 
 Changes compute their attributes on demand. `changes` reads only the keys, as every consumer does.
-`changes_used` reads all that a row of the log contains: each cell is read as part of an attribute.
+`changes_used` reads everything that a row of the log contains: each cell is part of an attribute.
 Both keep all changes of a page in memory, as the driver keeps its rows. `changes_streamed` reads
 the same as `changes_used` but keeps no change, like `CdcReader.changes`.
 """
@@ -63,7 +63,7 @@ def streamed(page: RecordedPage, schema: LogSchema) -> None:
 
 
 def used(change: Change) -> object:
-    """Return all that the log contains of a change."""
+    """Return everything that the log contains about a change."""
     return (
         change.operation,
         change.key,

@@ -41,8 +41,8 @@ with Cluster(["127.0.0.1"], port={port}, protocol_version=4) as cluster:
 def figures(times: int) -> Iterator[Figure]:
     """Measure importing the package, reading a first batch or change, and the command `status`.
 
-    The driver reads the first page with pyarrow imported, because any program that uses Arrow needs
-    it, and also alone, to show how much of the time is the driver's.
+    The driver reads the first page twice: with pyarrow imported, because any program that uses
+    Arrow needs it, and alone, to show the driver's share of the time.
     """
     compileall.compile_dir(_PACKAGE, quiet=1)
     with serving() as served:

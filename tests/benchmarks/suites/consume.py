@@ -1,6 +1,6 @@
 """A consumer's work besides reading: delivering changes, acknowledging them, saving marks.
 
-The handler does nothing. `consume` has one worker and a log with 100 partition keys;
+The handler does nothing. `consume` has one worker and a log with 100 partition keys.
 `consume_scattered` has the default number of workers, which share the changes by partition key, and
 a log in which each change has its own partition key. The figures include the CPU time of all
 threads, and the time to connect, because each consumer opens its own connection.

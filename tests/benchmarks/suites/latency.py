@@ -64,17 +64,17 @@ def _idle_queries(served: Served, read: ReadConfig) -> float:
 
 
 def _steadily() -> Iterator[float]:
-    """Yield when to write, in seconds from the start, with a warm-up first."""
+    """Yield the times to write, in seconds from the start, with a warm-up first."""
     return (number / PER_SECOND for number in range(WARM_UP + WRITES))
 
 
 def _rarely() -> Iterator[float]:
-    """Yield when to write, with pauses of different lengths, so that polls do not keep step."""
+    """Yield the times to write, with varying pauses, so that polls do not stay in step."""
     return accumulate((0.9 + 0.137 * (number % 5) for number in range(RARE - 1)), initial=3.0)
 
 
 def _milliseconds(served: Served, keys: range, moments: Iterator[float]) -> list[float]:
-    """Write each key at its moment; return the time from each write to its handler call."""
+    """Write each key at its time. Return the ms from each write to its handler call."""
     heard: dict[int, float] = {}
     complete = threading.Event()
 

@@ -72,7 +72,7 @@ def batches(reader: CdcReader) -> None:
 
 
 def changes(reader: CdcReader) -> None:
-    """Read all that the log contains of each change."""
+    """Read everything that the log contains about each change."""
     for change in reader.changes():
         used(change)
 

@@ -119,7 +119,7 @@ def _reading(config: ConnectionConfig, rows: int) -> float:
 
 
 def _paging(port: int, rows: int) -> float:
-    """Read this many rows with the driver alone; return the peak memory, in MB."""
+    """Read this many rows with the driver alone, and return the peak memory, in MB."""
     with _driver(port, "*") as tuples:
         found = _count(islice(tuples(), rows))
     assert found == rows, f"expected {rows} rows, found {found}"

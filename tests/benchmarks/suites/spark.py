@@ -26,7 +26,7 @@ from tests.benchmarks.spark_sources import Ready
 from tests.benchmarks.turns import take_turns
 
 PAGE_ROWS = 8_000
-"""The number of rows that take nearly 1 MiB, the largest page a server returns for one stream."""
+"""The number of rows in nearly 1 MiB, the largest page that a server returns for one stream."""
 PAGES = 1_250
 """The number of pages, so large that the time to start a read is negligible."""
 ROWS = PAGES * PAGE_ROWS

@@ -127,7 +127,7 @@ def test_a_change_with_nan_equals_itself() -> None:
 
 
 def test_a_change_is_not_subclassed() -> None:
-    """A subclass is refused, because its copies and pickles would not be of the subclass."""
+    """`Change` cannot be subclassed, because copies and pickles would not be of the subclass."""
     with pytest.raises(TypeError, match="cannot be subclassed"):
         type("Mine", (Change,), {})
 

@@ -1,4 +1,4 @@
-"""Changes are the same with both kernels, even if one kernel reads what the other pickled."""
+"""Changes are the same with both kernels, even if one kernel unpickles changes of the other."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def _random_page(
 
 
 def test_what_is_computed_for_a_page_is_that_of_the_rows() -> None:
-    """Attributes that are computed for all changes of a page are those of each change's rows."""
+    """Attributes computed for a whole page equal those computed from each change's rows."""
     for change in random_changes(3_000):
-        alone = copy.copy(change)  # is made of its own rows, whose values were converted one by one
+        alone = copy.copy(change)  # made from its own rows, whose values are converted one by one
         assert type(change.stream) is StreamId
         assert (change.time, change.timestamp) == (alone.time, timeuuid.micros(change.time.bytes))
         assert (change.stream, change.seqs) == (alone.stream, alone.seqs)

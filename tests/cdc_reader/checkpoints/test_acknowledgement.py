@@ -313,7 +313,7 @@ def test_rows_after_an_unacknowledged_one_are_held() -> None:
 
 
 def test_the_first_records_of_a_page_are_marked_by_their_last_row() -> None:
-    """A mark names the last row of the handled records at a page's start, and lists later rows."""
+    """A mark covers the first records of a page by their last row, and lists later rows."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     rows = page(
         place(0, 1, 0, 2, is_last=False),

@@ -296,7 +296,7 @@ class Terminal:
         """Read the available output. Return False once the command has closed the terminal."""
         try:
             data = os.read(self._end, 65_536)
-        except OSError:  # Linux reports in this way that the other end is closed
+        except OSError:  # Linux raises this error once the other end is closed
             return False
         self.shown += data.decode()
         return bool(data)

@@ -216,7 +216,7 @@ def test_a_checkpoint_resumes_where_it_stopped(
 def test_lost_changes_are_passed_over_unless_it_is_told_to_fail(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """After a loss it prints the changes that are left. With `--data-loss fail`, it ends."""
+    """After a loss, `tail` prints the remaining changes. With `--data-loss fail`, it fails."""
     write(insert(0))
     file = tmp_path / "positions"
     options = (*SETTLED, "--json", "--checkpoint", str(file))

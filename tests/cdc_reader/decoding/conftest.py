@@ -18,7 +18,7 @@ from cdc_reader.decoding.choice import MODULES
 from tests.cdc_reader.decoding.wire import page_of
 
 Decode = Callable[..., pa.RecordBatch]
-"""A function that decodes the body of a result; `columns` are the columns, if already known."""
+"""A function that decodes the body of a result. `columns` are the columns, if already known."""
 
 
 def kernel(name: str) -> ModuleType:

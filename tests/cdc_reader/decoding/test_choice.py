@@ -36,14 +36,14 @@ def test_the_compiled_kernel_is_chosen_where_it_was_built() -> None:
 
 
 def test_a_broken_kernel_is_not_passed_over() -> None:
-    """For a broken kernel, an error is raised, because a fallback to Python would be slow."""
+    """A broken kernel raises an error, because a fallback to Python would be slow."""
     with pytest.raises(ConfigurationError, match=r"undefined symbol\): .* reinstall this package"):
         choose(None, broken)
 
 
 @pytest.mark.parametrize("load", [plain_only, broken])
 def test_a_requested_kernel_that_is_missing_is_an_error(load: object) -> None:
-    """If a requested kernel is missing, an error is raised, and the other kernel is not used."""
+    """A requested kernel that is missing raises an error, and the other kernel is not used."""
     with pytest.raises(ConfigurationError, match=r"KERNEL is 'cython': .* C compiler"):
         choose("cython", load)  # type: ignore[arg-type] # parametrize hides the type
 

@@ -39,6 +39,6 @@ def test_a_user_type_has_its_names_in_hex() -> None:
      "VectorType(Int32Type,x)", "UserType(ks,zz)", "TupleType(Int32Type;"],
 )  # fmt: skip
 def test_anything_else_is_a_decode_error(text: str) -> None:
-    """For text that is not a type's Java class name, a DecodeError with the text is raised."""
+    """Text that is not a type's Java class name raises a DecodeError that contains the text."""
     with pytest.raises(DecodeError, match="unknown type"):
         parse_marshal(text)

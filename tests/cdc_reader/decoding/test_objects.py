@@ -84,7 +84,7 @@ class Four(bytes):
 
 
 def test_blobs_are_of_their_class(made: ModuleType) -> None:
-    """Blobs become objects of a subclass of bytes, which refuses those of other sizes."""
+    """Blobs become objects of a subclass of bytes, which rejects blobs of other sizes."""
     column = pa.array([b"none", b"abcd", None, b"\0\1\2\3"]).slice(1)
     found = made.blobs(column, Four, 4)
     assert [found[at] for at in range(3)] == [b"abcd", None, b"\0\1\2\3"]
@@ -143,7 +143,7 @@ def test_uuids_in_other_forms_are_read(made: ModuleType, text: str) -> None:
     "text", ["", "x" * 36, NUMBER[:-1], NUMBER.replace("-", "+"), NUMBER + "0"]
 )
 def test_a_text_that_is_no_uuid_is_refused(made: ModuleType, text: str) -> None:
-    """For text that is not a UUID, the error is that of `uuid.UUID`."""
+    """Text that is not a UUID raises the same error as `uuid.UUID`."""
     with pytest.raises(ValueError, match="badly formed hexadecimal UUID string"):
         list(made.uuids(pa.array([text])))
 
@@ -348,7 +348,7 @@ def test_wrappers_are_values(made: ModuleType) -> None:
 
 
 def test_the_compiled_kernel_refuses_columns_that_it_cannot_read() -> None:
-    """Calling the class of a column's values is refused if the kernel cannot make such values."""
+    """The class of a column's values rejects columns whose values the kernel cannot make."""
     compiled = kernel("cython")
     kind = type(compiled.values(pa.array([1])))
     for column in (pa.array([[1]]), pa.array([None]), pa.array([1]).dictionary_encode()):

@@ -18,7 +18,7 @@ from tests.cdc_reader.decoding.conftest import kernel
 MicrosOf = Callable[[pa.Array], pa.Array]
 TIMES = st.builds(make, st.integers(MIN_MICROS, MAX_MICROS), st.binary(min_size=8, max_size=8))
 ANY = st.uuids()
-"""Any time UUID; only some have a whole number of microseconds."""
+"""Any time UUID. Only some have a whole number of microseconds."""
 
 
 @pytest.fixture(scope="session", params=sorted(MODULES))

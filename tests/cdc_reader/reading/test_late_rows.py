@@ -106,7 +106,7 @@ def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None
 def test_arrival_times_are_never_underestimated(
     old: int, new: int, arrived: int, looked: int
 ) -> None:
-    """Computed arrival times are never too early, nor much too late if the row's TTL is known.
+    """Computed arrival times are never too early and, if the TTL is known, never much too late.
 
     The TTL changes at time 0. The row arrives before or after the change, and is read later.
     """

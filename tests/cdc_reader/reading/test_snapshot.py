@@ -139,7 +139,7 @@ def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
 
 
 def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
-    """A checkpoint lists at most one span and the ranges in flight, however many were read."""
+    """A checkpoint lists at most one span and the ranges in flight, even after many ranges."""
     found = list(reader_of(followed, begin(followed), fetch_size=1).deliveries())
     ends = [each for each in found if isinstance(each, RangeComplete)]
     assert len(ends) > 10
@@ -197,7 +197,7 @@ def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
 
 
 def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
-    """If its generation is gone, a shard's snapshot cannot continue, but a whole table's can."""
+    """If the generation is gone, a whole table's snapshot can continue, but a shard's cannot."""
     start = begin(followed)
     assert start.snapshot is not None
     gone = evolve(start, snapshot=evolve(start.snapshot, generation=EPOCH - 5))

@@ -198,8 +198,8 @@ class Tables:
     def values(self, table: str, key: int) -> list[list[str]]:
         """Return the static cells and the rows that have cells, with write times and TTLs.
 
-        Rows without cells are left out. Whether such a row exists depends on its row marker, and a
-        snapshot does not show whether a row has one.
+        Rows without cells are left out. Whether such a row exists depends on its row marker, and
+        snapshots do not show row markers.
         """
         where = f"FROM {self.keyspace}.{table} WHERE pk = {key}"
         found = []
@@ -326,7 +326,7 @@ def test_rows_and_log_make_the_table(
     after: list[str],
     order: random.Random,
 ) -> None:
-    """Applying a snapshot read twice and the log's changes, in any order, reproduces the table."""
+    """Applying a snapshot twice and the log's changes, in any order, reproduces the table."""
     key = next(KEYS)
     source = tables.schemas[images].base.name
     with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:

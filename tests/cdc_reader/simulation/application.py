@@ -195,7 +195,7 @@ class Application:
             self._renew_at = self._clock.now() + self._scenario.lease // 3
 
     def _start(self) -> None:
-        """Start a process, which reads once it holds the lease."""
+        """Start a process, which begins to read when it holds the lease."""
         self._hold = self.holding.hold(self._scenario.skew)
         self._waits, self._renew_at = True, BEGINNING
         self._position_reached = BEGINNING

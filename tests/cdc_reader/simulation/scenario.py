@@ -34,8 +34,8 @@ class Scenario:
     longer than a lease.
 
     Rows of the log expire after `ttl` µs, or never if `ttl` is 0. If they expire, `stall` is the
-    chance per step that a reader is delayed for long. In that case, late rows are ignored, because
-    losses are reported by write time.
+    chance per step that a reader is delayed for a long time. In that case, late rows are ignored,
+    because losses are reported by write time.
 
     With `snapshot`, the readers start with the existing rows. Each shard starts `delay` µs after
     the previous one.

@@ -154,7 +154,7 @@ def _write_atomic(target: Row, column: Column, row: LogRow, timestamp: int) -> N
 def _write_collection(target: Row, column: Column, row: LogRow, timestamp: int) -> None:
     added, removed = row[column.name], row[REMOVED_PREFIX + column.name]
     if row[DELETED_PREFIX + column.name]:
-        # A collection tombstone is logged with its elements, 1 µs after its timestamp.
+        # A collection's tombstone is 1 µs older than the elements with which it is logged.
         target.multi_cell(column.name).deletion = timestamp - 1
     if added:
         for key, value in elements(column, added).items():

@@ -29,7 +29,7 @@ pytestmark = [
 
 
 class Numbers(DataSource):
-    """A source of the numbers 0, 1 and 2, or only of x if Spark pushes the filter `number = x`."""
+    """A source of the numbers 0, 1 and 2. If Spark pushes `number = x`, it returns only x."""
 
     @classmethod
     def name(cls) -> str:

@@ -145,7 +145,7 @@ def test_changes_folded_are_the_recorded_table(
         {name: row[name] for name in kept}
         for row in decoded(Result.from_recording(recorded["base"]), UDT)
     ]
-    if recorded["seed"] == 1:  # without images, rows that have only a collection are not known
+    if recorded["seed"] == 1:  # without images, rows with only unread collections are unknown
         base = [row for row in base if (row["a"], row["b"], row["fr"]) != (None, None, None)]
         found = [row for row in found if (row["a"], row["b"], row["fr"]) != (None, None, None)]
     assert in_key_order(found) == in_key_order(base)

@@ -68,7 +68,7 @@ def plan(reader: WithoutStart, start: dict[str, Any], end: dict[str, Any]) -> li
 def test_the_next_micro_batch_starts_where_the_last_one_planned_ends(
     make: Make, clock: ManualClock
 ) -> None:
-    """An offset is returned again until it is planned: Spark may have requested it for a report."""
+    """`latestOffset` repeats an offset until it is planned: Spark may request it for a report."""
     reader = make()
     first = reader.latestOffset()
     clock.advance(60 * SECOND)

@@ -74,7 +74,7 @@ MULTI_CELL: dict[str, list[tuple[Any, Any]]] = {
 EVERY = {**MATRIX, **MULTI_CELL}
 NAMES = {f"c{number}": kind for number, kind in enumerate(EVERY)}
 AS_NUMBERS = {"date": "unix_date", "timestamp": "unix_micros"}
-"""The functions that turn values into numbers, because Python's calendar is too small."""
+"""SQL functions that turn values into numbers, because Python's calendar is too small for them."""
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Statements as syntax trees of frozen values.
 
 Unquoted names are in lower case; quoted names are as written. CQL types remain text, because only
-the catalog knows user-defined types.
+the catalog can resolve user-defined types.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Refusals:
         return ServerError(self._text(_NO_STREAM_NOW, now=now_us))
 
     def no_stream_of_table(self, table_id: UUID, write_us: int) -> ServerError:
-        """Return the error for a table that uses tablets; the message has the time as a number."""
+        """Return the error for a table with tablets; its message shows the time as a number."""
         return ServerError(_NO_STREAM_OF_TABLE.format(table=table_id, write=write_us))
 
     def _text(self, template: str, **moments: int) -> str:

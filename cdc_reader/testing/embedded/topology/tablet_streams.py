@@ -57,7 +57,7 @@ class TabletStreams:
             self._wanted[log_id] = wanted
 
     def histories(self) -> tuple[StreamHistory, ...]:
-        """Return the histories of all logs, including those kept after CDC was disabled."""
+        """Return the histories of all logs, including logs kept after CDC was disabled."""
         self._collect()
         return tuple(self._histories.values())
 

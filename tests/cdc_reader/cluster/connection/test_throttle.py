@@ -34,7 +34,7 @@ def test_no_span_of_time_has_more_queries_than_the_limit_allows(
 ) -> None:
     """No time span contains more queries than allowed, apart from a short burst after idle time.
 
-    A burst contains at most as many queries as the limit allows in a tenth of a second.
+    A burst contains at most the number of queries that the limit allows in a tenth of a second.
     """
     clock = Seconds()
     times = sent(clock, throttle(clock, limit), pauses)

@@ -153,7 +153,7 @@ def test_use_affects_its_connection_only(server: EmbeddedScylla) -> None:
 
 
 def test_garbage_ends_only_its_connection(server: EmbeddedScylla) -> None:
-    """A client that sends garbage gets a protocol error and is disconnected; others are not."""
+    """Only the client that sends garbage gets a protocol error and is disconnected."""
     with RawClient(server) as client, RawClient(server) as healthy:
         client.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
         opcode, _, body = client.receive()

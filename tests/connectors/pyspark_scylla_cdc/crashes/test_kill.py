@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = int(os.environ.get("KILLS", "4"))
-LONGEST = 1.5  # latest kill, in s after a micro-batch's start; a micro-batch lasts about as long
+LONGEST = 1.5  # seconds from a micro-batch's start to the latest kill: about one micro-batch
 KILLED = (Role.SOURCE, Role.TASKS, Role.DRIVER, Role.TASKS)
 TABLE = "ks.t"
 LOG = f"{TABLE}_scylla_cdc_log"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 KILLS = int(os.environ.get("KILLS", "4"))
 ROWS, PARTITIONS, LIMIT = 50_000, 5_000, 2_000
-LONGEST = 1.0  # latest kill, in s after a micro-batch's start; a micro-batch lasts about as long
+LONGEST = 1.0  # seconds from a micro-batch's start to the latest kill: about one micro-batch
 KILLED = (Role.DRIVER, Role.TASKS, Role.DRIVER, Role.SOURCE)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.needs("faults")]
@@ -128,7 +128,7 @@ def rows_of(cluster: EmbeddedScylla) -> dict[Key, int | None]:
 def writing(cluster: EmbeddedScylla, draw: random.Random) -> Iterator[None]:
     """Update, delete and insert rows in the background.
 
-    Some rows are in partitions that the query has read, and others in partitions still to be read.
+    Some rows are in partitions that the query has read, and others in partitions not yet read.
     """
     stop = threading.Event()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 LOG = "ks.t_scylla_cdc_log"
 PARTITIONS, QUERIES = 8, 16
-"""Partitions per micro-batch, and queries per partition (1,024 streams) with `streams`."""
+"""Partitions per micro-batch, and queries per partition of 1,024 streams with `streams`."""
 SPARSE, DENSE, KEYS = 10, 2, 900
 """Seconds of writes to one key, seconds of writes to many keys, and the number of these keys."""
 

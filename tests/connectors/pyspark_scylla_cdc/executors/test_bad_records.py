@@ -118,7 +118,7 @@ def statements(seed: int, count: int) -> list[str]:
 
 
 def statement(draw: random.Random) -> str:
-    """Draw a write, or a batch of writes to one partition. Either is one record of the log."""
+    """Draw one record of the log: a write, or a batch of writes to one partition."""
     pk = draw.randrange(2)
     if draw.random() < 0.2:
         several = [write(draw, pk) for _ in range(draw.randrange(2, 5))]

@@ -49,7 +49,7 @@ def row(v: Any, w: Any) -> dict[str, Any]:
 
 
 def cell(value: Any) -> dict[str, Any]:
-    """Return the cell of a column that has a known value."""
+    """Return an envelope's cell for a known value."""
     return {"value": value}
 
 

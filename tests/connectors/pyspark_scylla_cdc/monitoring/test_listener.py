@@ -255,7 +255,7 @@ def test_a_query_that_fails_at_its_first_start_is_counted(
 ) -> None:
     """A failure before the first micro-batch counts under the query's name, without a table.
 
-    Once the query has finished a micro-batch, the failure counts for its table.
+    Once the query has finished a micro-batch, its failures count for its table.
     """
     for _ in range(2):
         run = uuid4()

@@ -395,7 +395,7 @@ def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
 
 
 def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
-    """Return an offset before row 2, which expires after an hour. Row 3 is written later.
+    """Return an offset before row 2. Row 2 expires after an hour, and row 3 is written later.
 
     When row 3 is written, the TTL is `later_ttl` seconds.
     """

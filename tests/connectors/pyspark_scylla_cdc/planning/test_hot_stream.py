@@ -33,7 +33,7 @@ KEY = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")
 
 @pytest.fixture(scope="module")
 def clock() -> ManualClock:
-    """The cluster's clock. It starts a day in the past; the table is created in the present.
+    """The cluster's clock. It starts a day in the past, and the table is created in the present.
 
     The streams are thus a day older than the table, and the writes are in the future according to
     Spark's clock.

@@ -106,7 +106,7 @@ def test_shares_are_about_equal(
 def test_a_hot_stream_is_spread_evenly(
     streams: int, at_most: int, count: int, around: float
 ) -> None:
-    """The time of any stream is divided equally among as many shares as there are slices."""
+    """The time of each stream is divided equally among `count` shares."""
     hot = int(streams * around)
     count = min(count, at_most)
     shares = divide(one_generation(streams, DAY), 1, at_most, count)
@@ -158,7 +158,7 @@ def test_slices_are_worth_their_queries(
 
 @pytest.mark.parametrize("count", [1, 2, 7, 32])
 def test_as_many_partitions_as_requested(count: int) -> None:
-    """With enough streams, there are as many shares as allowed, of about equal size."""
+    """With enough streams, the number of shares is the maximum, and their sizes are about equal."""
     shares = divide(one_generation(32, 9), 1, count)
     assert len(shares) == count
     streams = [sum(span.streams for span in share) for share in shares]

@@ -174,7 +174,7 @@ def test_idle_advance(make: Make, clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("every", [60, 90])
 def test_triggers_as_long_as_the_advance(make: Make, clock: ManualClock, every: int) -> None:
-    """With triggers `idleAdvance` or more apart, only every other one gets a new offset."""
+    """If triggers are `idleAdvance` or more apart, only every second trigger gets a new offset."""
     stream = make()
     offset = settled(stream, clock)
     moved = []
@@ -282,8 +282,8 @@ class Written:
 def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int) -> None:
     """A window with rows becomes a micro-batch once it grows by `shortest` after the last check.
 
-    An empty window becomes one only if it is `longest` or longer, and not directly after another
-    such window.
+    An empty window becomes a micro-batch only if it lasts at least `longest` and does not directly
+    follow another empty micro-batch.
     """
     log = Written(sorted(writes))
 

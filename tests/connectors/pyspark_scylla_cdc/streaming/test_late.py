@@ -120,7 +120,7 @@ def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_micro_batch_done_again(follow: Make) -> None:
-    """A repeated micro-batch has the same rows. Rows that arrive after the first run are late."""
+    """A repeated micro-batch contains the same rows. Rows arriving after its first run are late."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1, age=60)
@@ -177,7 +177,7 @@ def test_restarts(follow: Make) -> None:
 
 
 def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Late rows beyond the limit are in the next micro-batches, even after a restart."""
+    """Late rows beyond the limit are delivered in the next micro-batches, even after a restart."""
     monkeypatch.setattr(late_watch, "MOST", 4)
     followed = follow(lateRows="deliver")
     followed.run(130)

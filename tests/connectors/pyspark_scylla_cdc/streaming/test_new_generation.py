@@ -204,7 +204,7 @@ def test_a_repeated_micro_batch_reads_the_generations_of_its_plan(
 def test_a_late_generation_older_than_the_query(
     cluster: EmbeddedScylla, late: Make, given: dict[str, str]
 ) -> None:
-    """A query delivers no log rows from before its start or snapshot."""
+    """A query delivers no log rows that are older than its start or its snapshot."""
     before = late()
     unannounced(cluster, before.clock)
     before.write(1)
@@ -241,7 +241,7 @@ def test_several_generations_announced_out_of_order(cluster: EmbeddedScylla, lat
 def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late: Make) -> None:
     """A query that reads all available rows also reads a generation announced late.
 
-    This includes the generation's rows from before the position.
+    This includes the generation's rows that are older than the query's position.
     """
     followed = late()
     written(followed, 0)

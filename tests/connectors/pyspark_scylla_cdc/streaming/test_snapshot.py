@@ -66,7 +66,7 @@ def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int)
 
 @given(st.lists(st.integers(1 - (1 << 62), 0), min_size=1, max_size=40).map(sorted))
 def test_rows_that_are_not_counted_are_estimated(found: list[int]) -> None:
-    """The estimate assumes that rows that were not counted are as dense as the counted rows."""
+    """The estimate assumes that uncounted rows are as dense as the counted rows."""
     ahead = RowsAhead(np.array(found, np.int64), is_all=False)
     start = -(1 << 62)
     double = ahead.end(start, 2 * len(found))
@@ -509,7 +509,7 @@ def check_seeds(count: int, check: Callable[[int], None]) -> None:
 
 
 def test_some_histories(make: Make, session: Session, clock: ManualClock) -> None:
-    """Table rows come once, within limits and before the log. The copy equals the table."""
+    """Table rows are delivered once, within limits, before the log. The copy equals the table."""
     check_seeds(5, lambda seed: check_history(seed, make, session, clock))
 
 
@@ -597,7 +597,7 @@ def caught_up(make: Make, session: Session, clock: ManualClock) -> Query:
 
 
 def expired_in_plan(make: Make, session: Session, clock: ManualClock) -> Query:
-    """Return a query whose next micro-batch is stored, and has lost rows before it was read."""
+    """Return a query whose next micro-batch is stored, but lost rows before it was read."""
     query = caught_up(make, session, clock)
     session.execute("DELETE FROM ks.t WHERE pk = 3")
     clock.advance(60 * SECOND)
@@ -626,7 +626,7 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
 def test_a_loss_that_shows_when_a_micro_batch_is_repeated_is_logged(
     make: Make, session: Session, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The loss is logged once, when the micro-batch is planned, in case the query ends with it."""
+    """The loss is logged once, at the plan, because the query may end with this micro-batch."""
     query = expired_in_plan(make, session, clock)
     assert "rows_lost" not in caplog.text
     assert query.step()

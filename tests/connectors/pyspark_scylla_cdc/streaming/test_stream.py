@@ -151,7 +151,7 @@ def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: M
 def test_start_is_not_before_the_log(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A start before that of the log becomes the first generation or oldest time in the TTL."""
+    """A start before the log becomes the first generation's start or the oldest time in the TTL."""
     first = position(reader(startingTimestamp="2000-01-01").initialOffset())
     assert clock.now() - 100 * 365 * DAY < first < clock.now()
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")

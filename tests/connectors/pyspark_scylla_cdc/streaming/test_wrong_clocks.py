@@ -150,7 +150,7 @@ def test_a_stream_that_lost_rows(
 
 
 def test_micro_batches_cost_no_query_for_the_time(clock: ManualClock, parse: Parse) -> None:
-    """Only the first micro-batch, and the first after five minutes, asks for the cluster's time."""
+    """Only the first micro-batch, and the first after five minutes, query the cluster's time."""
     options = parse(idleAdvance="1s", minAdvance="1s")
 
     def cost(own: WrongClock | None) -> list[int]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def read_available(writer: DataStreamWriter) -> list[StreamingQueryProgress]:
     """Read all available rows, and return the progress of each micro-batch.
 
-    Before Spark 4.2 a run has one micro-batch, so runs are repeated until one has no rows.
+    Before Spark 4.2, a run has one micro-batch, so runs are repeated until a run has no rows.
     """
     found: list[StreamingQueryProgress] = []
     while True:

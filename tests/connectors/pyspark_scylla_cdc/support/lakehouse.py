@@ -29,7 +29,7 @@ def settings(warehouse: Path) -> dict[str, str]:
     return {
         "spark.jars": ",".join(map(str, jars)),
         "spark.sql.extensions": ",".join(_EXTENSIONS),
-        # A table of a few files needs no 50 tasks to list them.
+        # A table with a few files does not need 50 tasks to list them.
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",

@@ -128,7 +128,7 @@ def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load
 
 @pytest.mark.slow
 def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) -> None:
-    """A row that an UPDATE created is dropped if no column that is read has a value."""
+    """A row created by an UPDATE is dropped if none of the columns read has a value."""
     execute(
         TABLE + IMAGES["postimages"],
         f"UPDATE {{t}} SET w = {{1}} WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",

@@ -140,7 +140,7 @@ def test_current_versions_are_the_folded_rows(execute: Execute, load: Load) -> N
 
 
 def test_each_version_ends_when_the_next_begins(execute: Execute, load: Load) -> None:
-    """Writes with the same time create one version, or none if they include a delete."""
+    """Writes with the same timestamp create one version, or none if they include a delete."""
     now = SystemClock().now()
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, m frozen<map<int, int>>) "
@@ -164,7 +164,7 @@ def test_each_version_ends_when_the_next_begins(execute: Execute, load: Load) ->
 
 @pytest.mark.slow
 def test_static_columns_alone(execute: Execute, load: Load, watch: Watch) -> None:
-    """Static columns are a separate row while their partition contains no other row."""
+    """Static columns form a separate row while their partition contains no other row."""
     execute(TABLE + IMAGES["full images"])
     row = f"pk = 1 AND a = 'x' AND b = {TIMES[0]}"
     seen = watch(

@@ -220,7 +220,7 @@ def statements(draw: random.Random, count: int) -> list[str]:
 
 @pytest.mark.slow
 def test_new_columns_come_along(execute: Execute, start: Start, place: dict[str, str]) -> None:
-    """A copy gets the columns that are added to the table between and during runs.
+    """A copy gets each column that is added to the table, between runs or during a run.
 
     A dropped column stays in the copy with its last values.
     """
@@ -436,7 +436,7 @@ def test_a_copy_keeps_its_kind(execute: Execute, start: Start, place: dict[str, 
 def test_a_new_snapshot_replaces_the_rows(
     execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: bool
 ) -> None:
-    """After a loss, a new snapshot removes rows from the copy that are no longer in the table."""
+    """After a loss, a new snapshot removes from the copy the rows no longer in the table."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",

@@ -391,7 +391,7 @@ def test_a_null_in_a_preimage(shell: Any, mark: int | None) -> None:
     ("version", "present"), [("4.2", False), ("4.3", True)], indirect=["version"]
 )
 def test_the_end_of_a_batch(shell: Any, present: bool) -> None:
-    """The log has the column `cdc$end_of_batch` since 4.3."""
+    """Since 4.3, the log contains the column `cdc$end_of_batch`."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     assert ("cdc$end_of_batch" in log(shell).by_name) is present
     assert shell.ints(f"SELECT pk FROM {LOG}") == [(1,)]

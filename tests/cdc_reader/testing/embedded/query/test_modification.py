@@ -57,7 +57,7 @@ def test_assignments_in_turn(table: Any, column: str, changes: list[str], value:
 
 
 def test_a_list_cell_is_set_by_its_id(table: Any) -> None:
-    """A list element is set by its id, in any order of statements; setting null removes it."""
+    """A list element is set by its id, in any order of statements. Setting null removes it."""
     ids = [f"0000000{at}-0000-1000-8080-808080808080" for at in range(4)]
     for at in (2, 0, 3, 1):
         table.run(f"UPDATE t SET l[SCYLLA_TIMEUUID_LIST_INDEX({ids[at]})] = {at} {WHERE}")
@@ -293,7 +293,7 @@ def test_drivers_learn_where_the_partition_key_is(
 ) -> None:
     """The metadata of a prepared statement lists the bind variables of the partition key.
 
-    It lists none unless every column of the key is bound.
+    It lists them only if every column of the key is bound.
     """
     shell.run("CREATE TABLE k (a int, b int, v int, PRIMARY KEY ((a, b)))")
     assert shell.engine.prepare(cql, shell.options).partition_key_indexes == indexes
