@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
 from attrs import define
@@ -35,8 +36,12 @@ Moment: TypeAlias = Micros | datetime | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_SINCE_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-"""The clock that keeps running while the machine is suspended; only Linux has it."""
+_steady_ns: Callable[[], int] = (
+    partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+    if hasattr(time, "CLOCK_BOOTTIME")
+    else time.monotonic_ns
+)
+"""A clock that, where the system has one, keeps running while the machine is suspended."""
 
 _SPELLINGS = {
     1: "us µs microsecond microseconds",
@@ -102,9 +107,7 @@ class SteadyClock(SystemClock):
 
     def now(self) -> Micros:
         """Return the time, in µs since an arbitrary moment."""
-        if _SINCE_BOOT is None:
-            return time.monotonic_ns() // 1_000
-        return time.clock_gettime_ns(_SINCE_BOOT) // 1_000
+        return _steady_ns() // 1_000
 
 
 @define

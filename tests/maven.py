@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import subprocess
 from pathlib import Path
+
+from tests.locking import locked
 
 BUILD = Path(__file__).parents[1] / "build"
 
@@ -18,9 +19,7 @@ def jars(pom: Path, profile: str, **properties: str) -> list[Path]:
     """Return the artifacts of a profile of the POM, or raise Unavailable if they are missing."""
     name = "-".join([profile, *properties.values()])
     folder = BUILD / pom.stem / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f"{name}.lock").open("w") as lock:  # the tests run in several processes
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder):
         if not folder.exists():
             _download(pom, profile, properties, folder)
     return sorted(folder.glob("*.jar"))

@@ -53,7 +53,7 @@ _SCYLLA_43 = "system_distributed", "cdc_streams_descriptions"
 
 
 class GenerationKind(StrEnum):
-    """The kind of tables that contain generations; the table of 4.3 has no token ranges."""
+    """Which tables describe the generations. The table of ScyllaDB 4.3 has no token ranges."""
 
     VNODES = "vnodes"
     TABLETS = "tablets"

@@ -148,10 +148,11 @@ class AsyncChanges:
         return await asyncio.to_thread(runtime.permits, share)
 
     async def _acknowledge(self, runtime: ConsumerRuntime, share: Share) -> None:
-        if self._subscription.config.checkpoint_interval:
-            runtime.acknowledge(share)
-        else:  # saving immediately may block
-            await asyncio.to_thread(runtime.acknowledge, share)
+        share.handled += 1
+        if runtime.saves_each:  # saving may block
+            await asyncio.to_thread(runtime.record, share)
+        elif share.handled == share.count:
+            runtime.record(share)
 
 
 class AsyncCdcConsumer:

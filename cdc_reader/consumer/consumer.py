@@ -234,14 +234,20 @@ class _Run:
             if not self._runtime.permits(share):
                 return
             if self._handling.handle_together(together, some):
-                self._runtime.acknowledge(share, len(some))
+                share.handled += len(some)
+                self._runtime.record(share)
             elif not self._handle_each(share, some):
                 return
 
     def _handle_each(self, share: Share, changes: Iterable[Change]) -> bool:
         """Handle changes of a share one at a time; return False if the run has to end."""
+        runtime, handle, lease = self._runtime, self._handling.handle, share.progress.lease
         for change in changes:
-            if not (self._runtime.permits(share) and self._handling.handle(change)):
+            if not lease.is_sure and not runtime.permits(share):
                 return False
-            self._runtime.acknowledge(share)
+            if runtime.has_ended or not handle(change):
+                return False
+            share.handled += 1
+            if share.handled == share.count or runtime.saves_each:
+                runtime.record(share)
         return True

@@ -127,7 +127,8 @@ class Handling:
             returned = self._handler(change)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
             return self._try_again(change, error)
-        check_done("handler", returned)
+        if returned is not None:
+            check_done("handler", returned)
         return True
 
     def _try_again(self, change: Change, first: Exception) -> bool:
@@ -230,7 +231,7 @@ def check_done(option: str, returned: object) -> None:
     This is the case if a plain function returns a coroutine or a generator, or if the handler of
     an `AsyncCdcConsumer` returns something that cannot be awaited.
     """
-    if returned is None:  # the usual case; the checks below take longer than reading the change
+    if returned is None:
         return
     if isinstance(returned, NotAwaitable):
         kind = type(returned.returned).__name__

@@ -60,7 +60,7 @@ class ConsumerRuntime:
     """Passes the changes of a subscription to workers, from `start` until `close`.
 
     `hand_out` is called with the number of a worker, which is less than `workers`, and with the
-    worker's share of a page. `stopping` is set as soon as the run has to end. `acknowledge`,
+    worker's share of a page. `stopping` is set as soon as the run has to end. `record`,
     `fail`, `end` and `stop` may be called from any thread.
     """
 
@@ -95,7 +95,8 @@ class ConsumerRuntime:
             for table in subscription.tables
         )
         self._leases = Leases(names, self._store, config, stopping)
-        self._saves_each = not config.checkpoint_interval
+        self.saves_each = not config.checkpoint_interval
+        """Whether a checkpoint is saved after each change."""
         self._progress: list[TableProgress] = []
         self._threads: list[threading.Thread] = []
         self._changed, self._to_save = threading.Event(), threading.Event()
@@ -127,14 +128,15 @@ class ConsumerRuntime:
         """
         return self._leases.wait_for(share.progress.lease) and not self.has_ended
 
-    def acknowledge(self, share: Share, changes: int = 1) -> None:
-        """Record that the share's next changes are handled."""
-        share.handled += changes
-        if self._saves_each:
-            share.progress.acknowledge(share)
+    def record(self, share: Share) -> None:
+        """Acknowledge the share's handled changes, and save a checkpoint if `saves_each`.
+
+        Call this after the share's last change, or after each change if `saves_each`. Between
+        calls, the checkpoint thread acknowledges the changes that `Share.handled` counts.
+        """
+        share.progress.acknowledge(share)
+        if self.saves_each:
             self._save_one(share.progress)
-        elif share.handled == len(share):
-            share.progress.acknowledge(share)
 
     def fail(self, error: BaseException) -> None:
         """End the run, and make `close` raise this error, unless an earlier one was recorded."""
@@ -261,14 +263,14 @@ class ConsumerRuntime:
                 f"{subscription.application!r} began is not complete: give 'initial' to go "
                 "on with it, or start under another application name"
             )
-        return table._snapshot_reader(start)  # noqa: SLF001 - monitored here alone
+        return table._snapshot_reader(start)  # noqa: SLF001 - only the consumer monitors it
 
     def _follower(self, table: TableReader, start: Checkpoint) -> Follower:
         def report(lost: Window) -> None:
             self._recorder.add(LOSSES, table.name, 1)
             self._report(RowsLost(table.name, lost))
 
-        return table._follower(start, report)  # noqa: SLF001 - monitored here alone
+        return table._follower(start, report)  # noqa: SLF001 - only the consumer monitors it
 
     def _report(self, event: ConsumerEvent) -> None:
         """Call `on_event`, if given; raise HandlerError if it fails."""

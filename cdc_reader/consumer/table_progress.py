@@ -85,7 +85,7 @@ class InFlightPage:
         """The number of changes that are not acknowledged."""
 
     def divided(self, workers: int) -> dict[int, Indices]:
-        """Return, by worker, the numbers of the changes that the worker handles, counted from 0.
+        """Return, for each worker, the indices within `part` of the changes that it handles.
 
         All changes of one partition key go to the same worker.
         """
@@ -115,13 +115,11 @@ class Share:
     def __init__(self, progress: TableProgress, page: InFlightPage, numbers: Indices) -> None:
         self.progress = progress
         self.page = page
+        self.count = len(numbers)
         self.handled = 0
         """The number of changes that have been handled."""
         self._numbers = numbers
         self._taken = 0
-
-    def __len__(self) -> int:
-        return len(self._numbers)
 
     def __iter__(self) -> Iterator[Change]:
         """Yield the changes; each is made when it is requested."""
@@ -131,7 +129,7 @@ class Share:
     @property
     def is_taken(self) -> bool:
         """Whether `take` has returned all of the changes."""
-        return self._taken == len(self._numbers)
+        return self._taken == self.count
 
     def take(self) -> Indices:
         """Return the numbers of the changes that were handled since the last call."""

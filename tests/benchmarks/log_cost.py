@@ -47,7 +47,7 @@ class Statement:
 _KEY = 8 + 4
 STATEMENTS = (
     Statement(
-        "`INSERT` of a row",
+        "`INSERT` of a new row",
         "INSERT INTO {} (customer, number, status, amount, note) "
         f"VALUES (7, 1, 'placed', 995, '{NOTE}')",
         _KEY + len("placed") + 8 + len(NOTE),

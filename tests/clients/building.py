@@ -3,7 +3,6 @@
 Tests of a client are skipped if its build tool is missing or the build fails.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.locking import locked
 
 SOURCES = Path(__file__).parent
 BUILD = Path("build", "clients").resolve()
@@ -73,7 +74,7 @@ def environment(*requirements: str) -> Path:
     """
     wanted = "\n".join((sys.version, *requirements))
     home = CACHE / hashlib.sha256(wanted.encode()).hexdigest()[:16]
-    with _locked(home):
+    with locked(home):
         if not (home / "ready").exists():
             venv.create(home, with_pip=True, clear=True)
             _make(home / "bin" / "pip", "install", "--quiet", "--timeout", "30", *requirements)
@@ -85,18 +86,9 @@ def environment(*requirements: str) -> Path:
 def _copied(language: str, variant: str = "") -> Iterator[Path]:
     """Copy a client's sources, to keep build output out of the source tree, and lock the copy."""
     home = BUILD / language / variant
-    with _locked(home):
+    with locked(home):
         shutil.copytree(SOURCES / language, home, dirs_exist_ok=True)
         yield home
-
-
-@contextmanager
-def _locked(home: Path) -> Iterator[None]:
-    """Let only one process at a time build in a directory. Several processes may run tests."""
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with home.with_name(f"{home.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _make(tool: str | Path, *arguments: str | Path) -> None:

@@ -1,11 +1,12 @@
 """Two clusters for all tests. Only the machines of the first cluster have the package.
 
 The tests of each cluster form a group (`xdist_group`), so that both clusters can be tested at the
-same time.
+same time. Both groups share the wheel, the environment and the archive of classes.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,22 +16,48 @@ from tests.cluster.environment import executor_environment
 from tests.cluster.log import ROWS, NumberedLog, numbered_log
 from tests.cluster.machine import best_isolation
 from tests.cluster.standalone import Standalone, standalone
-from tests.packaging.conftest import make_environment, wheel
-
-__all__ = ["wheel"]
+from tests.locking import locked
+from tests.packaging.conftest import build, make_environment
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that the processes of this run share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def wheel(shared: Path) -> Path:
+    """The built wheel."""
+    folder = shared / "wheel"
+    with locked(folder):
+        return next(folder.glob("*.whl"), None) or build("wheel", folder)
+
+
+@pytest.fixture(scope="session")
+def environment(shared: Path, wheel: Path) -> Path:
     """A Python environment with the package."""
-    return executor_environment(tmp_path_factory.mktemp("packed") / "environment", wheel).folder
+    folder = shared / "packed" / "environment"
+    with locked(folder):
+        if not folder.exists():
+            executor_environment(folder, wheel)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Iterator[Standalone]:
+def classes(shared: Path) -> Path:
+    """The archive of classes for the JVMs of both clusters."""
+    return shared / "classes.jsa"
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, environment: Path, classes: Path
+) -> Iterator[Standalone]:
     """A running cluster, whose machines have the package."""
     folder = tmp_path_factory.mktemp("cluster")
-    with standalone(folder, best_isolation(), environment) as cluster:
+    with standalone(folder, best_isolation(), environment, archive=classes) as cluster:
         yield cluster
 
 
@@ -42,9 +69,9 @@ def log(cluster: Standalone) -> Iterator[NumberedLog]:
 
 
 @pytest.fixture(scope="session")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+def bare(tmp_path_factory: pytest.TempPathFactory, classes: Path) -> Iterator[Standalone]:
     """A cluster whose machines have a `python3` without packages."""
     folder = tmp_path_factory.mktemp("bare")
     empty = make_environment(folder / "environment").folder
-    with standalone(folder / "cluster", best_isolation(), empty) as cluster:
+    with standalone(folder / "cluster", best_isolation(), empty, archive=classes) as cluster:
         yield cluster

@@ -47,7 +47,7 @@ _OWN_FILES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class Isolation(Enum):
-    """The isolation of machines. A value contains options of `unshare` besides `_OWN_FILES`."""
+    """The isolation of machines. Each value is the `unshare` options to add to `_OWN_FILES`."""
 
     NETWORK = ("--net",)
     DISK = ("--user", "--map-root-user")

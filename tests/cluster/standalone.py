@@ -18,7 +18,8 @@ from attrs import define, field
 
 from tests.cluster.machine import Isolation, Machine
 from tests.cluster.network import Network
-from tests.spark_classes import START_FAST
+from tests.locking import locked
+from tests.spark_classes import START_FAST, reading, writing
 
 SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[2]
@@ -27,6 +28,9 @@ WORKER_MEMORY = "1g"
 _MASTER_URL = r"Starting Spark master at (spark://\S+)"
 _REGISTERED = "Successfully registered with master"
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+CLASSES = Path(__file__).parent / "programs" / "common_classes.py"
+ARCHIVE = "classes.jsa"
+"""The name of the archive of classes on a machine's disk; see `tests/spark_classes.py`."""
 
 
 @define(eq=False)
@@ -110,6 +114,21 @@ class Standalone:
             **settings,
         )
 
+    def archive_classes(self, archive: Path) -> None:
+        """Let all JVMs on the machines start from `archive`, which is created if it is missing.
+
+        The archive suits all clusters whose machines have Spark at the same path.
+        """
+        if not archive.exists():
+            made = self.driver.home / ARCHIVE
+            conf = {"spark.master": "local[1]", "spark.driver.extraJavaOptions": writing(made)}
+            application = self.application(CLASSES, conf=conf)
+            assert application.wait() == 0
+            shutil.move(self.driver.disk / ARCHIVE, archive)
+        for machine in (self.driver, *self.workers):
+            os.link(archive, machine.disk / ARCHIVE)
+        self.java_options = reading(self.driver.home / ARCHIVE)
+
     def start_worker(self, machine: Machine) -> None:
         """Start a Spark worker on a machine, and wait until it is registered with the master."""
         size = ("--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", f"{machine.home}/work")
@@ -146,10 +165,12 @@ def standalone(
     isolation: Isolation,
     environment: Path | None = None,
     java_options: str = START_FAST,
+    archive: Path | None = None,
 ) -> Iterator[Standalone]:
     """Yield a running master and workers, whose disks are in `folder`.
 
-    Each disk contains a copy of the Python environment in the directory `environment`.
+    Each disk contains a copy of the Python environment in the directory `environment`. If the
+    isolation gives the machines equal paths, their JVMs start from the classes in `archive`.
     """
     with ExitStack() as stack:
         network = stack.enter_context(Network(isolation))
@@ -178,6 +199,9 @@ def standalone(
         driver = machine("driver", 1)
         workers = [machine(f"worker-{number}", 10 + number) for number in range(1, WORKERS + 1)]
         cluster = Standalone(network, folder, driver, workers, java_options)
+        if archive is not None and isolation is not Isolation.NONE:
+            with locked(archive):
+                cluster.archive_classes(archive)
         cluster.start_master()
         for worker in workers:
             cluster.start_worker(worker)

@@ -1,4 +1,4 @@
-"""On a cluster whose machines share no files, `doctor` names each fault, and its remedy works."""
+"""On a cluster whose machines share no files, `doctor` names each fault and a remedy that works."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Driver:
     def examine(
         self, *arguments: str, conf: Mapping[str, str] | None = None, **variables: str
     ) -> str:
-        """Return the output of `doctor`, and check that it fits the exit status."""
+        """Return the output of `doctor`, and check that it matches the exit status."""
         given = [f"--conf={name}={value}" for name, value in (conf or {}).items()]
         command = ["-m", "pyspark_scylla_cdc", "doctor", *arguments, *given]
         ran = self.run(*command, **variables)
@@ -105,7 +105,7 @@ def driver(bare: Standalone, environment: Path) -> Driver:
 
 @pytest.fixture(scope="module")
 def archive(driver: Driver) -> dict[str, str]:
-    """The setting that ships the driver's environment, except a package that it does not need."""
+    """The setting that ships the driver's environment without `UNUSED`, an unneeded package."""
     machine = driver.cluster.driver
     with tarfile.open(machine.disk / "environment.tar.gz", "w:gz", compresslevel=1) as file:
         file.add(machine.disk / "own", ".", filter=lambda at: None if UNUSED in at.name else at)

@@ -30,7 +30,7 @@ PROGRAM = Path(__file__).parent / "programs" / "following.py"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 WORKER = "deploy.worker.Worker"
 SILENCE = 30.0  # seconds without a network
-LONGEST = 1.5  # latest fault, in s after a micro-batch's start; a micro-batch lasts about as long
+LONGEST = 1.5  # seconds from a micro-batch's start to the latest fault: about one micro-batch
 OPTIONS = {
     "confidenceWindow": "1s",
     "minAdvance": "200ms",

@@ -155,7 +155,7 @@ def test_size_of_the_archive(reader: Reader) -> None:
 
 
 def test_notebook(reader: Reader, followed: tuple[str, str]) -> None:
-    """In a notebook, Python starts Spark. The password is in a file on each machine's disk."""
+    """The notebook example works, also with a password in a file on each machine's disk."""
     bare, (_, hosts) = reader.cluster, followed
     for machine in (bare.driver, *bare.workers):
         file = machine.disk / "password"

@@ -1,4 +1,4 @@
-"""The page on alerts lists each rule of the examples, and no other rule."""
+"""The page on alerts lists each rule of the examples with its expression, and no other rule."""
 
 from __future__ import annotations
 
@@ -17,3 +17,14 @@ def test_the_alarms_of_the_page_are_those_of_the_rules() -> None:
     rules = {rule["alert"] for group in groups for rule in group["rules"]}
     rows = "".join(line for line in PAGE.splitlines() if line.startswith("| `"))
     assert set(re.findall(r"`(Cdc\w+)`", rows)) == rules
+
+
+def test_the_expressions_of_the_page_are_those_of_the_rules() -> None:
+    """Each alert of the rules has a row with the same expression and the same `for`."""
+    groups = yaml.safe_load((ROOT / "examples/monitoring/alerts.yml").read_text())["groups"]
+    rules = [
+        (rule["alert"], rule["expr"], rule.get("for", ""))
+        for group in groups
+        for rule in group["rules"]
+    ]
+    assert re.findall(r"^\| `(Cdc\w+)` \| `([^`]+)` \| ?(\w*) ?\|$", PAGE, re.MULTILINE) == rules

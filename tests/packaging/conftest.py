@@ -68,16 +68,17 @@ def environment(tmp_path: Path) -> Environment:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built wheel."""
-    return _build("wheel", tmp_path_factory.mktemp("wheel"))
+    return build("wheel", tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="session")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built source distribution."""
-    return _build("sdist", tmp_path_factory.mktemp("sdist"))
+    return build("sdist", tmp_path_factory.mktemp("sdist"))
 
 
-def _build(kind: str, folder: Path) -> Path:
+def build(kind: str, folder: Path) -> Path:
+    """Build the distribution of a kind, `wheel` or `sdist`, in a directory that is empty."""
     run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder, cwd=ROOT)
     [built] = folder.iterdir()
     return built

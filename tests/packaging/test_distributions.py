@@ -46,7 +46,7 @@ def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
 
 
 def test_a_source_distribution_can_be_tested_and_built(sdist: Path) -> None:
-    """The distribution contains the files that packagers need to run what CI runs."""
+    """The distribution contains the files that packagers need to run the same checks as CI."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"pyproject.toml", "README.md", "LICENSE", "Makefile", "constraints.txt"}

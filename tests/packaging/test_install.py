@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-# A source that Spark knows fails without its options; an unknown source is not found.
+# A registered source fails without its options. An unknown source is not found.
 DISCOVERY = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -56,7 +56,7 @@ class NetChanges:
 
     For each entry, `at` is the log row that represents the change, and `before` and `after` are the
     log rows of its preimage and postimage, or NONE if the image is missing. A row that is both
-    written and deleted in one record counts as deleted. `number` is the number of the change in
+    written and deleted in one record counts as deleted. `number` is the index of the change in
     `rows`. Where `lacks_postimage` is True, `at` is a delta row.
     """
 

@@ -174,10 +174,10 @@ class DeliveringWatch:
         return first
 
     def _read(self, reader: KeyReader, step: Step) -> frozenset[RowName]:
-        """Return the strays, and record the rows whose computed arrival may be after now.
+        """Return the strays, and record rows whose computed arrival may be later than now.
 
-        Also records the rows of missed generations that arrived after their window was read. The
-        window ends earlier if it contains more than `MOST` strays.
+        If the window of `step` contains more than `MOST` strays, only its first part is read. Also
+        records the rows of missed generations that arrived after their window was read.
         """
         now = self._clock.now()
         strays = reader.strays(self._settings.late_horizon)

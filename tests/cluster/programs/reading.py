@@ -1,8 +1,8 @@
 """An application that reads a log in the ways that the test requests.
 
 The argument is SETTINGS_JSON. Each line of the input is JSON: the name of a way to read, the
-options of the source, and a directory for output. For each line, it prints one line: the result, or
-an error.
+options of the source, and a directory for output. For each line, the program prints one line: the
+result, or an error.
 """
 
 from __future__ import annotations
