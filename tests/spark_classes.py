@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-START_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""JVM options for a run of a minute: optimizing code would cost more than it saves."""
+from tests.quick_spark import START_FAST
+
 _OPTIONS = f"{START_FAST} -Xlog:disable -Xlog:all=error:stderr"
 """Without the last two options, Java prints a warning to stdout if it ignores an archive."""
 

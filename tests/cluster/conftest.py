@@ -6,7 +6,6 @@ same time. Both groups share the wheel, the environment and the archive of class
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,22 +16,9 @@ from tests.cluster.log import ROWS, NumberedLog, numbered_log
 from tests.cluster.machine import best_isolation
 from tests.cluster.standalone import Standalone, standalone
 from tests.locking import locked
-from tests.packaging.conftest import build, make_environment
+from tests.packaging.conftest import make_environment, wheel
 
-
-@pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that the processes of this run share."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-
-
-@pytest.fixture(scope="session")
-def wheel(shared: Path) -> Path:
-    """The built wheel."""
-    folder = shared / "wheel"
-    with locked(folder):
-        return next(folder.glob("*.whl"), None) or build("wheel", folder)
+__all__ = ["wheel"]
 
 
 @pytest.fixture(scope="session")

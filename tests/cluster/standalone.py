@@ -19,7 +19,8 @@ from attrs import define, field
 from tests.cluster.machine import Isolation, Machine
 from tests.cluster.network import Network
 from tests.locking import locked
-from tests.spark_classes import START_FAST, reading, writing
+from tests.quick_spark import START_FAST
+from tests.spark_classes import reading, writing
 
 SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[2]

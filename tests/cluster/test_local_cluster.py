@@ -15,6 +15,7 @@ from pyspark_scylla_cdc.local_session import require_java
 from tests.cluster.log import numbered_log
 from tests.cluster.reader import PROGRAM, Reader
 from tests.cluster.standalone import SPARK
+from tests.quick_spark import INTERPRETED, START_FAST
 
 EXECUTORS = 2
 SETTINGS = {
@@ -23,6 +24,8 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": START_FAST,
+    **INTERPRETED,
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
 }

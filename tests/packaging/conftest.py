@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from attrs import frozen
 
+from tests.locking import locked
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -66,19 +68,22 @@ def environment(tmp_path: Path) -> Environment:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(shared: Path) -> Path:
     """The built wheel."""
-    return build("wheel", tmp_path_factory.mktemp("wheel"))
+    return _built("wheel", shared)
 
 
 @pytest.fixture(scope="session")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sdist(shared: Path) -> Path:
     """The built source distribution."""
-    return build("sdist", tmp_path_factory.mktemp("sdist"))
+    return _built("sdist", shared)
 
 
-def build(kind: str, folder: Path) -> Path:
-    """Build the distribution of a kind, `wheel` or `sdist`, in a directory that is empty."""
-    run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder, cwd=ROOT)
-    [built] = folder.iterdir()
+def _built(kind: str, shared: Path) -> Path:
+    """Return the distribution in the directory that processes share; build it if it is missing."""
+    folder = shared / kind
+    with locked(folder):
+        if not folder.exists():
+            run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder, cwd=ROOT)
+        [built] = folder.iterdir()
     return built

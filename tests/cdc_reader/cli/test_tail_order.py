@@ -79,7 +79,7 @@ def histories() -> Iterator[Histories]:
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=st.lists(STEPS, min_size=5, max_size=80))
 def test_changes_are_printed_in_order_of_write_time(

@@ -310,7 +310,7 @@ def test_the_replica_of_a_table_is_the_table(
 @pytest.mark.parametrize(
     "images", ["both", *(pytest.param(images, marks=pytest.mark.slow) for images in _PARTIAL)]
 )
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(before=writes, during=writes, after=writes, order=st.randoms())
 @example([_ELEMENTS_SET], [_ROW_LISTS[0]], [_ROW_LISTS[1]], random.Random(0))
 @example([_ELEMENTS_SET], ["DELETE FROM <t> WHERE pk = <pk> AND ck = 1"], [], random.Random(1))

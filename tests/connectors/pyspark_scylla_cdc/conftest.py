@@ -13,6 +13,7 @@ from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from tests.connectors.pyspark_scylla_cdc.support import lakehouse
 from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader
+from tests.quick_spark import INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,17 +23,6 @@ if TYPE_CHECKING:
 Rows = Callable[..., list[dict[str, Any]]]
 Execute = Callable[..., None]
 Load = Callable[..., "DataFrame"]
-
-
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Settings with which Spark interprets expressions.
-
-Queries over a few rows spend most of their time on generating and compiling code. The tests of the
-documentation and the examples keep Spark's default.
-"""
 
 
 @pytest.fixture(scope="session")

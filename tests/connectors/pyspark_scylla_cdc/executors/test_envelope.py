@@ -116,6 +116,7 @@ def test_refused(
         envelopes(rows, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
     """Envelopes that Spark converts to JSON conform to the packaged schema."""

@@ -447,6 +447,7 @@ def test_a_query_in_spark(
     assert any(" rows=10 " in line for line in told)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_query_that_fails_in_spark_before_its_first_micro_batch(
     spark: SparkSession, load: Load, execute: Execute, tmp_path: Path

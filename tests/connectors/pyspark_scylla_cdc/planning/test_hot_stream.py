@@ -96,7 +96,7 @@ def in_log(cluster: EmbeddedScylla) -> Counter[tuple[bytes, uuid.UUID, int]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("strategy", ["streams", "ranges"])
+@pytest.mark.parametrize("strategy", [pytest.param("streams", marks=pytest.mark.slow), "ranges"])
 def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any, strategy: str) -> None:
     """No partition has much more than an equal share, and each row of the log is read once."""
     frame = load(readStrategy=strategy).select(*KEY, sf.spark_partition_id().alias("partition"))

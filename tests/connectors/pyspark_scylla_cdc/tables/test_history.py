@@ -92,7 +92,7 @@ def test_the_valid_versions_are_the_table_at_each_time(
 ) -> None:
     """The versions valid at each time equal the table, after writes and deletes of all kinds."""
     execute(TABLE + IMAGES["full images"])
-    seen = watch([text for text in random_statements(3, 150) if "TIMESTAMP" not in text])
+    seen = watch([text for text in random_statements(3, 60) if "TIMESTAMP" not in text])
     found = told(onto_nothing(load(**CHANGES, includeDelta="true").persist()))
     assert len(found) > len(seen) / 2
     for time, rows in seen:

@@ -252,6 +252,7 @@ def test_new_columns_come_along(execute: Execute, start: Start, place: dict[str,
     assert found[4] == {"pk": 4, "v": 2, "w": 1, "Odd.name": None, "x": None}
 
 
+@pytest.mark.slow
 def test_several_tables_in_one_call(
     scylla: Scylla,
     spark: SparkSession,
@@ -303,6 +304,7 @@ def test_a_copy_without_its_checkpoint_is_rejected(
     assert rows_of(copy.read()) == [{"pk": 1}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["parquet"], indirect=True)
 def test_a_query_that_has_ended_is_freed(
     execute: Execute, start: Start, place: dict[str, str]
@@ -318,12 +320,9 @@ def test_a_query_that_has_ended_is_freed(
     assert query() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "runs",
-    [
-        pytest.param(1, id="one batch older"),
-        pytest.param(2, id="two batches older", marks=pytest.mark.slow),
-    ],
+    "runs", [pytest.param(1, id="one batch older"), pytest.param(2, id="two batches older")]
 )
 def test_an_older_checkpoint_is_rejected(
     execute: Execute, start: Start, place: dict[str, str], tmp_path: Path, runs: int
@@ -352,6 +351,7 @@ def test_an_older_checkpoint_is_rejected(
     assert rows_of(copy.read()) == [{"pk": pk} for pk in range(runs + 1)]
 
 
+@pytest.mark.slow
 def test_a_copy_of_another_table_keeps_its_columns(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
@@ -369,6 +369,7 @@ def test_a_copy_of_another_table_keeps_its_columns(
     assert rows_of(copy.read()) == [{"pk": 1}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["parquet"], indirect=True)
 def test_a_query_without_a_version_cannot_take_over_a_copy(
     execute: Execute,
