@@ -65,6 +65,9 @@ MERMAID := 12.3.0
 PUPPETEER := 24.43.1
 AXE := 4.14.1
 
+# Many tests start Python processes, which would all compile the same modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install java prometheus chromium demo test test-slow test-all test-cluster test-spark \

@@ -86,7 +86,7 @@ def _bits(values: Mask) -> pa.Buffer:
 
 
 def _mask(bits: pa.Buffer, column: pa.Array) -> Mask:
-    """Return a bitmap of the column as a mask."""
+    """Convert one of the column's bitmaps to a mask."""
     first, end = column.offset, column.offset + len(column)
     taken = np.frombuffer(bits, np.uint8, (end + 7) // 8 - first // 8, first // 8)
     found: Mask = np.unpackbits(taken, bitorder="little").view(bool)

@@ -63,7 +63,7 @@ ROWS = Metric("rows", "Log rows read.")
 LATE_ROWS = Metric(
     "late_rows",
     "Log rows that arrived late, or in a stream of a generation that was not in force at their "
-    "write time (strays): the number delivered, or with `report` the number found.",
+    'write time (strays): the number delivered or, with `late_rows="report"`, the number found.',
 )
 """Counts late rows and strays.
 

@@ -49,6 +49,9 @@ def shows_tests(page: Path) -> bool:
     return "def test_" in blocks(page)
 
 
+PATIENT = "connect_timeout=60, control_connection_timeout=60"
+"""Arguments with which the driver connects even on a busy machine."""
+
 SCRIPTS = [page for page in PAGES if blocks(page).strip() and not shows_tests(page)]
 TESTS = [page for page in PAGES if shows_tests(page)]
 
@@ -84,6 +87,7 @@ def test_the_python_blocks_of_a_page_run(
         code = code.replace(READERS_CLUSTER, scylla.contact_point)
         code = re.sub(r'"shop(?=[".])', f'"{orders}', code).replace("/data/", f"{tmp_path}/")
         code = code.replace("start_http_server(9408", "start_http_server(0")  # any free port
+    code = code.replace("protocol_version=4", f"protocol_version=4, {PATIENT}")
     defined: dict[str, Any] = {"__name__": page.stem}
     exec(compile(code, str(page), "exec"), defined)
     assert all(rows == LEFT for rows in copies(defined))

@@ -37,7 +37,7 @@ COUNTERS = (
     _counter("rows", "Rows read, as Spark counts them.", lambda of: of.rows),
     _counter(
         "late_rows",
-        "Late rows and strays: the number delivered, or with `report` the number found.",
+        "Late rows and strays: the number delivered or, with `lateRows=report`, the number found.",
         lambda of: of.late_rows,
     ),
     _counter("micro_batches", "Micro-batches finished.", lambda of: of.micro_batches),

@@ -131,7 +131,8 @@ class Offset:
 
         `state` is the table's state as of `now` (µs). `done` is the token up to which a snapshot
         has been read. `lost` is the window of the expired changes that made a new snapshot
-        necessary. The offset's TTL history reaches back to the first read that `late` contains.
+        necessary. The offset's TTL history reaches back to `position` or, if it is older, to the
+        oldest read recorded in `late`.
         """
         oldest = position if late is None else min(position, *late.reads.reads)
         snapshot, token = self.snapshot, None

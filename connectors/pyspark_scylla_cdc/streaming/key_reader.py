@@ -73,7 +73,7 @@ class KeyReader:
 
 @frozen
 class _Sampled:
-    """Generations by their start, each with at most `most` of its streams."""
+    """Generations by their start, each with a sample of at most `most` of its streams."""
 
     _load: Callable[[Micros], Streams]
     _most: int

@@ -96,7 +96,7 @@ def test_blobs_are_of_their_class(made: ModuleType) -> None:
 
 
 def test_tuples_contain_the_values_of_their_rows(made: ModuleType) -> None:
-    """A tuple contains one value, or the values of the rows between two bounds."""
+    """A tuple contains one row's value or, with bounds, the values of the rows between them."""
     numbers = made.values(pa.array([5, 6, None]))
     single = made.Tuples(numbers)
     assert [single[at] for at in range(3)] == [(5,), (6,), (None,)]

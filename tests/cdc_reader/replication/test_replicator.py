@@ -290,8 +290,8 @@ def test_the_replica_of_a_table_is_the_table(
 ) -> None:
     """For any statements and images, applying the log once or twice produces an equal copy.
 
-    A DELETE with any timestamp leaves the same cells in both tables, so all cells have the right
-    timestamps.
+    The copy's cells also have the original write timestamps: a DELETE with an arbitrary timestamp,
+    executed on both tables, removes the same cells from each.
     """
     key, base = next(KEYS), time.time_ns() // 1_000
     for statement in history:

@@ -220,7 +220,10 @@ def check_sets(sets: dict[int, dict[int, list[StreamId]]]) -> None:
 
 
 def check_internal_tables(life: Life, sets: dict[int, dict[int, list[StreamId]]]) -> None:
-    """Check that the internal tables contain the oldest stream set and the same differences."""
+    """Check that the internal tables agree with `sets`.
+
+    They contain the oldest stream set, and the streams that each later set closes and opens.
+    """
     log_id = life.server.catalog.table("tk", "t_scylla_cdc_log").id
     first, *later = sets
     state = life.rows(
