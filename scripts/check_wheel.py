@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 COPIED = "tests docs examples README.md CHANGELOG.md pyproject.toml".split()
 COMPILERS = re.compile(r"(.*-)?(cc|gcc|g\+\+|c\+\+|cpp|c89|c99|clang(\+\+)?|ld|as)([-.0-9]*)?")
-TESTS = ("tests/cdc_reader/decoding", "tests/cdc_reader/changes", "tests/cdc_reader/consumer")
+TESTS = ("tests/cdc_reader", "tests/connectors")
 LIBRARY = "cdc_reader pyspark_scylla_cdc".split()
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 IMPORTED = """
