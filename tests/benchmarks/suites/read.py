@@ -61,7 +61,7 @@ def _figures(served: Served, table: str, times: int, *, targets: bool) -> Iterat
         "rows/s",
         rates["rows"],
         "the driver's plain rows",
-        at_least=0.8 if targets else None,
+        at_least=2 if targets else None,
         note=f"{cpu['changes']}; {rates['changes'] / rates['tuples']:.2f} of tuples",
     )
 

@@ -77,6 +77,10 @@ def _on_few_processors(jvm: str) -> list[str]:
     return [*one, jvm, *flags]
 
 
+LEAST = {"changes_go": 1.5, "changes_rust": 0.5}
+MOST = {"changes_rust_cpu": 2.2}
+"""The targets. With `changes`, all that the log contains about a change is read."""
+
 PEERS: dict[str, Callable[[], list[str] | None]] = {"rust": rust, "go": go, "java": java}
 
 
@@ -116,10 +120,11 @@ def _against(peer: str, read: Callable[[], Turn], served: Served, times: int) ->
     for way in ours:
         turn = found[way]
         against = f"the {peer} library's rows"
-        yield Figure(f"{way}_{peer}", ROWS / turn.wall, "rows/s", ROWS / theirs.wall, against)
-        yield Figure(
-            f"{way}_{peer}_cpu", turn.cpu / ROWS * 1e9, "ns/row", theirs.cpu / ROWS * 1e9, against
-        )
+        name, cpu = f"{way}_{peer}", f"{way}_{peer}_cpu"
+        rate, rival = (ROWS / each.wall for each in (turn, theirs))
+        yield Figure(name, rate, "rows/s", rival, against, at_least=LEAST.get(name))
+        taken, rival = (each.cpu / ROWS * 1e9 for each in (turn, theirs))
+        yield Figure(cpu, taken, "ns/row", rival, against, at_most=MOST.get(cpu))
 
 
 def _reading(command: list[str], served: Served, start: int) -> Callable[[], Turn]:
