@@ -70,7 +70,7 @@ def check(wheel: Path, python: str, folder: Path) -> None:
     say(machine.run("scylla-cdc", "demo", "--seed", "1").strip().splitlines()[-1])
     machine.run("python", "-c", tutorial())
     say("the tutorial runs word for word")
-    machine.install("--group", "dev")
+    machine.install(f"{wheel}[docker,metrics]", "--group", "dev")
     options = "-q --no-header -p no:cacheprovider -n 2 -m".split()
     tests = machine.run("python", "-m", "pytest", *options, "not slow and not cluster", *TESTS)
     say(f"{' '.join(TESTS)}: {tests.strip().splitlines()[-1]}")

@@ -359,7 +359,7 @@ class Unprintable:
 HOSTILE: list[Any] = [
     *(None, "", "\0", "\ud800", "a\nb", "x" * 100_000, "9" * 5_000, "9" * 5_000 + "s", b"x"),
     *(True, 0, -1, 5, 5.5, float("nan"), float("inf"), 10**5_000, -(10**5_000), 1 << 63),
-    *([], [5], (), {}, {"a": 1}, {1, 2}, object(), print, int, ARRAY, np.datetime64("NaT")),
+    *([], [5], (), {}, {"a": 1}, {1, 2}, object(), print, int, ARRAY, np.datetime64("NaT", "us")),
     *(Unprintable(None), Unprintable("a\nb"), Decimal("NaN"), date(2026, 11, 22)),
     *(timedelta(0), timedelta(-1), timedelta.max, datetime.max.replace(tzinfo=UTC)),
 ]

@@ -71,7 +71,7 @@ def test_moments(moment: int | datetime | str, expected: int) -> None:
         ("0", "not a likely time of a change in milliseconds since 1970"),
         pytest.param(10**5_000, "a number of 16610 bits: not a likely time", id="huge"),
         (pd.NaT, "NaT: it is not a time: give a datetime with a time zone"),
-        (np.datetime64("NaT"), "give 'now', a datetime with a time zone"),
+        (np.datetime64("NaT", "us"), "give 'now', a datetime with a time zone"),
         (np.datetime64("2026-11-22"), "give 'now', a datetime with a time zone"),
         (pd.Timestamp("2026-11-22"), "no time zone"),
         (5, "not a likely time of a change in microseconds since 1970: give a number such as 1795"),
