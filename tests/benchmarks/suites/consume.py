@@ -32,11 +32,18 @@ def figures(times: int) -> Iterator[Figure]:
     with serving() as served:
         fill(served)
         fill_scattered(served)
-        yield _figure("consume", FLAT, ConsumerConfig(workers=1), served, times)
+        yield _figure("consume", FLAT, ConsumerConfig(workers=1), served, times, at_most=1.5)
         yield _figure("consume_scattered", SCATTERED, ConsumerConfig(), served, times)
 
 
-def _figure(name: str, table: str, config: ConsumerConfig, served: Served, times: int) -> Figure:
+def _figure(
+    name: str,
+    table: str,
+    config: ConsumerConfig,
+    served: Served,
+    times: int,
+    at_most: float | None = None,
+) -> Figure:
     served.replay_on(log_of(table), PAGES, PAGE_ROWS)
     time.sleep(0.1)  # a consumer reads up to now, so all rows must be older
     full = f"{KEYSPACE}.{table}"
@@ -48,7 +55,7 @@ def _figure(name: str, table: str, config: ConsumerConfig, served: Served, times
         found = take_turns(ways, times)
     cpu = {way: turn.cpu / ROWS * 1e6 for way, turn in found.items()}
     note = f"{cpu['consumer']:.2f} µs in all; {ROWS / found['consumer'].wall:,.0f} changes/s"
-    return Figure(name, cpu["consumer"] - cpu["reader"], "µs/change", at_most=1.5, note=note)
+    return Figure(name, cpu["consumer"] - cpu["reader"], "µs/change", at_most=at_most, note=note)
 
 
 def consume(connection: ConnectionConfig, table: str, config: ConsumerConfig) -> None:
