@@ -24,7 +24,7 @@ def choose(
     """Return the name and module of the kernel `wanted`; None means the fastest that was built.
 
     Raises ConfigurationError for an unknown name, and for a kernel that cannot be loaded, such as
-    one compiled from other sources.
+    one compiled from another version of the sources.
     """
     name = wanted or "cython"
     if name not in MODULES:

@@ -60,7 +60,7 @@ _LENGTH = struct.Struct(">i").unpack_from
 def decode(page: Page) -> pa.RecordBatch:
     """Decode the rows of a page, according to the page's columns.
 
-    A zero-length cell becomes null if its type has no empty value (such as int). Raises DecodeError
+    A zero-length cell becomes null if its type, such as int, has no empty value. Raises DecodeError
     for bytes that do not match the columns.
     """
     columns = page.columns

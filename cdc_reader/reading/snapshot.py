@@ -101,7 +101,9 @@ class SnapshotShare:
 
 
 def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Checkpoint:
-    """Return the checkpoint of a snapshot that begins now; save it before reading anything.
+    """Return the checkpoint of a snapshot that begins now.
+
+    The caller must save this checkpoint before it reads anything.
 
     The log is followed from the checkpoint's position, which has settled, so no earlier write is
     still in progress. All shards of a table share this checkpoint. Raises ConfigurationError if a

@@ -252,7 +252,10 @@ class SourceOptions:
 
 
 def _table(values: Mapping[str, Any]) -> TableName:
-    """Return the table named by `path`, or by `keyspace` and `table`; they must agree."""
+    """Return the table named by `path`, or by `keyspace` and `table`.
+
+    Raises ConfigurationError if `path` is given and one of the others differs from it.
+    """
     path: TableName | None = values["path"]
     parts: dict[str, str | None] = {name: values[name] for name in ("keyspace", "table")}
     if path is not None:

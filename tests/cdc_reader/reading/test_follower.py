@@ -398,7 +398,7 @@ def test_a_row_read_at_once_has_the_columns_it_was_written_with(
 
 
 def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> None:
-    """Dropping a column within a window repeats no row, although the next page is rejected."""
+    """If a column is dropped while a window is read, no row is delivered twice."""
     for c in range(20):
         followed.insert(c % 4, c, EPOCH + c)
     followed.clock.advance(MINUTE)

@@ -85,7 +85,7 @@ def recorded(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def history(scylla: Scylla, keyspace: str, recorded: Any) -> Iterator[History]:
-    """The history in table `t`. Its streams are published as a generation of the recorded time."""
+    """The history in table `t`, with its streams as a generation of the recorded time."""
     log = Result.from_recording(recorded["log"])
     times = [micros(time) for time in column(log, "cdc$time")]
     for statement in [*recorded["types"], recorded["table"]]:

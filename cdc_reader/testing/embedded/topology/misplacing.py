@@ -12,9 +12,9 @@ from cdc_reader.testing.embedded.topology.tablets import StreamHistory
 class Misplacing:
     """Settings of the fault that logs writes in the wrong generation.
 
-    A write is logged `by` generations after the current one, or before it if `by` is negative. If
-    `twice` is True, the write is logged in the current stream too, as ScyllaDB 5.2 did when
-    generations changed.
+    `by` is the distance from the current generation to the generation in which a write is logged. A
+    negative distance means an earlier generation. If `twice` is True, the write is logged in the
+    current stream too, as ScyllaDB 5.2 did when generations changed.
     """
 
     by: int = 0

@@ -181,7 +181,7 @@ def check_generation(ranges: list[tuple[int, list[StreamId]]]) -> None:
 
 
 def vnode_stream(ranges: list[tuple[int, list[StreamId]]], token: int) -> StreamId:
-    """Return the stream of a token by the documented rule."""
+    """Return the stream of a token, computed by ScyllaDB's documented rule."""
     streams = next((s for end, s in ranges if end >= token), ranges[0][1])
     return streams[((token + 2**63 << 12) % 2**64) * len(streams) >> 64]
 
