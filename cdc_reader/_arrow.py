@@ -72,7 +72,7 @@ def valid(column: pa.Array) -> Mask:
 
 
 def indices(rows: Sequence[int]) -> pa.Array:
-    """Return row numbers as an Arrow array."""
+    """Return row indices as an Arrow array."""
     return to_arrow(np.array(rows, np.int64))
 
 

@@ -319,10 +319,11 @@ class TableReader:
             return lost_since(start, now, self._config.data_loss)
 
     def begin(self, start: Moment | None = None) -> Checkpoint:
-        """Return the checkpoint at which `follow(start)` begins; save it, then follow from it.
+        """Return the checkpoint at which `follow(start)` begins.
 
-        Raises DataLossError if `data_loss` is ``fail`` and rows written since `start` have expired.
-        With any other `data_loss`, the follower reports the loss.
+        If the caller saves the checkpoint before following from it, a restart begins at the same
+        position. Raises DataLossError if `data_loss` is ``fail`` and rows written since `start`
+        have expired. With any other `data_loss`, the follower reports the loss.
         """
         with stopped_by(self._stop):
             now = self._clock.now()

@@ -42,7 +42,7 @@ READERS = "billing +1/1 .*steady.*search +1/2 .*steady.*search +2/2 .*catching u
 
 @define
 class LateClock:
-    """A clock that is `behind` the system clock, in µs."""
+    """A clock that is slow: it is behind the system clock by `behind` µs."""
 
     behind: int
 
@@ -79,7 +79,7 @@ def watch() -> Terminal:
 
 @contextmanager
 def shop() -> Iterator[EmbeddedScylla]:
-    """Start a server whose table of orders has a past, and is still written to."""
+    """Start a server with a table of orders that has old changes and is still written to."""
     clock = LateClock(duration_micros(PAST))
     statements = iter(Orders(KEYSPACE, random.Random(7)))  # noqa: S311 - sample data
     with EmbeddedScylla(clock=clock) as server:

@@ -18,12 +18,12 @@ NONE = -1
 
 
 def pick(column: pa.Array, rows: Indices) -> pa.Array:
-    """Return the cells of the given rows, with null where a row number is NONE."""
+    """Return the cells of the given rows, with null where an index is NONE."""
     return column.take(to_arrow(rows, nulls=rows == NONE))
 
 
 def at_rows(mask: Mask, rows: Indices) -> Mask:
-    """Return the mask's values at the given rows, with False where a row number is NONE."""
+    """Return the mask's values at the given rows, with False where an index is NONE."""
     found: Mask = np.append(mask, False)[rows]  # NONE (-1) is the last index
     return found
 
@@ -147,7 +147,7 @@ def combined(groups: Indices, more: Indices) -> Indices:
 
 
 def names_of(marks: Mask, names: list[str], shown: Mask) -> pa.Array:
-    """Return, for each row, the list of its marked names, or null if the row is not `shown`."""
+    """Return, for each row, the list of names that `marks` selects; null if `shown` is False."""
     rows, columns = np.nonzero(marks & shown[:, np.newaxis])
     lengths = np.bincount(rows, minlength=len(marks))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)

@@ -262,8 +262,8 @@ class LogPage(dict[str, Values]):
     def image_fields(self, *, static: bool, whole: bool) -> list[Field]:
         """Return the fields that make the images of static rows, or of all other rows.
 
-        Images that are not `whole` contain only columns for which the log row has a value or an
-        explicit null.
+        Unless `whole` is True, an image contains only columns for which the log row has a value or
+        an explicit null.
         """
         columns = self._columns(static=static)
         return [each.of_images(whole=whole) for each in columns if whole or each.is_given]

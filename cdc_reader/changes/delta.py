@@ -64,7 +64,7 @@ DELETED = Deleted()
 def merge(earlier: Delta | None, later: Delta) -> Delta:
     """Merge two deltas of a column that come from the same write.
 
-    The deltas of a collection touch different elements.
+    Two deltas of a collection must not set or remove the same element.
     """
     if isinstance(earlier, Deleted) and isinstance(later, CollectionDelta):
         return CollectionDelta(True, later.added, later.removed)

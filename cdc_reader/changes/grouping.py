@@ -46,8 +46,9 @@ class Grouping:
     def finish(self) -> list[Change]:
         """Return the changes of the record that is still held; the grouping can then be used again.
 
-        These changes are not `complete`, because the read ended before their record did. Logs of
-        ScyllaDB before 4.3 do not mark the end of a record, so their changes count as complete.
+        These changes are not complete, because the read ended before their record did. However, all
+        changes in logs of ScyllaDB before 4.3, which do not mark the end of a record, count as
+        complete.
         """
         return list(self.rest())
 

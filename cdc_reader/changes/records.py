@@ -90,7 +90,7 @@ class Records:
 
     @cached_property
     def numbers(self) -> Indices:
-        """The number of the record that each row belongs to."""
+        """For each row, the index of the record that it belongs to."""
         return np.repeat(np.arange(len(self.starts)), self.lengths)
 
     @property
@@ -190,7 +190,7 @@ class ChangeRows:
         self.operations = operations
         """The code of each row's operation."""
         self.changes = changes
-        """The number of each row's change."""
+        """For each row, the index of the change that it belongs to."""
         self.are_last = are_last
         """For each change, whether it is the last of its record."""
         self.are_complete = are_complete
@@ -311,7 +311,7 @@ class ChangeRows:
 
 
 def _changes(records: Records, operations: Indices, base: TableSchema) -> Indices:
-    """Return the number of each row's change."""
+    """Return, for each row, the index of the change that it belongs to."""
     count = len(operations)
     if len(records.starts) == count:
         return np.arange(count)

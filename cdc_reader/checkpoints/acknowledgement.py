@@ -48,7 +48,7 @@ class InFlightRows:
         self.count = changes.count
         self.are_acknowledged = np.zeros(self.count, bool)
         self.records: Indices = np.cumsum(changes.are_last) - changes.are_last
-        """The number of each change's record."""
+        """For each change, the index of its record."""
         first = to_arrow(changes.first[np.flatnonzero(np.diff(self.records, prepend=NONE))])
         streams = batch.column(STREAM_ID).take(first).dictionary_encode()
         of_records: Indices = to_numpy(streams.indices)
@@ -85,7 +85,10 @@ class InFlightRows:
         return RowKey(self._time(record), int(self._last_seqs[record]))
 
     def _divided(self, streams: list[bytes], of_records: Indices) -> list[_PageSlice]:
-        """Return the slice of each stream; `of_records` contains each record's stream number."""
+        """Return the slice of each stream.
+
+        `of_records` contains, for each record, the index in `streams` of its stream.
+        """
         newest = np.full(len(streams), BEGINNING)
         np.maximum.at(newest, of_records, to_numpy(micros_of(self._times)))
         order, counts = np.argsort(self._streams, kind="stable"), np.bincount(self._streams)
@@ -294,7 +297,7 @@ class Acknowledgements:
     def take(self) -> Checkpoint | None:
         """Return the checkpoint to save, or None if nothing has changed since the last call.
 
-        The checkpoint contains only the marks that have changed since then.
+        The checkpoint contains only the marks that have changed since the last call.
         """
         if not (self._changed or self._has_moved):
             return None

@@ -42,7 +42,7 @@ class RangeAcknowledgements:
         return self._progress
 
     def deliver(self, reading: int, rows: int = 1) -> None:
-        """Register rows that are about to be delivered, by the number of their reading."""
+        """Register `rows` rows of a reading that are about to be delivered."""
         self._outstanding[reading] += rows
 
     def complete(self, read: RangeComplete) -> bool:

@@ -111,7 +111,7 @@ class CheckpointStore(Protocol):
     def load(self, name: CheckpointName) -> Checkpoint | None:
         """Return the checkpoint that was last saved under a name, or None.
 
-        Marks of rows before its position are left out.
+        Marks of rows before the checkpoint's position are left out.
         """
         ...
 

@@ -3,8 +3,8 @@
 Both libraries store the position of each stream in a table, and read one generation after another.
 An application of this project has one position for all streams, so it continues from the earliest
 stored position of the last generation. A stream without a stored position counts as read up to the
-time at which the library would begin to read the stream. This is the beginning of the generation
-or, if that is later, the time from which scylla-cdc-go first read.
+time at which the library would begin to read the stream. This is the beginning of the generation or
+the time from which scylla-cdc-go first read, whichever is later.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Positions(ABC):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def streams(self, generation: Micros) -> list[bytes]:
-        """Return the streams of a generation; empty if the table does not have the generation."""
+        """Return the streams of a generation; empty if the cluster does not list the generation."""
         known = generation in self.source.timestamps()
         groups = self.source.groups(generation) if known else ()
         return [bytes(stream) for group in groups for stream in group.streams]

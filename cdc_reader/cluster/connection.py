@@ -303,7 +303,7 @@ class Connection(Queries):
     def prepare(self, cql: str, doing: str, columns: Columns | None = None) -> PreparedStatement:
         """Prepare a statement, or return the one already prepared for the same text and columns.
 
-        Its results carry metadata until a page has been checked against these `columns`.
+        The statement's results carry metadata until a page has been checked against `columns`.
         """
         key = cql, columns
         with self._lock:

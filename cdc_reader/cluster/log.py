@@ -195,7 +195,7 @@ class CdcTable:
 
     @cached_property
     def generations(self) -> TableGenerations:
-        """Return the generations of the table's kind."""
+        """The source of the table's generations."""
         return TableGenerations(self._queries, self._name)
 
     def schema_version(self) -> object:

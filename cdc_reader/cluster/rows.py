@@ -47,7 +47,8 @@ class CqlRowSource:
 def rows_query(base: TableSchema, *, cells: bool, tokens: bool) -> Query:
     """Return the query for the rows of a range, without values.
 
-    The functions have aliases, because server versions name their results differently.
+    The query gives aliases to function calls, because server versions name their result columns
+    differently.
     """
     key = ", ".join(quoted(column.name) for column in base.partition_key)
     selected = [quoted(column.name) for column in base.columns]

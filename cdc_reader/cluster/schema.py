@@ -204,9 +204,10 @@ class SchemaSource:
         return tuple(_column(row, types) for row in self._rows_of_table("*", "columns", name))
 
     def _tables(self, columns: str, *names: TableName) -> dict[str, dict[str, Any]]:
-        """Read the rows of these tables of one keyspace, by name; leave out missing tables.
+        """Read the descriptions of these tables of one keyspace; leave out missing tables.
 
-        Reads no other rows, because a keyspace may have very many tables.
+        Returns, by table name, the given columns of `system_schema.tables`. Reads no descriptions
+        of other tables, because a keyspace may have very many.
         """
         distinct = sorted({name.name for name in names})
         places = ", ".join("?" * len(distinct))

@@ -69,7 +69,7 @@ class PageProtocol(_ProtocolHandler):  # type: ignore[misc]
 
 @frozen
 class Route:
-    """The location of a query's rows: the last token, and whether it is the only one."""
+    """The last token of a query's rows; `is_exact` is True if all of the rows have this token."""
 
     token: int
     is_exact: bool

@@ -236,7 +236,7 @@ class AsyncCdcConsumer:
         """Cancel the running handlers, and the handlers that workers have not started yet.
 
         Handlers are tracked and canceled only in the loop's thread, because worker threads see
-        their state too late.
+        the state of handlers too late.
         """
         self._is_cancelled = True
         for task in self._under_way:

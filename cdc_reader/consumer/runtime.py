@@ -129,10 +129,11 @@ class ConsumerRuntime:
         return self._leases.wait_for(share.progress.lease) and not self.has_ended
 
     def record(self, share: Share) -> None:
-        """Acknowledge the share's handled changes, and save a checkpoint if `saves_each`.
+        """Acknowledge the share's handled changes; if `saves_each` is True, save a checkpoint.
 
-        Call this after the share's last change, or after each change if `saves_each`. Between
-        calls, the checkpoint thread acknowledges the changes that `Share.handled` counts.
+        The worker must call this after each change if `saves_each` is True, and otherwise after the
+        share's last change. Between calls, the checkpoint thread acknowledges the changes that
+        `Share.handled` counts.
         """
         share.progress.acknowledge(share)
         if self.saves_each:
@@ -347,7 +348,7 @@ class ConsumerRuntime:
             self._reach(progress.table, FOREVER)
 
     def _reach(self, table: TableName, micros: Micros) -> None:
-        """Record that the table's further changes, unless late, are at `micros` or later."""
+        """Record that further changes of the table, unless late, have write times ≥ `micros`."""
         if self._turns is not None:
             self._turns.reach(table, micros)
 

@@ -132,7 +132,7 @@ class Share:
         return self._taken == self.count
 
     def take(self) -> Indices:
-        """Return the numbers of the changes that were handled since the last call."""
+        """Return the indices of the changes that were handled since the last call."""
         first, self._taken = self._taken, self.handled
         return self._numbers[first : self._taken]
 

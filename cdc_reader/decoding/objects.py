@@ -193,9 +193,9 @@ class entry:  # noqa: N801 - used like `property`
     """An attribute of an `Entry`, read from a sequence of its page.
 
     The sequence is the page's attribute `name`; the value is the sequence's item at the object's
-    number. If the value is `kept`, the object keeps it after the first read, in a slot whose name
-    is the attribute's name with an underscore before it. Otherwise, each read computes the value
-    again, which costs no more than keeping it and needs no slot.
+    number. If `kept` is True, the object keeps the value after the first read, in a slot whose
+    name is the attribute's name with an underscore before it. Otherwise, each read computes the
+    value again, which costs no more than keeping it and needs no slot.
     """
 
     def __init__(self, name: str, doc: str, *, kept: bool = True) -> None:

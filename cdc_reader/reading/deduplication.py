@@ -67,7 +67,7 @@ def rows_of(batch: pa.RecordBatch, is_wanted: Callable[[bytes], bool]) -> pa.Rec
 def leave_out(batch: pa.RecordBatch, marks: Mapping[StreamId, Mark]) -> pa.RecordBatch:
     """Return the batch without the rows that `marks` cover.
 
-    If they cover none of its rows, the batch itself is returned.
+    If the marks cover none of its rows, the batch itself is returned.
     """
     if not marks:
         return batch

@@ -284,8 +284,9 @@ def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
 def refuse_endless_snapshots(option: str, ttl: int, needed: int) -> None:
     """Raise ConfigurationError, naming `option`, if the log's TTL is too short for new snapshots.
 
-    A reader is always at least `needed` µs behind. If rows of that age are already `endangered`,
-    because the TTL of `ttl` seconds is short, each new snapshot is followed by another.
+    A reader is always at least `needed` µs behind the present. If rows of that age are already
+    `endangered`, because the TTL of `ttl` seconds is short, each new snapshot is followed by
+    another.
     """
     shortest = max(needed + _EARLY, min(needed + _SOON, needed * 10 // 9)) // _SECOND + 1
     if 0 < ttl < shortest:
@@ -354,9 +355,9 @@ class LossReporter:
     def begin(self, position: Micros, ttls: TtlHistory, now: Micros, *, at_oldest: bool) -> None:
         """Begin a read at `now` (µs) from a position that no earlier read reached.
 
-        A read that begins `at_oldest` requests only rows that the log still contains, so rows that
-        expire soon may be missing without a report. For any other position, rows that have expired
-        by now were reported when the position was chosen.
+        If `at_oldest` is True, the read requests only rows that the log still contains, so rows
+        that expire soon may be missing without a report. For any other position, rows that have
+        expired by now were reported when the position was chosen.
         """
         span = ttls.unpromised(position, now) if at_oldest else ttls.lost(position, now)
         self._named = self._begun = max(self._named, span.end)

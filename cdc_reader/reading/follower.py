@@ -403,7 +403,8 @@ class Follower:
     def _watch_for_late_rows(self, now: Micros, ttl: int) -> None:
         """Set up the search for late rows, unless they are ignored.
 
-        Write times before the start are searched only if an earlier run of this reader read them.
+        The search covers rows written before the start only if an earlier run of this reader read
+        that part of the log.
         """
         if self._config.late_rows is LateRowsMode.IGNORE:
             return

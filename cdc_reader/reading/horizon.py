@@ -131,9 +131,9 @@ class SettledHorizon:
     def refresh(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> Micros:
         """Read the generations and return the horizon, in µs, or BEGINNING while there are none.
 
-        Read the clock (`now`) before calling. Every generation that begins before the horizon
-        has then had the confidence window to become visible. Raises DataLossError if `data_loss` is
-        not ``continue`` and rows since `position` are gone, according to `ttls`.
+        The caller must read the clock (`now`) before this call. Every generation that begins before
+        the horizon has then had the confidence window to become visible. Raises DataLossError if
+        `data_loss` is not ``continue`` and rows since `position` are gone, according to `ttls`.
         """
         starts = self._planner.refresh().starts
         if not starts:

@@ -197,9 +197,9 @@ def arrived(
 ) -> pa.RecordBatch:
     """Return the rows that had arrived by `planned` (µs), without `REMAINING_TTL`.
 
-    `planned` is when the read of the window was planned. Rows that may have arrived later are kept
-    only if they are `known` to have been present at that time. A window therefore has the same rows
-    each time it is read.
+    `planned` is when the read of the window was planned, and `known` contains the names of rows
+    that were present at that time. Other rows that may have arrived later are left out. A window
+    therefore has the same rows each time it is read.
     """
     later = pc.indices_nonzero(pc.greater(_arrivals(batch, ttls, now), scalar(planned))).to_pylist()
     rows = batch.drop_columns([REMAINING_TTL])

@@ -110,9 +110,10 @@ class SnapshotTable(LogTable, Protocol):
     ) -> RowSource:
         """Return a source of the base table's rows, with its columns in `schema`.
 
-        With `cells`, each column of single cells gets two more columns: `ttl_of`, the remaining TTL
-        in seconds, as int32, and `written_of`, the write timestamp in µs, as int64. Both may be
-        null. With `tokens`, there is a column `TOKEN`. If `tolerant` is True, a cell that cannot be
-        decoded is recorded, and no error is raised.
+        With `cells`, each column of single cells gets two more columns, which `ttl_of` and
+        `written_of` name. The first contains the remaining TTL in seconds, as int32, and the second
+        the write timestamp in µs, as int64. Both may be null. With `tokens`, there is a column
+        `TOKEN`. If `tolerant` is True, a cell that cannot be decoded is recorded, and no error is
+        raised.
         """
         ...

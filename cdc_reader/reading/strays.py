@@ -63,7 +63,7 @@ class Strays:
     def read(
         self, window: Window, fresh: frozenset[int] | None = None, *, remaining_ttl: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the window's strays, including twins, of all generations or only `fresh` ones."""
+        """Yield the window's strays, including twins, of all generations or of those in `fresh`."""
         tasks = self._planner.strays(window, fresh)
         self.queries = len(tasks)
         for _, batch in self._log.read(tasks, remaining_ttl=remaining_ttl):
@@ -72,9 +72,10 @@ class Strays:
     def split(self, window: Window, new: Keep) -> tuple[list[pa.RecordBatch], frozenset[RowKey]]:
         """Return the window's new strays, including twins, and the keys of its other strays.
 
-        `new` selects rows of a batch by their remaining TTLs at the time of the call. Split the
-        strays before reading the streams in force. If a new row there has one of the returned keys,
-        it arrived after its twin was delivered and must be left out.
+        `new` selects rows of a batch by their remaining TTLs at the time of the call. The caller
+        must split the strays before it reads the streams in force. If a new row in these streams
+        has one of the returned keys, the row arrived after its twin was delivered, and the caller
+        must leave it out.
         """
         found: list[pa.RecordBatch] = []
         others: set[RowKey] = set()
@@ -99,7 +100,7 @@ class Strays:
                 yield batch.take(indices(kept))
 
     def seen(self, window: Window, fresh: frozenset[int]) -> frozenset[RowKey]:
-        """Return the keys of the window's strays in generations that are not `fresh`."""
+        """Return the keys of the window's strays in generations that are not in `fresh`."""
         planner = self._planner.whole()
         tasks = planner.strays(window, frozenset(planner.timeline.starts) - fresh)
         return frozenset(key for _, batch in self._log.read(tasks) for _, key in keys(batch))

@@ -105,8 +105,8 @@ class Replicator:
         """Apply changes, many at a time, and return when all of them are applied.
 
         Changes of one partition are applied in order, and several of them are often combined
-        into one write. Pass changes that can be read without waiting for new ones, because 512
-        changes are collected before they are written. If the method raises an error, some of the
+        into one write. Do not pass an iterator that waits for new changes, because 512 changes
+        are collected before they are written. If the method raises an error, some of the
         changes may have been applied.
         """
         some = iter(changes)

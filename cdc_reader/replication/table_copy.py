@@ -57,10 +57,10 @@ def needed_types(schema: TableSchema) -> list[UserType]:
 
 
 def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
-    """Return one line of CQL that creates missing types, and a table `name` with the same columns.
+    """Return one line of CQL that creates missing types, and a table `name` as in `schema`.
 
-    `types` are the existing types of its keyspace. Raises UnsupportedTableError if one of them
-    differs from the type needed.
+    The table has the columns and the key of `schema`. `types` are the existing types of the
+    keyspace of `name`. Raises UnsupportedTableError if one of them differs from the type needed.
     """
     needed = needed_types(schema)
     for user_type in needed:

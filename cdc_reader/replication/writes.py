@@ -15,8 +15,8 @@ the copy uses them. A SELECT returns no write times for the row marker or for co
 writes these 1 µs before the position of the snapshot, so that every later change wins, even the
 tombstone of an assignment at that position. A SELECT does not return the ids of a list's elements
 either. Lists are therefore written with new ids and the oldest possible timestamp. The first change
-to single elements replaces a list's elements with the elements that its images show, with their ids
-and the next oldest timestamp.
+to single elements of a list replaces all elements with those that the change's images show, with
+the ids from the log and the next oldest timestamp.
 
 The ends of a range delete are clustering prefixes. They are in clustering order, in which each
 column ascends or descends. CQL has no single condition for every range between two prefixes, but
@@ -55,7 +55,7 @@ Values = tuple[Any, ...]
 
 @frozen
 class Edge:
-    """One end of a slice: a value of its column, inclusive or exclusive."""
+    """One end of a slice: a value of the column after the fixed ones, inclusive or exclusive."""
 
     value: Any
     inclusive: bool
@@ -114,8 +114,8 @@ def _edge(tail: Values, bound: Bound) -> Edge | None:
 def _after(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
     """Yield slices for the rows that share the first value of `tail` and are after `tail`.
 
-    `tail` contains a bound's values after the `fixed` ones. If `inclusive` is True, the rows that
-    match all of them are included.
+    `tail` contains a bound's values after the `fixed` ones. If `inclusive` is True, the rows whose
+    key begins with the `fixed` values and `tail` are included.
     """
     for length in range(len(tail) - 1, 0, -1):
         is_last = length == len(tail) - 1
@@ -125,8 +125,8 @@ def _after(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
 def _before(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
     """Yield slices for the rows that share the first value of `tail` and are before `tail`.
 
-    `tail` contains a bound's values after the `fixed` ones. If `inclusive` is True, the rows that
-    match all of them are included.
+    `tail` contains a bound's values after the `fixed` ones. If `inclusive` is True, the rows whose
+    key begins with the `fixed` values and `tail` are included.
     """
     for length in range(1, len(tail)):
         is_last = length == len(tail) - 1
@@ -355,7 +355,7 @@ class TableWrites:
         return Statement(cql, (_BIGINT, *types), (change.timestamp, *values))
 
     def _edges(self, rows: Slice) -> Iterator[tuple[str, CqlType, Any]]:
-        """Yield the bounds of the clustering column after the fixed ones, in its order."""
+        """Yield the bounds of the clustering column after the fixed ones, in the column's order."""
         for edge, is_start in ((rows.start, True), (rows.end, False)):
             if edge is not None:
                 column = self._clustering[len(rows.fixed)]

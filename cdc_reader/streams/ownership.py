@@ -29,8 +29,8 @@ _LOW = np.uint64((1 << 32) - 1)
 class Ownership:
     """The tokens of a shard's base rows, according to the `groups` of one generation.
 
-    `spans` covers all of these tokens and, where a group is shared, tokens of other shards. Without
-    groups, the tokens are the shard's part of the ring.
+    `spans` covers all of these tokens and, where a group is shared with another shard, tokens of
+    that shard. Without groups, the tokens are the shard's part of the ring.
     """
 
     def __init__(self, groups: Iterable[StreamGroup], shard: Shard) -> None:
@@ -43,7 +43,7 @@ class Ownership:
 
     @cached_property
     def is_exact(self) -> bool:
-        """True if no group is shared, so every token in `spans` belongs to the shard."""
+        """True if no other shard shares a group, so every token in `spans` belongs to the shard."""
         groups = ([stream.token in self._shard for stream in g.streams] for g in self._groups)
         return all(all(own) or not any(own) for own in groups)
 

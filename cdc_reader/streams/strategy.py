@@ -31,8 +31,8 @@ class Strategy(StrEnum):
 class StrategyChoice:
     """Chooses the strategy for each window.
 
-    If the choice `is_open`, it depends on the costs passed to `record`. If the windows cover
-    different numbers of streams, pass comparable costs, such as the time per stream.
+    If `is_open` is True, the choice depends on the costs passed to `record`. If the windows cover
+    different numbers of streams, callers must pass comparable costs, such as the time per stream.
     """
 
     def __init__(self, wanted: Strategy) -> None:

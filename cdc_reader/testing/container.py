@@ -156,7 +156,7 @@ class ScyllaContainer:
         self.stop()
 
     def connect(self, **settings: Any) -> Session:
-        """Open a driver session with the first node; end it with `session.cluster.shutdown()`."""
+        """Open a driver session with the first node; `session.cluster.shutdown()` closes it."""
         return open_session(self.host, self.port, self.credentials, **settings)
 
     def join(self) -> ContainerNode:

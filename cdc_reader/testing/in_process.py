@@ -60,7 +60,7 @@ class InProcessConnection(Queries):
         read: sets the page size and the retry deadline.
         before: called before each page is requested. If it raises an error, the request fails with
             that error; a TransientError is retried.
-        sleep: called for each pause between attempts, in seconds.
+        sleep: called with the length of each pause between attempts, in seconds.
     """
 
     def __init__(

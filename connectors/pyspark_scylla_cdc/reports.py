@@ -66,7 +66,7 @@ class Report:
     task: int
     """The id of the task attempt, which is unique in an application."""
     place: int
-    """The partition's number in the plan."""
+    """The partition's index in the plan."""
     plan: Plan
     stats: ReadStats
 

@@ -2,8 +2,8 @@
 
 ``python -m tests.benchmarks [--times N] [--scylla HOST:PORT] [NAME ...]`` prints a table, writes
 ``build/bench.json`` and draws ``build/bench.svg``. If names are given, only these benchmarks run,
-and the file keeps the earlier results of the other benchmarks. The exit status is 1 if a target was
-missed.
+and ``build/bench.json`` keeps the earlier results of the other benchmarks. The exit status is 1 if
+a target was missed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draws the results as an SVG: bars on a logarithmic scale, with a mark at each target."""
+"""Draws benchmark results as an SVG: bars on a logarithmic scale, with a mark at each target."""
 
 from __future__ import annotations
 

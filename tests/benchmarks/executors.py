@@ -122,8 +122,8 @@ def _pin(worker: Machine, core: int) -> None:
 def _read(cluster: Standalone, served: Served, executors: int, end: str) -> Read:
     """Measure a read up to `end` with this many executors.
 
-    Two earlier reads warm up the JVMs. Otherwise, each executor would compile the same code during
-    the measurement, which takes seconds on its core.
+    Two earlier reads warm up the JVMs. Otherwise, the JVM of each executor would spend
+    seconds of the measurement on compiling Spark's code.
     """
     settings = {
         **cluster.conf,

@@ -9,9 +9,9 @@ from attrs import frozen
 
 @frozen
 class Figure:
-    """A measured value in `unit`, and the `rival`'s value in the same unit.
+    """A measured `value`, and the value `rival` of a competitor, both in `unit`.
 
-    `against` describes the rival, and `ratio` is the value divided by the rival's. `at_least` and
+    `against` describes the competitor, and `ratio` is `value` divided by `rival`. `at_least` and
     `at_most` bound the ratio, or the value if there is no rival. A figure with a `cell` (row and
     column) is shown in a separate table.
     """

@@ -21,9 +21,9 @@ def log_of(table: str) -> str:
 
 
 def fill(served: Served, rows: int = PAGE_ROWS) -> None:
-    """Create both tables. The first gets `rows` inserts, each with one log row.
+    """Create the tables `FLAT`, with `rows` inserts, and `IMAGES`, with updates.
 
-    The second gets enough updates to fill a page of its log, each with three log rows.
+    Each insert has one log row, and each update has three. The updates fill a page of their log.
     """
     _create(served, FLAT, "{'enabled': true}")
     served.execute(_INSERT.format(table=f"{KEYSPACE}.{FLAT}"), _inserts(rows))

@@ -30,7 +30,8 @@ _COMPILED = ProtocolHandler.message_types_by_opcode[ResultMessage.opcode]
 class RecordedPage:
     """The body of a prepared statement's result, with its columns.
 
-    `columns` are for this package. `described` is the same metadata for the driver.
+    `columns` describes the columns for this package, and `described` describes them for the
+    driver.
     """
 
     body: bytes

@@ -67,8 +67,8 @@ class Served:
     ) -> None:
         """Serve `times` pages, with only these columns, to every read of a table.
 
-        The same two pages alternate. The first page's records are earlier than the second page's.
-        This takes less memory than `replay_on`.
+        Two pages alternate, and the records of the first are earlier than those of the second. Two
+        pages take less memory than the pages of `replay_on`.
         """
         selected = ", ".join(f'"{name}"' for name in columns)
         self._ask(_replay_on, table, times, page_rows, selected, 2)

@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 class Ready(DataSource):
     """Returns the batch stored in the file `path`, `times` times.
 
-    `kind` is ``batches`` or ``tuples``. Tuples are made once. `schema` is Spark's schema, as JSON.
-    A stream returns the batch once per micro-batch in each of its `partitions`.
+    `kind` is ``batches`` or ``tuples``. Tuples are made only once. `schema` is Spark's schema, as
+    JSON. A stream returns the batch once per micro-batch in each of its `partitions`.
     """
 
     @classmethod

@@ -118,7 +118,7 @@ def test_the_rows_first_and_then_their_changes(reader: CdcReader, execute: Execu
 
 
 def test_each_checkpoint_resumes(reader: CdcReader, execute: Execute) -> None:
-    """For any checkpoint, the rows before it and the rows read from it produce the same copy."""
+    """A read that resumes from any checkpoint completes the copy as if it had not stopped."""
     found = list[Any]()
     for delivery in followed(reader, snapshot="initial"):
         if not found:
@@ -195,7 +195,7 @@ def test_a_log_without_the_images_is_rejected(reader: CdcReader, execute: Execut
 
 
 def test_pages_may_end_anywhere(reader: CdcReader, execute: Execute) -> None:
-    """Changes are the same even if pages end within records and late rows are interspersed."""
+    """Changes do not depend on where pages end or where late rows are interspersed."""
     execute(*WRITES)
     schema, window = reader.table.schema, Window(0, 1)
     logged = pa.Table.from_batches(reader.batches()).combine_chunks().to_batches()[0]

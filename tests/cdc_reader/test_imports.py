@@ -61,7 +61,7 @@ UNUSED = {"pandas", "pyspark", "rich", "structlog", "cdc_reader.changes.frames"}
 def test_reading_imports_neither_formats_nor_pandas(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, program: Sequence[str]
 ) -> None:
-    """Reading batches or changes imports neither the formats of changes nor pandas.
+    """Reading batches or changes imports neither pandas nor the modules for change formats.
 
     If pandas is installed, Arrow imports it as soon as it converts a Python value or a numpy array.
     The thread that reads would then wait for the import before it delivers a process's first rows.

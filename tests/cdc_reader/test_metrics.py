@@ -38,7 +38,7 @@ def test_every_metric_has_a_name_and_a_sentence() -> None:
 
 
 def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Creating a recorder without the client raises an error that names the extra."""
+    """Without the Prometheus client, creating a recorder raises an error that names the extra."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ConfigurationError, match=r"scylla-cdc\[metrics\]"):
         PrometheusMetrics()

@@ -68,7 +68,7 @@ def test_a_bounded_read_has_every_row_once_in_order(
 def test_tasks_are_read_by_other_readers_from_pickles(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """Worker processes can read the planner's tasks, given its pickled settings and schema."""
+    """Workers can read pickled tasks with the planner's pickled connection settings and schema."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as planner:
         tasks = planner.table.plan(Window(BEGINNING, FOREVER))
         luggage = pickle.dumps(

@@ -210,7 +210,7 @@ def cqlsh(server: Scylla, keyspace: str, shell: str, tmp_path: Path) -> Callable
 def test_cqlsh_works(
     cqlsh: Callable[[str], str], shell: str, server: Scylla, keyspace: str
 ) -> None:
-    """Each cqlsh creates tables, writes all types and shows them. ScyllaDB's also shows schemas."""
+    """Each cqlsh writes and shows values of all types. ScyllaDB's cqlsh also shows schemas."""
     scripts = {path.stem: path.read_text() for path in SHELL_SCRIPTS.iterdir()}
     cqlsh(schema(server.session, keyspace) + scripts["write"])
     check_written(server.session, keyspace)

@@ -47,7 +47,7 @@ _OWN_FILES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class Isolation(Enum):
-    """The isolation of machines. Each value is the `unshare` options to add to `_OWN_FILES`."""
+    """The isolation of machines. Each value contains `unshare` options to add to `_OWN_FILES`."""
 
     NETWORK = ("--net",)
     DISK = ("--user", "--map-root-user")
@@ -56,7 +56,7 @@ class Isolation(Enum):
 
 @cache
 def best_isolation() -> Isolation:
-    """Return the first isolation that this system allows."""
+    """Return the best isolation that this system allows."""
     for isolation in (Isolation.NETWORK, Isolation.DISK):
         probe = ["unshare", *isolation.value, *_OWN_FILES, "mount", "-t", "tmpfs", "none", "/mnt"]
         with suppress(FileNotFoundError):
@@ -91,7 +91,7 @@ class Machine:
     the only directory that all machines share, like an object store. `spark` is a Spark
     installation, which the programs see as the directory `spark` of the disk. Programs must not see
     the `hidden` directories. `Network.connect` gives the machine a separate network, if
-    `has_network` is set and the isolation allows it.
+    `has_network` is True and the isolation allows a separate network.
     """
 
     name: str

@@ -128,7 +128,7 @@ def test_python_of_an_environment_that_is_not_activated(driver: Driver) -> None:
 
 
 def test_package_on_the_driver_only(driver: Driver, wheel: Path, environment: Path) -> None:
-    """The executors' Python lacks the package, even with `--py-files`, until it is installed."""
+    """The executors' Python lacks the package until it is installed, even with `--py-files`."""
     cluster = driver.cluster
     master = ("--master", cluster.master)
     zipped = driver.work / "package.zip"

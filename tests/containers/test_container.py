@@ -1,4 +1,6 @@
-"""`ScyllaContainer` with a real Docker engine. `cdc_reader.test_nodes` tests the nodes.
+"""`ScyllaContainer` with a real Docker engine.
+
+`tests/cdc_reader/test_nodes.py` tests the methods that add, stop and remove nodes.
 
 The tests run with `--scylla=docker[:IMAGE]`, on ScyllaDB's image or the image of `make
 embedded-image`.
@@ -62,7 +64,7 @@ def test_keyspaces_are_on_tablets_if_asked(image: str) -> None:
 
 
 def test_a_login_is_asked_for(image: str) -> None:
-    """The first superuser's name and password are accepted. A wrong password is rejected."""
+    """The default superuser's name and password are accepted. A wrong password is rejected."""
     with ScyllaContainer(image, login=True) as scylla:
         assert scylla.connect().execute("SELECT key FROM system.local").one().key == "local"
         with pytest.raises(NoHostAvailable) as refused:

@@ -90,7 +90,7 @@ def test_the_commands_of_a_page_print_the_shown_output(
 
 
 def _picked(text: str) -> str:
-    """Return what `PICK` would print for this output."""
+    """Return what the command `PICK` would print for this output."""
     objects = [json.loads(line) for line in text.splitlines()]
     parts = [[found[name] for name in ("operation", "key", "deltas")] for found in objects]
     return "\n".join(json.dumps(part, separators=(",", ":")) for part in parts)

@@ -158,7 +158,7 @@ def test_the_copy_survives_kills(example: Example, scylla: Scylla, orders: Order
 def test_the_program_copies_the_existing_rows(
     example: Example, scylla: Scylla, orders: Orders
 ) -> None:
-    """If the end is before the position where following starts, only existing rows are copied."""
+    """If the end is in the past, the program copies only the existing rows."""
     program = [sys.executable, str(EXAMPLES / f"{example.module}.py"), scylla.contact_point]
     subprocess.run([*program, orders.name, str(example.target), "-1h"], check=True, timeout=120)
     assert example.rows() == orders.rows()

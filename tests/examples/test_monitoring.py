@@ -135,7 +135,7 @@ def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
 
 
 def test_promtool_runs_the_tests_of_the_alerts(promtool: Path, tmp_path: Path) -> None:
-    """Each alert fires when it should, and not earlier. If the rules are wrong, the tests fail."""
+    """Each alert fires when it should, and not earlier. With a wrong rule, promtool fails."""
     run(promtool, "check", "rules", FOLDER / "alerts.yml")
     run(promtool, "test", "rules", FOLDER / "alerts_test.yml")
     shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)

@@ -20,8 +20,8 @@ _ABSENT = "nonexist"
 def answers(session: Session, properties: str, ops: list[Any]) -> list[Answer]:
     """Return the server's responses to statements, run in a new keyspace with `properties`.
 
-    No existing keyspace is affected, because the keyspace that must not exist also gets a random
-    name. The session's row factory must return lists.
+    No existing keyspace is affected: the name that stands for a missing keyspace is random too. The
+    session's row factory must return lists.
     """
     keyspace = f"d_{uuid.uuid4().hex[:8]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {properties}")

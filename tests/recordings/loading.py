@@ -58,7 +58,7 @@ def published(session: Any, start: int, groups: Iterable[StreamGroup]) -> Iterat
     """Publish a generation that starts `start` ms after 1970, and remove it afterwards.
 
     Like a server, it publishes the descriptions first. All readers of the server see the
-    generation, so choose a start before the generations of all other tests.
+    generation, so `start` must be before the generations of all other tests.
     """
     moment = _bigint(start)
     for group in groups:

@@ -69,7 +69,7 @@ class Outcome:
     writetimes: list[str]
 
     def differences(self, other: Outcome) -> Iterator[str]:
-        """Yield a line for each difference between `other` and this outcome, the expected one."""
+        """Yield a line for each difference between this outcome, which is expected, and `other`."""
         for part in ("errors", "log_columns", "base", "schema", "tables", "writetimes"):
             expected, found = getattr(self, part), getattr(other, part)
             if expected != found:

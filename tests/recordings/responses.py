@@ -36,7 +36,7 @@ def record_responses(session: Session, address: tuple[str, int], recorded: Any) 
 
 
 def _free_name(session: Session) -> str:
-    """Return an unused keyspace name as long as `resp`."""
+    """Return an unused keyspace name of the same length as `resp`."""
     rows = session.execute("SELECT keyspace_name FROM system_schema.keyspaces")
     taken = {name for (name,) in rows}
     while (name := "z" + "".join(random.choices(string.ascii_lowercase, k=3))) in taken:

@@ -31,7 +31,7 @@ class Machine:
     def run(
         self, script: str, *arguments: str, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of the project's scripts. Its PATH contains only these commands."""
+        """Run one of the project's scripts. The script's PATH contains only `commands`."""
         return subprocess.run(
             [SCRIPTS / script, *arguments],
             env={

@@ -30,7 +30,7 @@ def test_without_a_python_new_enough_one_line_says_so(machine: Machine, tmp_path
 
 
 def test_a_python_without_venv_is_completed_by_apt(machine: Machine, tmp_path: Path) -> None:
-    """Without venv and root, the one-line error names the Debian package that contains venv."""
+    """If venv is missing and cannot be installed, the one-line error names its Debian package."""
     machine.command(
         "python3",
         'case "$*" in',

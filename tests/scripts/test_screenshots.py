@@ -39,7 +39,7 @@ def test_a_screen_is_drawn_as_the_terminal_shows_it() -> None:
 
 
 def test_a_picture_has_a_title() -> None:
-    """The title, which screen readers read, is the command."""
+    """A picture's title, which screen readers read, is the command."""
     with Terminal([sys.executable, "-c", "1 < 2"], 40, 10, 60) as shown:
         shown.until_end()
     title = ET.fromstring(shown.svg("picture")).find(f"{{{NAMESPACE}}}title")

@@ -48,7 +48,7 @@ class Origins:
 
     `batch` contains the original rows. `at` and `are_bad` have one item for each output row: the
     index in `batch` of its main row, and whether the output row is bad. `changes` has one item for
-    each row of `batch`: the number of the change that the row belongs to.
+    each row of `batch`: the index of the change that the row belongs to.
     """
 
     batch: pa.RecordBatch
@@ -64,7 +64,7 @@ class Origins:
 
     @cached_property
     def bad(self) -> Indices:
-        """The numbers of the bad output rows."""
+        """The indices of the bad output rows."""
         return np.flatnonzero(self.are_bad)
 
     @cached_property

@@ -131,7 +131,7 @@ def net_changes(
 ) -> NetChanges:
     """Return the net changes of records.
 
-    Raises SchemaError if a postimage is missing, unless `is_tolerant`.
+    Raises SchemaError if a postimage is missing, unless `is_tolerant` is True.
 
     Rows covered by a delete of a partition or range in the same record have no postimage. They
     are omitted, because the delete represents them.

@@ -30,7 +30,7 @@ _INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
 
 @frozen(eq=False)
 class RangeDeletes:
-    """Partition and range deletes, by the numbers of their log rows."""
+    """Partition and range deletes, given by the indices of their log rows."""
 
     partitions: Indices
     starts: Indices

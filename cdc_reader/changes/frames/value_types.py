@@ -54,7 +54,7 @@ class ValueTypes:
     def convert(
         self, batches: Iterable[pa.RecordBatch], columns: Iterable[Column]
     ) -> Iterator[pa.RecordBatch]:
-        """Convert the kernel's batches, which contain `columns`, to these types.
+        """Convert the kernel's batches, which contain `columns`, to the chosen types.
 
         Raises ConfigurationError if a value does not fit. In tolerant batches, the cell becomes
         null instead, and a fault is recorded.

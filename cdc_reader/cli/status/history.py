@@ -45,7 +45,10 @@ class Point:
 
 @frozen
 class Counted:
-    """The numbers of rows written from `start` to `end` (µs), and of late rows found with them."""
+    """The number of rows written from `start` to `end` (µs), and of late rows.
+
+    `late` is the number of late rows found while the other rows were counted.
+    """
 
     start: Micros
     end: Micros

@@ -49,7 +49,10 @@ class Report:
             ) from error
 
     def write(self, sample: Sample) -> None:
-        """Replace the file atomically, so that no reader sees a partial file. Raises Failure."""
+        """Replace the file atomically, so that no reader sees a partial file.
+
+        Raises Failure if the file cannot be written.
+        """
         unfinished = self._file.with_name(f".{self._file.name}.{os.getpid()}")
         try:
             unfinished.write_text(page(sample), encoding="utf-8")

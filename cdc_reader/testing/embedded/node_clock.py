@@ -17,7 +17,7 @@ class Now(Protocol):
 
 @define
 class NodeClock:
-    """A clock that is `ahead` µs ahead of the cluster's; `ahead` is negative if it is behind."""
+    """A clock that is `ahead` µs ahead of the cluster's; a negative `ahead` means behind."""
 
     cluster: Now
     ahead: int = 0

@@ -16,8 +16,8 @@ NEWEST = "2026.3"
 def _since(*first: tuple[int, ...]) -> Any:
     """Return a field that is True for versions that have a behavior.
 
-    The last of the releases introduced the behavior. The others are backports: each is the first
-    release of an older branch that has the behavior.
+    The last release in `first` introduced the behavior. The other releases are backports: each is
+    the first release of an older branch that has the behavior.
     """
 
     def has(made: Profile) -> bool:

@@ -79,7 +79,7 @@ class EmbeddedScylla:
         ring_delay_ms: the time in which nodes learn of each other, in ms. A generation takes effect
             5 s plus twice this time after its creation; in versions since 4.4, the first takes
             effect at once. If 0, every generation takes effect at once, as in ScyllaDB. A row that
-            was written before the generation was created, but with a timestamp after the
+            was written before a generation was created, but with a timestamp after the
             generation's start, is then in a stream of the previous generation.
         most_partitions: the setting `max_partition_key_restrictions_per_query`.
         api_port: the port of the REST API of all nodes; 0 for any free port, None to disable it.
@@ -347,7 +347,8 @@ class EmbeddedScylla:
     def pages(self, cql: str, page_size: int = 5000, parameters: Parameters = ()) -> list[bytes]:
         """Return the pages of a SELECT, as bodies of RESULTs with metadata.
 
-        Pass them to `replay`, or decode them without a connection. For `parameters`, see `execute`.
+        The pages can be passed to `replay`, or decoded without a connection. For `parameters`, see
+        `execute`.
         """
         return self._server.call(lambda: self._pages(cql, page_size, parameters))
 
@@ -366,7 +367,7 @@ class EmbeddedScylla:
     ) -> bytes:
         """Execute a SELECT, and return one page as the body of a RESULT; see `pages`.
 
-        To get the next page, pass the paging state of this page.
+        With the paging state of a page as `paging_state`, returns the next page.
         """
         options = QueryOptions(page_size=page_size, paging_state=paging_state)
         style = responses.ResultFormat(skip_metadata=skip_metadata)

@@ -67,9 +67,9 @@ class MonitoredStreams:
             self._started[run] = name
 
     def advance(self, query: str, run: str, statuses: Sequence[StreamStatus]) -> None:
-        """Record the sources of a query's run after a micro-batch.
+        """Record the status of each source of a query's run after a micro-batch.
 
-        Failures of the query that were recorded without a table now count for its tables.
+        Failures of the query that were recorded without a table now count for the query's tables.
         """
         with self._lock:
             self._running[run] = statuses

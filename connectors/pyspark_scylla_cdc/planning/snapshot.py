@@ -19,8 +19,8 @@ from pyspark_scylla_cdc.planning.partition import INLINE, SourcePartition
 class SnapshotPartition(SourcePartition):
     """The rows of a table whose tokens are in `tokens`, as of `position` (µs).
 
-    `ends` are the tokens at which owners change, ascending. Where possible, each query for a part
-    of `tokens` ends at one of `ends`.
+    `ends` are the tokens at which owners change, ascending. Where possible, the range of each
+    query ends at one of `ends`.
     """
 
     def __init__(self, position: Micros, tokens: TokenRange, ends: Sequence[int]) -> None:

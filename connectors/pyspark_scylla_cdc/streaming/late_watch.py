@@ -55,7 +55,7 @@ class Step:
     """The step of a query from one offset to the next: a micro-batch that is being planned.
 
     `late` is the late-row state of the offset at the start of `window`. If a `snapshot` is still to
-    be read, rows that arrive from now on are late rows even if they were written before the start.
+    be read, rows that arrive from now on are late rows even if they were written before `window`.
     `missed` maps the start of each late-announced generation to its unread window, which is before
     `window` and is read as well.
     """
@@ -297,7 +297,8 @@ def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.Reco
 def is_time(late_scan_at: Micros, now: Micros, final: Micros) -> bool:
     """Return True if a sweep is due at `now`, after a sweep at `late_scan_at`.
 
-    A query that ends when it has read the rows available at `final` sweeps once.
+    `final` is FOREVER for a query that has no end. Any other query ends when it has read the rows
+    available at `final`, and sweeps once.
     """
     return now >= late_scan_at + INTERVAL if final == FOREVER else late_scan_at < final
 

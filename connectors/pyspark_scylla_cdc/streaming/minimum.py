@@ -11,10 +11,10 @@ from cdc_reader.streams.window import Window
 class MinimumRows:
     """Decides whether a settled window has enough rows for a micro-batch; times in µs.
 
-    About `least` rows are enough, as counted by `count`. When the window is `longest` long, any
-    number of rows is enough. When a window without rows is `idle` long, it also becomes a
-    micro-batch, which only moves the position. The driver counts rows each time the window has
-    grown by `shortest`. Settled rows do not change, so each row is counted only once.
+    About `least` rows are enough, as counted by `count`. In a window of length `longest` or more,
+    any number of rows is enough. A window without rows becomes a micro-batch when its length
+    reaches `idle`; this micro-batch only moves the position. The driver counts rows each time the
+    window has grown by `shortest`. Settled rows do not change, so each row is counted only once.
     """
 
     def __init__(

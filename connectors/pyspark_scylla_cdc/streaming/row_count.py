@@ -30,8 +30,8 @@ _WEIGHED = 64
 class RowCount:
     """Estimates the number of rows, and their size, from samples.
 
-    `keys` reads a small column of every row. `some` reads a few whole rows per query, with the same
-    columns as the streaming query.
+    The source `keys` reads a small column of every row. The source `some` reads a few whole rows
+    per query, with the same columns as the streaming query.
     """
 
     keys: LogSource

@@ -130,7 +130,7 @@ class _History(Fold):
         return events.withColumn(_DELETED, last_delete).withColumns(states)
 
     def _alone(self, statics: DataFrame, rows: DataFrame) -> DataFrame:
-        """Return the versions of `statics` for the times when their partition has no `rows`."""
+        """Return the versions of `statics` for times when `rows` has no row of their partition."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 

@@ -57,7 +57,7 @@ def check(page: RecordedPage) -> None:
 
 
 def medians(pages: list[RecordedPage], times: int) -> dict[str, float]:
-    """Return the median time that each way takes for all pages, in seconds."""
+    """Return the median time that each entry of `WAYS` takes for all pages, in seconds."""
     ways = {way: _over(pages, run) for way, run in WAYS.items()}
     return {way: turn.wall for way, turn in take_turns(ways, 2 * times).items()}
 

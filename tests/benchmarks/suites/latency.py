@@ -31,8 +31,9 @@ UNIFORM = timedelta(milliseconds=100)
 def figures(_times: int) -> Iterator[Figure]:
     """Measure writes to a table of 512 streams, and the queries of a consumer while it is idle.
 
-    10,000 writes have a steady rate. `RARE` writes are about a second apart, so that all streams
-    are idle when they are written, and are polled less often than streams with new rows.
+    10,000 writes have a steady rate. Before them, `RARE` writes are about a second apart. All
+    streams are idle during these writes, and idle streams are polled less often than streams with
+    new rows.
     """
     with serving(vnodes=256, shards=2) as served:
         served.execute(
@@ -69,7 +70,7 @@ def _steadily() -> Iterator[float]:
 
 
 def _rarely() -> Iterator[float]:
-    """Yield the times to write, with varying pauses, so that polls do not stay in step."""
+    """Yield the times to write, with varying pauses, so that polls and writes are not in step."""
     return accumulate((0.9 + 0.137 * (number % 5) for number in range(RARE - 1)), initial=3.0)
 
 

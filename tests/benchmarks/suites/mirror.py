@@ -1,4 +1,4 @@
-"""Copying changes to a Delta table, compared with the same merge of changes in Parquet files."""
+"""Copying changes to a Delta table, compared with merging the same changes from Parquet files."""
 
 from __future__ import annotations
 

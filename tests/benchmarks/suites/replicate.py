@@ -2,8 +2,9 @@
 
 The time of the replicator includes reading the log and making the changes, while the driver inserts
 rows that it has in memory. `replicate` writes 100 rows to each partition. `replicate_scattered`
-writes a single row to each, so that no two changes can be combined into one write. The latter has
-no target, because the replicator also reads, groups and converts each change.
+writes a single row to each, so that no two changes can be combined into one write.
+`replicate_scattered` has no target, because the replicator also reads, groups and converts each
+change.
 """
 
 from __future__ import annotations

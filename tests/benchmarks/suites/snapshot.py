@@ -27,7 +27,7 @@ from tests.benchmarks.turns import take_turns
 PAGES, RANGES = 5, 40
 """Pages per range, and the number of ranges that the driver reads.
 
-A snapshot reads about the same number of ranges.
+A snapshot reads about as many ranges as the driver.
 """
 FEW, MANY = 50_000, 5_000_000
 LARGE = MANY // (RANGES * PAGE_ROWS)

@@ -79,7 +79,7 @@ def test_unchanged_null_and_unrecorded_columns_differ() -> None:
 
 
 def test_a_log_of_keys_shows_no_deltas() -> None:
-    """With a keys-only log, a change shows its deltas as unknown, not its columns as unchanged."""
+    """With a keys-only log, a write's deltas are shown as unknown rather than as unchanged."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     insert, delete, full = (
         change_of({"op": 2, "ck": 1}, schema=keys_only),
@@ -127,7 +127,7 @@ def test_a_change_with_nan_equals_itself() -> None:
 
 
 def test_a_change_is_not_subclassed() -> None:
-    """`Change` cannot be subclassed, because copies and pickles would not be of the subclass."""
+    """`Change` rejects subclasses: their copied or unpickled objects would be plain changes."""
     with pytest.raises(TypeError, match="cannot be subclassed"):
         type("Mine", (Change,), {})
 

@@ -44,7 +44,7 @@ def columns(draw: st.DrawFn) -> pa.Array:
 
 @given(columns())
 def test_a_cell_has_one_hash(column: pa.Array) -> None:
-    """The hash depends on the cell alone: not on other cells, nulls or offsets of the column."""
+    """A cell's hash does not depend on the column's other cells, nulls or offset."""
     found = hashes(column).tolist()
     assert found == [int(hashes(pa.array([cell], column.type))[0]) for cell in column.to_pylist()]
     by_text: dict[str, int] = {}

@@ -95,7 +95,10 @@ def told(changes: list[Change]) -> list[str]:
 
 
 def main() -> None:
-    """Make the changes with this kernel, and write the objects and their text to a file."""
+    """Make random changes with this process's kernel, and compare them with changes in a file.
+
+    The result, the changes and their text are written to another file.
+    """
     folder, count = Path(sys.argv[1]), int(sys.argv[2])
     theirs: list[Change] = pickle.loads((folder / "theirs").read_bytes())
     ours = list(random_changes(count))

@@ -50,7 +50,7 @@ _PARTITION = {Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DELETE}
 
 
 def by_the_rule(schema: LogSchema, rows: list[dict[str, Any]]) -> list[list[int]]:
-    """Return the row numbers of each change, found row by row.
+    """Return the indices of each change's rows, found row by row.
 
     A log row for the end of a range belongs to the same change as the row before it, if that row is
     for the start of a range.
@@ -73,7 +73,7 @@ def by_the_rule(schema: LogSchema, rows: list[dict[str, Any]]) -> list[list[int]
 
 
 def first_delta(rows: list[dict[str, Any]], change: list[int]) -> int:
-    """Return the first row that is not an image, or the first row if all are images."""
+    """Return the index of the first row that is not an image, or of the first if all are images."""
     return next((row for row in change if rows[row]["op"] not in IMAGES), change[0])
 
 

@@ -313,7 +313,7 @@ def test_rows_after_an_unacknowledged_one_are_held() -> None:
 
 
 def test_the_first_records_of_a_page_are_marked_by_their_last_row() -> None:
-    """A mark covers the first records of a page by their last row, and lists later rows."""
+    """A mark stores the last row of the complete records that begin a page, and each later row."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     rows = page(
         place(0, 1, 0, 2, is_last=False),

@@ -159,7 +159,7 @@ def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
 def test_an_owner_is_sure_until_its_lease_may_have_expired(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """An owner relies on its lease for exactly the lease's duration after the request.
+    """After requesting a lease, an owner relies on it for exactly the lease's duration.
 
     An expired lease that no other owner has acquired can be renewed.
     """

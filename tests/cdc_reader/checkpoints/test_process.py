@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 
 
 def test_this_process_has_not_ended() -> None:
-    """The current process counts as running, because its start time matches."""
+    """A process counts as running if it has the given start time, as this process does."""
     assert process.machine()
     assert process.started(os.getpid()) > 0
     assert not process.has_ended(os.getpid(), process.started(os.getpid()))

@@ -98,7 +98,7 @@ def test_a_checkpoint_expires_by_its_ttl(
 
 
 def test_a_missing_keyspace_is_reported(connection: ConnectionConfig) -> None:
-    """The error for a missing keyspace asks for an existing one."""
+    """The error for a missing keyspace says to give an existing keyspace."""
     store = ScyllaCheckpoints(connection, "no_such_keyspace")
     with pytest.raises(CheckpointError, match=r"no_such_keyspace.*give an existing keyspace"):
         store.load(NAME)

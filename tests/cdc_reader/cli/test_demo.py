@@ -38,7 +38,7 @@ def counts(output: str) -> dict[str, int]:
 
 @pytest.mark.spark
 def test_embedded() -> None:
-    """With an embedded server, the demo succeeds and its counts match."""
+    """With an embedded server, the demo succeeds and reports that its counts match."""
     ran = run_demo("--seed", "7")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
@@ -53,7 +53,7 @@ def test_embedded() -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_on_a_cluster(scylla: Scylla) -> None:
-    """The demo runs on an existing cluster, and then drops its keyspace."""
+    """The demo runs on an existing cluster, and finally drops the keyspace that it created."""
     if scylla.credentials:
         pytest.skip("the demo logs in to clusters that ask for no password")
     ran = run_demo("--contact-points", scylla.contact_point)

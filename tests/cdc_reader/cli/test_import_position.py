@@ -74,7 +74,7 @@ class Switch:
         return [stream for row in self.execute(f"{select}{self.generation}") for stream in row[0]]
 
     def start_generation(self) -> None:
-        """Store the generation as the library does."""
+        """Store the generation as the other library does."""
         if self.library == "rust":
             columns = "stream_id, generation, time"
             values = f"0x00, {self.generation}, {2**63 - 1}"
@@ -84,7 +84,7 @@ class Switch:
         self.execute(f"INSERT INTO {{ks}}.positions ({columns}) VALUES ({values})")
 
     def forget_generation(self) -> None:
-        """Remove the generation's row, which expires by its TTL in scylla-cdc-rust's table."""
+        """Remove the generation's row, which has a TTL in scylla-cdc-rust's table."""
         self.execute("DELETE FROM {ks}.positions WHERE stream_id = 0x00")
 
     def start_reading(self, first: uuid.UUID) -> None:
@@ -198,7 +198,7 @@ def printed(outcome: Result) -> int:
 def test_positions_outlive_the_row_of_their_generation(switch: Switch, every: bool) -> None:
     """Positions are still imported after the row of their generation has expired.
 
-    The library writes that row only once, but renews the positions.
+    The other library writes that row only once, but renews the positions.
     """
     switch.handle(random.Random(6), every=every)
     before = printed(switch.take_over())
@@ -207,7 +207,7 @@ def test_positions_outlive_the_row_of_their_generation(switch: Switch, every: bo
 
 
 def test_without_its_row_the_newest_generation_with_a_position_counts() -> None:
-    """Without the row of a generation, the newest generation with a position is used."""
+    """If the generation's row is missing, the newest generation that has a position is used."""
     with EmbeddedScylla(vnodes=4, shards=1) as server:
         switch = Switch(server, "rust")
         older, last = switch.streams()[0], switch.log[-1][2]

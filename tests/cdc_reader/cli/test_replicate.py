@@ -140,7 +140,7 @@ def applied(text: str) -> int:
 def test_the_copy_is_the_table(
     scylla: Scylla, table: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """All cells, write times and TTLs are equal, and a second run applies nothing."""
+    """The copy has the table's cells, write times and TTLs, and a second run applies nothing."""
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
@@ -221,7 +221,7 @@ def test_a_copy_that_was_made_anew_is_refused(
 def test_the_position_belongs_to_the_tables(
     scylla: Scylla, copy: str, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """A run through other contact points continues, but a run for another cluster is rejected."""
+    """A run through other contact points resumes, but a run for another cluster is rejected."""
     scylla.session.execute(WRITES[0].format(t=copy))
     words = [copy, "--checkpoint", str(tmp_path / "position"), *TO_NOW]
 
@@ -293,7 +293,8 @@ def test_lost_changes_end_it_unless_it_is_told_to_continue(
 ) -> None:
     """A run whose position is older than the log's TTL fails, because the copy would be wrong.
 
-    The error names the option. A restart fails in the same way, so the exit status is 2.
+    The error names the option with which a run continues. The exit status is 2, because a restart
+    fails in the same way.
     """
     words = [*arguments(scylla, copy, target, tmp_path), *TO_NOW]
     assert invoke(*words).exit_code == 0
@@ -487,7 +488,7 @@ def test_the_option_expiry_decides_when_cells_expire(
 
 
 def test_progress_is_printed_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
-    """The count is printed when the run catches up, and every ten seconds if it has changed."""
+    """The count of changes is printed on catching up, and every ten seconds if it has changed."""
     clock = ManualClock(100 * SECOND)
     report = Report(clock, caught_up=5 * SECOND)
     table = TableName("ks", "t")

@@ -157,7 +157,7 @@ def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path
 
 
 def test_a_shard_that_never_ran_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """A shard without a position is reported. The names of other shards contain the shard count."""
+    """A shard without a position is reported, as the names of other shards show that it exists."""
     now, file, name = time.time_ns() // 1_000, tmp_path / "positions", TableName.parse(table)
     save(file, table, whole=Checkpoint(now))
     store = SqliteCheckpoints(file)

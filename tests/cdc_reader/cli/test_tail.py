@@ -200,7 +200,7 @@ def test_text_marks_late_and_incomplete_changes() -> None:
 def test_a_checkpoint_resumes_where_it_stopped(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """A run resumes even within a window. With another `--application`, it reads from the start."""
+    """A run resumes even within a window. Another `--application` reads from the start."""
     write(*map(insert, range(5)))
     options = (*SETTLED, "--json", "--checkpoint", str(tmp_path / "positions"))
     first = invoke(scylla, table, *options, "--limit", "2")

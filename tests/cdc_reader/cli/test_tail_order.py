@@ -50,7 +50,7 @@ class Histories:
     def write(self, names: list[str], steps: list[tuple[str, int, int]]) -> None:
         """Perform each step: write a row, add a node, or advance the clock.
 
-        Some rows get slightly older timestamps.
+        Some rows get timestamps slightly before the current time.
         """
         begun = self.clock.now()
         for number, (kind, amount, back) in enumerate(steps):

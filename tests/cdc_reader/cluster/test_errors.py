@@ -76,7 +76,7 @@ NO_STREAM = "cdc::metadata::get_stream: could not find any CDC stream for timest
 def test_each_error_of_a_request_has_one_meaning(
     error: Exception, expected: type[CdcError]
 ) -> None:
-    """Each driver error becomes one kind of `CdcError`, whose message begins with the action."""
+    """Each driver error becomes one kind of `CdcError`. Its message begins with what failed."""
     translated = request_error(error, "reading ks.t")
     assert type(translated) is expected
     assert str(translated).startswith("reading ks.t: ")

@@ -69,7 +69,7 @@ def test_large_batches_are_split(scylla: Scylla, writer: CqlWriter, table: str) 
 
 
 def test_a_round_follows_the_previous_one(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """A round of statements is computed while the previous one is written, and sent afterwards."""
+    """A round of statements is computed while the previous round is written, and sent after it."""
     found = []
 
     def rounds() -> Iterator[list[list[Statement]]]:
@@ -189,7 +189,7 @@ def test_transient_errors_of_a_round_are_retried(server: EmbeddedScylla, kind: s
 
 
 def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
-    """Write rows during a fault, check that all arrive, and count the fault's occurrences."""
+    """Write rows during a fault, check that all arrive, and return how often the fault occurred."""
     from cdc_reader.testing import Fault
 
     server.execute("TRUNCATE ks.t")

@@ -64,10 +64,10 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 @pytest.fixture
 def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Write `count` rows, numbered from `first`, one by one to some partitions of a table.
+    """A function that writes `count` rows, numbered from `first`, to some partitions of a table.
 
-    The server assigns their timestamps: without a confidence window, a row with a client-set
-    timestamp could be written behind the position.
+    The rows are written one by one. The server assigns their timestamps: without a confidence
+    window, a row with a client-set timestamp could be written behind the position.
     """
     monkeypatch.setattr(scylla.session, "use_client_timestamp", False)
 

@@ -44,7 +44,7 @@ def options(store: CheckpointStore | None = None, **more: Any) -> dict[str, Any]
 
 
 async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
-    """Cancel the task once `at` is set, and check that the task raises CancelledError."""
+    """Run `work` as a task, cancel it once `at` is set, and check that it raises CancelledError."""
     task = asyncio.create_task(work)
     await at.wait()
     task.cancel()

@@ -91,7 +91,7 @@ def test_sigterm_ends_a_consumer_in_order(processes: Processes, write: Write) ->
 def test_signal_handlers_are_put_back(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The first signal restores the previous handlers, so a second one can end a run that hangs."""
+    """The first signal restores earlier signal handlers, so a second signal can end a hung run."""
     write(table, 10)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     during: list[object] = []

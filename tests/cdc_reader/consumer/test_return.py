@@ -291,7 +291,7 @@ def test_a_start_that_was_never_read_on_expires(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """A start saved by a run that read nothing is checked with the TTL that applied at the time."""
+    """A start saved by a run that read nothing is checked with the TTL at the time of saving."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     insert(server, 1)

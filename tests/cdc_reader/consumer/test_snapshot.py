@@ -138,7 +138,7 @@ def test_an_interrupted_run_is_resumed(
 def test_rows_that_are_not_handled_keep_their_range(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A handler that fails ends the run, and the next run delivers its row again."""
+    """If the handler fails on a row, the run ends, and the next run delivers the row again."""
     write(table, 50)
     store = MemoryCheckpoints()
 
@@ -255,7 +255,7 @@ def test_reading_waits_for_a_slow_handler(
 def test_a_loop_over_changes_begins_with_rows(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """An async loop yields existing rows too, and acknowledges each when it requests the next."""
+    """An async loop yields existing rows too. Requesting a row acknowledges the previous one."""
     write(table, 12)
     store = MemoryCheckpoints()
     given: dict[str, Any] = {"application": "app", "read": SMALL, "checkpoints": store}

@@ -13,7 +13,7 @@ LOW = st.binary(min_size=8, max_size=8)
 
 
 def test_the_documented_times_have_their_documented_uuids() -> None:
-    """Computed UUIDs match UUIDs from a server.
+    """Computed UUIDs match two UUIDs from a server.
 
     One is a sample, and the other is the `minTimeuuid` of a millisecond.
     """

@@ -117,7 +117,7 @@ class Point:
 
 
 def test_objects_are_made_of_columns(made: ModuleType) -> None:
-    """An object's attributes are items of the columns, as if its class had been called."""
+    """Objects equal those made by calling their class with one item of each column."""
     columns = {"x": made.values(pa.array([1, 2])), "y": [3, None], "z": None}
     found = made.Objects(Point, columns)
     assert [found[at] for at in range(2)] == [Point(1, 3), Point(2, None)]
@@ -191,9 +191,9 @@ def test_rows_of_several_kinds_have_their_own_fields(made: ModuleType) -> None:
 
 
 def test_picked_mappings_are_those_of_their_rows(made: ModuleType) -> None:
-    """`picked` returns None for each item whose row number is -1.
+    """In the result of `picked`, each item whose row index is -1 is None.
 
-    If a function is passed, the item is its result for the item's index.
+    If a function is passed, such an item is the function's result for the item's index.
     """
     by_row = made.Mappings(bytes(3), [[made.Field("x", [7, 8, 9])]])
     assert [by_row.picked([2, -1, 0])[at] for at in range(3)] == [{"x": 9}, None, {"x": 7}]
@@ -273,7 +273,7 @@ def test_entries_can_be_ended(made: ModuleType) -> None:
 
 
 def test_entries_are_made_by_number_too(made: ModuleType) -> None:
-    """Each access by number makes a new object, even after `end`. Invalid numbers are rejected."""
+    """Each access by index makes a new object, even after `end`. Invalid indices are rejected."""
     squares, kind = Squares(), entry_class(made)
     found = made.Entries(kind, page := Page(squares), 3)
     assert found.page is page
@@ -348,7 +348,7 @@ def test_wrappers_are_values(made: ModuleType) -> None:
 
 
 def test_the_compiled_kernel_refuses_columns_that_it_cannot_read() -> None:
-    """The class of a column's values rejects columns whose values the kernel cannot make."""
+    """The compiled kernel's class for values rejects columns whose values it cannot make."""
     compiled = kernel("cython")
     kind = type(compiled.values(pa.array([1])))
     for column in (pa.array([[1]]), pa.array([None]), pa.array([1]).dictionary_encode()):
@@ -357,7 +357,7 @@ def test_the_compiled_kernel_refuses_columns_that_it_cannot_read() -> None:
 
 
 def test_the_compiled_kernel_refuses_kinds_that_it_cannot_make() -> None:
-    """Blobs are made only of subclasses of bytes, and objects only of classes with slots."""
+    """Making blobs requires a subclass of bytes, and making objects requires a class with slots."""
     compiled = kernel("cython")
     with pytest.raises(TypeError, match="expected a subclass of bytes"):
         compiled.blobs(pa.array([b""]), bytearray, 0)

@@ -115,7 +115,7 @@ def _(value: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def typed(value: Any) -> Any:
-    """Pair each part with its type, because 1, 1.0 and True are equal in Python."""
+    """Pair each part of the value with its type, because 1, 1.0 and True are equal in Python."""
     if isinstance(value, list | tuple):
         return [typed(item) for item in value]
     if isinstance(value, dict):

@@ -147,7 +147,7 @@ def test_no_loss(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     start: str | None,
 ) -> None:
-    """No row is missing if there is no start, or if the start is within the TTL."""
+    """No row is missing if there is no start, or if the start is less than one TTL ago."""
     clock.advance(2 * HOUR)
     server.execute("INSERT INTO ks.t (p) VALUES (2)")
     clock.advance(60 * SECOND)
@@ -194,7 +194,7 @@ def test_rows_with_a_write_time_before_the_table(
 def test_a_complete_snapshot_is_resumed_too_late(
     clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """The checkpoint of a complete snapshot is checked like any other.
+    """The checkpoint of a complete snapshot is checked like any other checkpoint.
 
     This checkpoint contains no generation yet.
     """
@@ -328,7 +328,7 @@ def test_what_the_log_still_holds(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A read from the oldest row of an old log reports no loss, although rows expire during it."""
+    """A read from the oldest row of an old log reports no loss, even if rows expire meanwhile."""
     for _ in range(2):
         write_for_50_minutes(server, clock)
     ticking = Ticking(clock, SECOND // 10)
@@ -345,7 +345,7 @@ def test_a_start_before_the_table_and_a_long_read(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A start before the table existed causes no loss in a long read: there were no rows yet."""
+    """A start before the table existed causes no loss in a long read: no rows existed then."""
     for number in range(3):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
         clock.advance(60 * SECOND)
@@ -359,7 +359,7 @@ def test_a_position_at_which_rows_begin_to_expire(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Rows that may have expired at the start are reported once they certainly have expired."""
+    """If rows may have expired when a read begins, they are reported once that is certain."""
     reader = open_reader()
     *_, last = reader.table.follow("earliest", "now")
     assert isinstance(last, WindowComplete)

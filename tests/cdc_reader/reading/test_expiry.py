@@ -142,7 +142,7 @@ LOGS = [timeuuid.make(at * SECOND, bytes(8)) for at in (10, 20, 30)]
 
 @given(st.integers(1, 3), st.integers(0, 40), st.integers(0, 1_000))
 def test_rows_of_a_dropped_log_are_gone(count: int, position: int, ttl: int) -> None:
-    """If the log was recreated, all rows written before its new creation are lost."""
+    """If the log was recreated, all rows written before its re-creation are lost."""
     history = TtlHistory([(0, ttl)], LOGS[:count])
     at, last = position * SECOND, 10 * count * SECOND
     gone = Window(at, last if count > 1 and at < last else at)
@@ -157,7 +157,7 @@ def test_rows_of_a_dropped_log_are_gone(count: int, position: int, ttl: int) -> 
 
 
 def test_the_id_of_a_log_is_recorded_once() -> None:
-    """An unknown log id changes nothing. A new id means that the log was recreated."""
+    """An unknown log id does not change the history. A new id means that the log was recreated."""
     state = TableState(UUID(int=0), CdcOptions(ttl=60), 5)
     known = TtlHistory().updated(evolve(state, log_id=LOGS[0]), 7, 6)
     assert known == TtlHistory([(5, 60)], LOGS[:1])

@@ -106,7 +106,7 @@ def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> N
 
 
 def test_it_waits_for_the_first_generation(followed: Followed) -> None:
-    """The reader waits for the first generation, which may be announced after it has begun.
+    """The first generation may be announced after its start, so the reader waits for it.
 
     If the position moved past the generation's start, rows would be lost.
     """
@@ -295,7 +295,10 @@ def test_a_log_created_again_while_it_is_followed_is_a_loss(
 
 @pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
 def test_no_window_of_a_log_created_again_is_complete(followed: Followed, delivery: str) -> None:
-    """No window of a recreated log is complete, so the next run starts before the lost rows."""
+    """Once the log has been recreated, no window is reported as complete.
+
+    The next run therefore starts before the lost rows.
+    """
     lost_at = EPOCH + MINUTE + 15 * SECOND
     followed.clock.advance(lost_at - EPOCH)
     followed.insert(1, 1)
@@ -526,7 +529,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 def test_late_rows_that_arrive_while_the_reader_is_stopped_are_found(followed: Followed) -> None:
     """A row that arrives behind the position is found even if the reader is stopped for hours.
 
-    The position has then moved on by more than `late_horizon` when the reader has caught up.
+    By the time the reader has caught up, the position has moved on by more than `late_horizon`.
     """
     modes: dict[str, Any] = {"late_rows": "deliver", "late_horizon": timedelta(hours=1)}
     followed.insert(1, 1)

@@ -51,7 +51,7 @@ def test_a_row_that_arrives_within_a_second_of_the_read_is_found_once(after: int
 
 @pytest.mark.parametrize("late_scan_at", [None, 1])
 def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> None:
-    """A row that arrives behind a mark is found after a restart, and no other row is repeated.
+    """A row that arrives behind a mark is found after a restart, and no row is repeated.
 
     This holds whether or not the reader had searched for late rows before.
     """
@@ -77,7 +77,7 @@ def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> 
 
 @pytest.mark.parametrize("ttl", [200, 86_400])
 def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None:
-    """A late row that arrived under an old TTL is found once, and no other row is repeated."""
+    """A late row that arrived under an old TTL is found once, and no row is repeated."""
     followed = Followed(config=_CONFIG, options="'enabled': true, 'ttl': 3600")
     start = followed.clock.now()
     followed.clock.advance(60 * SECOND)

@@ -109,7 +109,7 @@ def test_rows_of_one_microsecond_are_not_held() -> None:
 
 
 def test_a_column_added_within_a_window_is_read() -> None:
-    """A window is read again if its columns change, because mixed schemas cannot be sorted."""
+    """A window is read again if columns change, because rows of two schemas cannot be sorted."""
     followed = Followed(config=ORDERED)
     for c in range(30):
         followed.insert(c % 10, c)

@@ -281,7 +281,7 @@ def test_an_outage_does_not_delay_stopping_a_consumer(
 def test_an_unreachable_store_does_not_delay_stopping_at_the_start(
     connection: ConnectionConfig, silent: socket.socket
 ) -> None:
-    """A stop during the first access to an unreachable store ends without an error.
+    """A stop during the first access to an unreachable store ends the run without an error.
 
     Nothing has been handled, so there is nothing to save.
     """

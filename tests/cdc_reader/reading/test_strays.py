@@ -59,7 +59,7 @@ def switch(followed: Followed) -> int:
 
 
 def log_row(followed: Followed, c: int, at: int, stream: bytes) -> None:
-    """Insert a row into the log now. The same row in another stream is called its twin."""
+    """Insert a row written at `at` into a stream. The same row in another stream is its twin."""
     followed.execute(
         'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", '
         f'"cdc$operation", "cdc$end_of_batch", p, c) VALUES (0x{stream.hex()}, '
@@ -96,7 +96,7 @@ def test_strays_are_delivered_once(
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> None:
-    """Only one shard delivers a stray, even if the twin's stream belongs to another shard."""
+    """Only one shard delivers a stray, even if its twin's stream belongs to another shard."""
     written = write_around(followed, twice=twice)
     followed.clock.advance(MINUTE)
     found = [
@@ -230,7 +230,10 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
 def test_a_stray_that_arrives_behind_the_position_is_found(
     delivery: str, by: int, twice: bool
 ) -> None:
-    """A stray that arrives behind the position is found, outside its generation's time span."""
+    """A stray that arrives behind the position is found.
+
+    Its write time is outside the time span of the generation to which its stream belongs.
+    """
     followed = Followed(config=_CONFIG, tablets=True)
     at = followed.server.split_tablets("ks", "t").start_us - by * SECOND
     written = False

@@ -593,7 +593,7 @@ def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
 def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
     """A cell that is copied late expires when its original does.
 
-    With `Expiry.APPLIED`, the copy gets the full TTL instead.
+    With `Expiry.APPLIED`, the copied cell gets the full TTL instead.
     """
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
     clock = ManualClock(change.timestamp + late)

@@ -60,7 +60,7 @@ class DeliveredRow:
 
 @frozen
 class DeliveredLogRow:
-    """A delivered row of the log: its page, the number of its change in the page, and its name."""
+    """A delivered row of the log: its page, the index of its change in the page, and its name."""
 
     rows: InFlightRows
     number: int

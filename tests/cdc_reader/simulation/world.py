@@ -60,7 +60,7 @@ class World:
         self._note_sets()
 
     def begin(self) -> None:
-        """Start the events, and let those that precede the reader happen."""
+        """Start the events, and let the events before the reader's start happen."""
         self._next, self._ends = self.clock.now(), FOREVER
         self.pass_time(self._scenario.history)
         self._ends = self.clock.now() + self._scenario.activity

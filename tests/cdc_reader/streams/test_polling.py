@@ -24,7 +24,7 @@ finds = st.lists(st.sets(st.integers(0, len(CHUNKS) - 1)), min_size=1, max_size=
 def polled(
     schedule: PollSchedule, now: int, chunks: Sequence[RangeTask] = CHUNKS
 ) -> dict[int, bool]:
-    """Return the start of each chunk polled now, with True if its whole window is read."""
+    """Return the start of each chunk polled now, and whether its whole window is read."""
     chosen = schedule.due(chunks, now, NEWEST.start)
     assert all(task.window in (WHOLE, NEWEST) for task in chosen)
     return {task.start: task.window == WHOLE for task in chosen}
@@ -69,7 +69,7 @@ def test_whole_windows_are_read_in_turn() -> None:
 
 
 def test_polls_continue_if_the_clock_steps_back() -> None:
-    """After a step back, all chunks are polled at once, and then as often as before."""
+    """After the clock steps back, all chunks are polled at once, and then as often as before."""
     schedule, now = PollSchedule(INTERVAL), EPOCH
     for _ in range(10):
         polled(schedule, now)
@@ -90,7 +90,7 @@ def test_polls_continue_if_the_clock_steps_back() -> None:
 
 
 def test_a_long_interval_is_kept() -> None:
-    """Idle chunks wait for at most a second, unless the interval is longer."""
+    """Idle chunks wait for at most a second, unless the poll interval is longer."""
     for interval, longest in ((400 * MILLISECOND, SECOND), (5 * SECOND, 5 * SECOND)):
         schedule = PollSchedule(interval)
         polled(schedule, EPOCH)

@@ -89,7 +89,7 @@ def test_an_empty_table_takes_few_ranges() -> None:
 
 
 def test_a_range_ends_where_owners_change_if_it_can() -> None:
-    """A range ends at the last change of owner within its size, if there is one."""
+    """A range ends at the last change of owner that its size allows, if there is such a change."""
     size = WHOLE_RING.size // 4_096
     ends = [MIN_TOKEN + size // 3, MIN_TOKEN + size // 2, MIN_TOKEN + 3 * size]
     cutter = RangeCutter(WHOLE_RING, ends, 1_000)

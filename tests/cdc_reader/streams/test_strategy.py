@@ -10,7 +10,7 @@ from cdc_reader.streams.strategy import Strategy, StrategyChoice
 def read(
     choice: StrategyChoice, windows: int, cost: dict[Strategy, int], share: float
 ) -> list[Strategy]:
-    """Return the strategies used for `windows` windows. `cost` is the cost of each strategy."""
+    """Return the strategies chosen for `windows` windows, each of which costs `cost[strategy]`."""
     used = []
     for _ in range(windows):
         used.append(way := choice.next())

@@ -25,7 +25,7 @@ def test_a_window_is_half_open() -> None:
 
 
 def test_windows_double_while_empty_up_to_their_limit_and_go_back_on_data() -> None:
-    """The size doubles after empty windows, up to a limit, and is reset by a window with rows."""
+    """The window size doubles after empty windows, up to a limit. A window with rows resets it."""
     size, lengths = WindowSize(base=10, limit=70), []
     for empty in (True, True, True, True, False, True):
         lengths.append(size.current)
@@ -34,7 +34,7 @@ def test_windows_double_while_empty_up_to_their_limit_and_go_back_on_data() -> N
 
 
 def test_a_limit_below_the_base_does_not_shrink_windows() -> None:
-    """A limit below the base does not shrink windows below the configured size."""
+    """A limit below the base size does not shrink windows below the base size."""
     assert WindowSize(base=10, limit=5).after(empty=True).current == 10
 
 
@@ -54,9 +54,9 @@ def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
 
 
 def test_a_size_below_the_base_grows_back_unless_windows_are_crowded() -> None:
-    """A size below the base doubles after each window that is not crowded, up to the base.
+    """Below its base value, the window size doubles after each window that is not crowded.
 
-    Above the base, the size grows only after empty windows.
+    From the base value on, the size grows only after empty windows.
     """
     size = WindowSize(base=16, limit=64, doublings=2).below(10)
     assert size.current == 8

@@ -1,6 +1,6 @@
 """An application that loads the classes that most applications use.
 
-The argument is SETTINGS_JSON. It needs no package besides pyspark.
+The argument is SETTINGS_JSON. The program needs no package besides pyspark.
 """
 
 from __future__ import annotations

@@ -68,7 +68,10 @@ def plan(reader: WithoutStart, start: dict[str, Any], end: dict[str, Any]) -> li
 def test_the_next_micro_batch_starts_where_the_last_one_planned_ends(
     make: Make, clock: ManualClock
 ) -> None:
-    """`latestOffset` repeats an offset until it is planned: Spark may request it for a report."""
+    """`latestOffset` returns the same offset until Spark plans a micro-batch that ends at it.
+
+    Spark may request an offset only for a report.
+    """
     reader = make()
     first = reader.latestOffset()
     clock.advance(60 * SECOND)
@@ -125,7 +128,7 @@ def test_late_rows_are_sought_once_a_minute(
 def test_an_offset_requested_too_early_ends_the_query(make: Make, clock: ManualClock) -> None:
     """An offset that is requested before Spark passes the checkpoint ends the query.
 
-    The requested offset may be earlier than the checkpoint.
+    Such an offset could be earlier than the checkpoint.
     """
     first = make().latestOffset()
     clock.advance(60 * SECOND)

@@ -176,7 +176,8 @@ def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | N
 def _regulars_touched(mutation: Partition) -> set[str]:
     """Return the regular columns to read for ``preimage: true``, as in ScyllaDB.
 
-    These are the columns written in the mutation's first row, or all columns if it deletes a row.
+    These are the columns written in the mutation's first row, or all columns if the
+    mutation deletes a row.
     """
     rows = mutation.rows.values()
     if any(row.deletion is not None for row in rows):

@@ -93,7 +93,8 @@ def _map(value: Any, key: CqlType, element: CqlType) -> bytes:
 def _key(name: str, key: CqlType) -> Any:
     """Return the JSON value of a map key, which is a member name in the JSON text.
 
-    For text, ascii and blob keys, the value is the name itself. Other names are parsed as JSON.
+    For text, ascii and blob keys, the value is the name itself. For keys of other types, the
+    name is parsed as JSON.
     """
     return name if str(key) in _KEYS_AS_THEY_ARE else read_json(name)
 

@@ -92,7 +92,7 @@ def date_days(text: str) -> int:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return the days since 1970; a day beyond the month's end rolls over into the next."""
+    """Return the days since 1970; a day beyond the month's end is in the next month."""
     years = year - (month <= _FEBRUARY)
     era, of_era = divmod(years, 400)
     of_year = (153 * ((month - 3) % _MONTHS) + 2) // 5 + day - 1

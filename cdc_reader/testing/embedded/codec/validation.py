@@ -191,7 +191,7 @@ def map_value(entries: Iterable[tuple[bytes, bytes]], order: SortKey) -> bytes:
 
 
 def vector_value(elements: Iterable[bytes], element: CqlType) -> bytes:
-    """Serialize a vector; elements of variable width follow their lengths, as vints."""
+    """Serialize a vector; each element of variable width follows its length, a vint."""
     if _is_packed(element):
         return b"".join(elements)
     return b"".join(part for each in elements for part in (uvint_pack(len(each)), each))

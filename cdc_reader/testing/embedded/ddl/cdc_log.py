@@ -64,7 +64,7 @@ class Log:
     catalog: Catalog
 
     def of(self, base: Table) -> Table | None:
-        """Return the log, even if it is detached; None if there is none."""
+        """Return the log of `base`, even if the log is detached; None if there is none."""
         found = self.catalog.keyspaces[base.keyspace].tables.get(log_name(base.name))
         return found if found is not None and found.is_cdc_log else None
 

@@ -162,7 +162,8 @@ def _replication(
 def _check_step(old: Mapping[str, str], new: Mapping[str, str]) -> None:
     """Reject a change of replication that tablets do not support.
 
-    Tablets require NetworkTopologyStrategy. A statement may add or remove at most one replica.
+    Tablets require NetworkTopologyStrategy. A statement may add or remove at most one replica
+    of one datacenter.
     """
     if not new["class"].endswith("NetworkTopologyStrategy"):
         raise InvalidRequest("Cannot alter replication strategy vnode/tablets flavor")

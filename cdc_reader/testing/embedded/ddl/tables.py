@@ -65,7 +65,7 @@ def create_table(
 def drop_table(
     statement: ast.DropTable, keyspace: str, catalog: Catalog, database: Database
 ) -> SchemaChange | None:
-    """Execute DROP TABLE, which also drops the table's log; reject it for a log that is in use."""
+    """Execute DROP TABLE, which also drops the table's log; reject dropping a log in use."""
     name = statement.table.name
     if statement.if_exists and name not in getattr(catalog.keyspaces.get(keyspace), "tables", ()):
         return None

@@ -32,7 +32,7 @@ def _flag() -> Any:
 
 
 def _default(factory: Callable[[], Any]) -> Any:
-    """Return a field that defaults to the result of `factory`, which also replaces None."""
+    """Return a field whose default is the result of `factory`, even if None is passed."""
     return field(factory=factory, converter=default_if_none(factory=factory))
 
 
@@ -379,8 +379,9 @@ class Truncate:
 class Describe:
     """A DESCRIBE statement.
 
-    `what` is the kind of element to describe, a list such as TABLES, or ANY. KEYSPACE without a
-    `name` means the connection's keyspace. With `only`, the keyspace's contents are omitted.
+    `what` is the kind of the element to describe, such as TABLE; a word for several elements, such
+    as TABLES; or ANY. KEYSPACE without a `name` means the connection's keyspace. With `only`, the
+    keyspace's contents are omitted.
     """
 
     what: str

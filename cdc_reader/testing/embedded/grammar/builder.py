@@ -52,7 +52,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         return name.lower() if isinstance(name, Token) else name
 
     def called_in(self, keyspace: Selector, name: str) -> str:
-        """Return the name of a function in keyspace `system`, where the built-in functions are."""
+        """Return the `name` of a built-in function; reject a keyspace other than `system`."""
         if keyspace != ColumnSelector("system"):
             raise InvalidRequest("A user-defined function is not supported by this server")
         return name

@@ -63,7 +63,7 @@ def parse(cql: str) -> ast.Statement:
 
 
 def parse_ahead(cql: str) -> None:
-    """Parse a long statement in another thread, and cache the result for `parse`."""
+    """Parse a long statement, and cache the result for `parse`; called in a worker thread."""
     if _parsed.get(cql) is None:
         _parsed.put(cql, _outcome(cql), len(cql))
 

@@ -62,7 +62,10 @@ class Connection:
     _frames: FrameReader = field(factory=FrameReader, init=False)
 
     def receive(self, data: bytes) -> Iterator[Call]:
-        """Yield the calls that `data` completes, in order; handle each before taking the next."""
+        """Yield the calls that `data` completes, in order.
+
+        The caller must handle each call before it takes the next one.
+        """
         self._frames.feed(data)
         while self.state is not State.CLOSED:
             match self._frames.next_frame():

@@ -111,7 +111,7 @@ def auth_success() -> Answer:
 
 
 def error(refusal: CqlError) -> Answer:
-    """Return an ERROR response with the fields of its code."""
+    """Return an ERROR response, with the additional fields that the error's code requires."""
     head = body.int32(refusal.code) + body.string(_shortened(refusal.message))
     return Answer(Opcode.ERROR, head + _error_fields(refusal))
 

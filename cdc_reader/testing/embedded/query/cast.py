@@ -90,7 +90,7 @@ def single(number: float) -> float:
 
 
 def _number(number: Any, source: Native, target: Native) -> bytes:
-    """Convert a number to another numeric type; integers beyond its range wrap around."""
+    """Convert a number to another numeric type; integers out of range wrap around."""
     is_float = source.name in ("float", "double")
     size = _SIZES.get(target.name)
     if is_float and target.name in (*_INTEGERS, "decimal"):

@@ -47,7 +47,7 @@ class Remembered:
     """A prepared statement.
 
     `keyspace` is the keyspace of the connection that prepared it. `shape` describes the tables and
-    columns that it used when it was prepared.
+    columns that the statement used when it was prepared.
     """
 
     cql: str

@@ -30,7 +30,7 @@ class JsonRow:
         return lambda execution: self._cells(execution).get(column.name, self._missing)
 
     def key(self, column: Column) -> Candidates:
-        """Return a function that returns a key column's value, or raises InvalidRequest."""
+        """Return a function that returns a key column's value; a missing value is rejected."""
 
         def candidates(execution: Execution) -> list[bytes]:
             value = self._cells(execution).get(column.name)

@@ -146,8 +146,8 @@ def _shifted(
 ) -> Callable[[Execution], int | None]:
     """Return a function that evaluates a token bound and adds `by`, so that the bound is inclusive.
 
-    The smallest token becomes `smallest`: as a lower bound it precedes all tokens, and as an upper
-    bound it means the end of the ring.
+    The smallest token becomes `smallest`: as a lower bound, the smallest token precedes all tokens;
+    as an upper bound, it means the end of the ring.
     """
 
     def shifted(execution: Execution) -> int | None:

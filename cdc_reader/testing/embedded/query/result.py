@@ -46,7 +46,8 @@ class Rows:
 class EncodedPage:
     """A page of rows that is already encoded.
 
-    `columns` is the number of columns that `metadata` describes, and `flags` are its flags.
+    `columns` is the number of columns that `metadata` describes, and `flags` are the flags of
+    the metadata.
     """
 
     flags: int

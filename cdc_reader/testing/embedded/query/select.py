@@ -242,7 +242,10 @@ def _check_distinct(
 
 
 def _check_filtering(select: ast.Select, where: Where, scope: Scope) -> tuple[str, ...]:
-    """Reject queries that need ALLOW FILTERING; warn if only clustering columns are restricted."""
+    """Reject a SELECT that lacks a required ALLOW FILTERING; otherwise, return the warnings.
+
+    There is a warning if only clustering columns are restricted.
+    """
     if select.allow_filtering:
         return ()
     if where.skipped and where.key_is_exact:

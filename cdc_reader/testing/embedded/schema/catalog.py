@@ -18,9 +18,9 @@ from cdc_reader.testing.embedded.schema.table import Table
 class Keyspace:
     """A keyspace: its replication map, and its tables and user types by name.
 
-    Clients cannot alter or drop a `system` keyspace. `tablets` is the initial number of tablets (0:
-    the server's choice), or None for vnodes. `consistency` is the keyspace's option, or None for
-    ``eventual``.
+    If `system` is True, clients cannot alter or drop the keyspace. `tablets` is the initial number
+    of tablets (0: the server's choice), or None for vnodes. `consistency` is the keyspace's
+    option `consistency`, or None for ``eventual``.
     """
 
     name: str

@@ -67,9 +67,9 @@ class Table:
     `options` contains the properties of CREATE TABLE ... WITH by name, as Python values (numbers,
     text, maps of text), without defaults. `dropped` maps the name of each dropped column to (type,
     time of the drop in µs). `altered_us` is the time of the last statement that changed the table.
-    `cdc_options` is the property `cdc`, or None if it was never set: like ScyllaDB, the server
-    keeps options that are equal to the defaults. `indexes` maps the name of each index to
-    its options.
+    `cdc_options` is the property `cdc`, or None if it was never set; like ScyllaDB, the server
+    distinguishes options set to their defaults from options never set. `indexes` maps the name of
+    each index to its options.
     """
 
     keyspace: str

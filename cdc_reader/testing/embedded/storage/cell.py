@@ -37,7 +37,7 @@ class MultiCell:
     cells: dict[bytes, Cell] = field(factory=dict)
 
     def merge(self, other: MultiCell) -> None:
-        """Merge `other` into this collection; of each pair of cells, the winner remains."""
+        """Merge `other` into this collection; of two cells with one key, the winner remains."""
         self.deletion = latest(self.deletion, other.deletion)
         for key, cell in other.cells.items():
             mine = self.cells.get(key)

@@ -23,7 +23,7 @@ class Row:
     deletion: int | None = None
 
     def merge(self, other: Row) -> None:
-        """Merge `other` into this row; of each pair of cells, the winner remains."""
+        """Merge `other` into this row; where both have a cell, the winner remains."""
         self.deletion = latest(self.deletion, other.deletion)
         if other.marker is not None:
             self.set_marker(other.marker)

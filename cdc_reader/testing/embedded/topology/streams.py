@@ -42,7 +42,7 @@ class Streams:
         return self.generation_for(write_us, now_us).stream_for(token_of(MURMUR3, key))
 
     def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
-        """Return the key's stream `by` generations after the write's generation, or None."""
+        """Return the key's stream `by` generations after the write's; None if there is none."""
         at = bisect_right(self.generations, write_us, key=lambda g: g.start_us) - 1 + by
         if not 0 <= at < len(self.generations) or not self.generations[at].ranges:
             return None

@@ -1,4 +1,4 @@
-"""The official CDC libraries in other languages, as rivals on the same pages and server.
+"""The official CDC libraries in other languages, which read the same pages as this package.
 
 Each library runs if its compiler is installed.
 """
@@ -66,8 +66,9 @@ def _on_few_processors(jvm: str) -> list[str]:
     """Return the JVM command that is fastest if at most two processors are available.
 
     With so few processors, a JVM has no common pool by default, and the library would start a
-    thread for each row. The command also pins the JVM to one processor. Rows pass from thread to
-    thread, so with two processors the results vary and the library is up to four times slower.
+    thread for each row. The command therefore sets the size of the pool. It also pins the JVM to
+    one processor: rows pass from thread to thread, so with two processors the results vary and the
+    library is up to four times slower.
     """
     processors = os.sched_getaffinity(0)
     if len(processors) > 2:

@@ -93,7 +93,7 @@ NESTED: list[tuple[CqlType, object]] = [
 
 @pytest.mark.parametrize(("kind", "value"), NESTED, ids=[str(kind) for kind, _ in NESTED])
 def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: object) -> None:
-    """The error for a nested number that does not fit its type names option, column and number."""
+    """If a nested number does not fit its type, the error names option, column and number."""
     cells = pa.array([None, value], arrow_type(kind))
     batch = pa.record_batch([cells], ["v"])
     types = ValueTypes(pa.decimal128(38, 18))

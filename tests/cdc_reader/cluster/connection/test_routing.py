@@ -162,7 +162,7 @@ def test_most_streams_are_on_the_queried_node(
 
 
 def replicas(ring: Ring, token: int) -> frozenset[str | None]:
-    """Return the first three distinct nodes that own ranges from `token` on."""
+    """Return the owners of the ranges from `token` on, up to three distinct nodes."""
     at = bisect_left(ring.tokens, token)
     owners = (ring.owner(end).address for end in (*ring.tokens[at:], *ring.tokens))
     found: dict[str | None, None] = {}

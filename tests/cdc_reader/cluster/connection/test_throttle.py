@@ -102,7 +102,7 @@ def test_one_overload_slows_down_once() -> None:
 
 
 def test_a_rate_returns_to_what_it_was_step_by_step() -> None:
-    """The rate rises linearly to the previous rate within half of `RECOVERY`."""
+    """After an overload, the rate rises linearly to its earlier value in half of `RECOVERY`."""
     clock = Seconds()
     limited = throttle(clock, 100)
     limited.overloaded(sent(clock, limited, [0.0] * 1_000)[-1])

@@ -26,7 +26,7 @@ def _few_objects_to_scan() -> Iterator[None]:
 
 @contextmanager
 def connecting(contact_point: str) -> Iterator[None]:
-    """Open connections continuously, from before the block begins until it ends."""
+    """Open connections continuously, from before the `with` block begins until it ends."""
     host, port = contact_point.split(":")
     stop, enough, opened = threading.Event(), threading.Event(), []
 

@@ -60,7 +60,10 @@ def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) 
 def test_auto_chooses_by_measurements(
     spark: SparkSession, cluster: EmbeddedScylla, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """Reads use ranges until most streams have rows, then use streams. Each row is read once."""
+    """Reads select token ranges until most streams have rows, and then select streams.
+
+    Each row is read once.
+    """
     start = clock.now()
     quiet = write(cluster, clock, SPARSE, 1)
     busy = write(cluster, clock, DENSE, KEYS)

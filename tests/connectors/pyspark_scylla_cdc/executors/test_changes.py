@@ -198,7 +198,7 @@ def test_range_deletes(
     where: str,
     expected: tuple[Any, ...],
 ) -> None:
-    """A range delete ends the query, is returned with its bounds, or is skipped on request."""
+    """A range delete ends the query, is returned with bounds, or is skipped (`rangeDeletes`)."""
     table("'postimage': true")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)", f"DELETE FROM {{t}} WHERE pk = 1 AND {where}")
     with pytest.raises(ConfigurationError, match=r"rangeDeletes is 'fail': at .*give 'emit'"):

@@ -295,7 +295,7 @@ def test_queries_of_other_sources_that_end_are_not_counted(
 def test_the_later_of_two_sources_of_one_table_counts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """Prometheus gets the larger lag of the two sources. `streams` contains both."""
+    """If two sources read one table, Prometheus gets the larger lag. `streams` contains both."""
     behind = evolve(END, position=NOW - 60 * SECOND)
     sources = [source(text(START), text(end), 4) for end in (behind, END)]
     listener.onQueryProgress(event(*sources))
@@ -328,7 +328,7 @@ def tell(listener: ScyllaCdcListener, *reports: Report) -> None:
 
 
 def test_figures_of_tasks_arrive_as_reports(listener: ScyllaCdcListener) -> None:
-    """The values are sums over all tasks, plus the queries that the driver sent for the plan."""
+    """Figures are sums over all tasks. `queries` also counts the driver's queries for the plan."""
     tell(listener, report(1, 0), report(2, 1))
     (status,) = listener.streams
     assert (status.queries, status.retries, status.waiting_seconds) == (19, 2, 1.25)

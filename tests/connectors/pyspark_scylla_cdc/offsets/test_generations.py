@@ -36,8 +36,8 @@ ANNOUNCED = st.dictionaries(st.integers(1, END), st.integers(0, 20), max_size=MO
 def test_each_row_is_read_once(begin: int, announced: dict[int, int], polls: list[Poll]) -> None:
     """Each write time is read once, in its generation, whatever the order of announcements.
 
-    `announced` maps each generation to the number of the poll before which it is announced. A
-    lagging node may hide a generation that was visible earlier.
+    `announced` maps the start of each generation to the index of the poll before which the
+    generation is announced. A lagging node may hide a generation that was visible earlier.
     """
     announced = {0: 0, **announced}
     ends = [*polls, *[Poll(0, frozenset())] * (21 - len(polls)), Poll(END, frozenset())]

@@ -229,7 +229,7 @@ def test_a_log_created_again_within_a_window(
 
 
 def test_a_first_micro_batch_done_again_in_another_log(tables: Tables) -> None:
-    """The offset at the end of a micro-batch contains the id of the log in which it was planned."""
+    """The end offset of a micro-batch contains the id of the log for which the plan was made."""
     tables.create()
     start = {"startingTimestamp": format_timestamp(tables.clock.now())}
     stream = tables.query(**start)
@@ -344,9 +344,9 @@ def test_a_ttl_too_short_for_new_snapshots_is_refused(tables: Tables) -> None:
 
 
 def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
-    """A snapshot cannot be added later, nor left out while it is pending.
+    """A snapshot cannot be added to a query later, nor left out while it is pending.
 
-    After the snapshot, the option is ignored.
+    After the snapshot, the option `snapshot` is ignored.
     """
     tables.create()
     message = (
@@ -642,7 +642,7 @@ def test_rows_that_expire_before_their_task_reads_them(tables: Tables, late_rows
 def test_a_task_that_comes_too_late_may_go_on(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With `onDataLoss=continue`, a late task logs when the expired rows were written."""
+    """With `onDataLoss=continue`, a late task logs the write times of the expired rows."""
     stream, parts = planned(tables, onDataLoss="continue")
     assert "rows_lost" not in caplog.text
     tables.clock.advance(2 * HOUR)

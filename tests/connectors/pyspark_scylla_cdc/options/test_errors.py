@@ -28,7 +28,7 @@ except Exception:
 
 
 def test_hiding_tracebacks_leaves_a_users_process_unchanged() -> None:
-    """In a user's process the error loses its stack frames, but the environment stays unchanged."""
+    """In a user's process, the error loses its stack frames. No environment variable is set."""
     with pytest.raises(SchemaError, match="so it is") as refused, hide_traceback():
         raise SchemaError("so it is")
     assert refused.value.__suppress_context__

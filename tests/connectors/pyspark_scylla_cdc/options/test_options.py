@@ -105,9 +105,10 @@ def test_options_that_cannot_be_zero(option: Option) -> None:
 
 
 def test_a_query_that_begins_after_its_end_is_refused() -> None:
-    """A start after the end is rejected. `latest` is the time at which the query starts.
+    """A start after the end is rejected.
 
-    A restarted query starts at its checkpoint, which may be earlier.
+    `latest` is compared with the end only when a new query starts, because a restarted query starts
+    at its checkpoint, which may be before the end.
     """
     end = 1_795_219_200_000_000
     options = parse(startingTimestamp="latest", endingTimestamp="2026-11-21")
@@ -184,7 +185,7 @@ def test_the_advanced_envelope() -> None:
 
 
 def test_times_ago_count_from_when_the_options_are_read() -> None:
-    """Relative times are resolved once, when the query starts."""
+    """Relative times are resolved once, when the options are parsed."""
     before = SystemClock().now()
     options = parse(startingTimestamp="-1h", endingTimestamp="-30m")
     after = SystemClock().now()
@@ -403,7 +404,7 @@ def test_password_shows_nowhere() -> None:
 
 
 def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
-    """Only the path of the file is sent. Each machine reads its own file."""
+    """Only the path of a password file is sent. Each machine reads its own file."""
     secret = tmp_path / "password"
     secret.write_text("hunter2\n")
     options = parse(username="u", passwordFile=str(secret))

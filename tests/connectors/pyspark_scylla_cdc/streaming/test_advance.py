@@ -42,7 +42,7 @@ def test_a_bounded_query_ends(pace: AdvancePolicy, position: int, now: int, late
 
 
 def test_small_advances_wait() -> None:
-    """However often Spark polls, the position advances by at least the minimum."""
+    """However often Spark polls, each advance of the position is at least the minimum."""
     pace = AdvancePolicy(confidence=30, min_advance=10)
     ends = [pace.next(100, now, limited=True) for now in range(130, 145)]
     assert ends == [100] * 10 + [110, 111, 112, 113, 114]

@@ -229,7 +229,7 @@ def test_strays_that_arrive_late_are_delivered_once(
 def test_a_stray_whose_twin_was_delivered_is_left_out(
     follow: Make, cluster: EmbeddedScylla
 ) -> None:
-    """A stray is left out if its twin was delivered, even if it arrives after that micro-batch."""
+    """A stray that arrives after its twin was delivered is left out."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     before, after = followed.switch(cluster)
@@ -317,7 +317,7 @@ def test_strays_of_one_partition(follow: Make, cluster: EmbeddedScylla) -> None:
 def test_more_strays_than_an_offset_may_name(
     follow: Make, cluster: EmbeddedScylla, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With too many strays, the window ends early, and the next one starts with the rest."""
+    """A window with too many strays ends early, and the next window starts with the rest."""
     monkeypatch.setattr(late_watch, "MOST", 4)
     followed = follow(lateRows="deliver")
     followed.run(60)
@@ -372,7 +372,7 @@ def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
 
 @pytest.mark.slow
 def test_turned_on_later(follow: Make, clock: ManualClock, session: Session) -> None:
-    """If `deliver` is enabled later, the search starts at the checkpoint's position."""
+    """If a restart sets `lateRows=deliver`, the search starts at the checkpoint's position."""
     before = follow(lateRows="ignore")
     before.run(100)
     before.write(1, age=60)
@@ -629,7 +629,7 @@ def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
     st.integers(1, 20),
 )
 def test_whole_records(names: Any, most: int) -> None:
-    """A cut never splits a record, and keeps approximately the allowed number of rows."""
+    """`first_records` splits no record, and returns approximately the allowed number of rows."""
     taken = first_records(names, most)
     assert taken <= names
     assert len(taken) >= min(most, len(names))

@@ -179,7 +179,7 @@ def test_each_row_is_counted_once(
 
 
 def test_tasks_share_the_rate(make: Make, write: Callable[..., None]) -> None:
-    """Each partition gets an equal part of the limit. The driver may use the whole limit."""
+    """Each partition gets an equal part of the query rate. The driver may use the whole rate."""
     stream = make(maxQueriesPerSecond="1000", maxPartitions="4")
     options = stream._options
     throttle = connection_of(options.connection(), options.read).throttle

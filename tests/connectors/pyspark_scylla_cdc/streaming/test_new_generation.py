@@ -264,7 +264,7 @@ def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late:
 def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
     cluster: EmbeddedScylla, late: Make
 ) -> None:
-    """Even if Spark passes no start, a micro-batch contains a late generation's older rows."""
+    """Even if Spark passes no start, a late generation's rows before the position are read."""
     followed = late()
     unannounced(cluster, followed.clock)
     written(followed, 1, 2)

@@ -626,7 +626,10 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
 def test_a_loss_that_shows_when_a_micro_batch_is_repeated_is_logged(
     make: Make, session: Session, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The loss is logged once, at the plan, because the query may end with this micro-batch."""
+    """The loss is logged once, when the micro-batch is planned again.
+
+    The query may end with this micro-batch, before it plans the new snapshot.
+    """
     query = expired_in_plan(make, session, clock)
     assert "rows_lost" not in caplog.text
     assert query.step()

@@ -151,7 +151,10 @@ def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: M
 def test_start_is_not_before_the_log(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A start before the log becomes the first generation's start or the oldest time in the TTL."""
+    """A start before the log moves to the start of the first generation.
+
+    If that time is older than the TTL, the start moves to the oldest time within the TTL.
+    """
     first = position(reader(startingTimestamp="2000-01-01").initialOffset())
     assert clock.now() - 100 * 365 * DAY < first < clock.now()
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
@@ -161,7 +164,7 @@ def test_start_is_not_before_the_log(
 
 
 def test_readers_travel(reader: Callable[..., StreamReader]) -> None:
-    """The pickle that is sent to executors works without a connection, and contains no password."""
+    """A reader pickled for executors works without a connection, and contains no password."""
     stream = reader()
     options = evolve(stream._options, connection={**stream._options._connection, "password": "x7"})
     assert "x7" not in repr(options)

@@ -437,7 +437,7 @@ def test_a_copy_keeps_its_kind(execute: Execute, start: Start, place: dict[str, 
 def test_a_new_snapshot_replaces_the_rows(
     execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: bool
 ) -> None:
-    """After a loss, a new snapshot removes from the copy the rows no longer in the table."""
+    """After a loss, a new snapshot deletes the copy's rows that are no longer in the table."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",

@@ -159,7 +159,7 @@ def test_a_delta_row_has_one_ttl(mutation: Partition) -> None:
 
 
 def test_two_inserts_of_a_row_at_different_times_are_an_update_and_an_insert() -> None:
-    """Merging the inserts keeps only the later marker, so the earlier insert becomes an update."""
+    """Two merged inserts keep only the later marker, so the earlier insert becomes an update."""
     mutation = Partition(TABLE, (value(0),))
     row = mutation.row((value(0),))
     row.set_marker(Cell(3, b""))

@@ -241,7 +241,7 @@ def test_counters_add_up(shell: Any) -> None:
 
 
 def test_a_batch_is_one_mutation_per_partition(table: Any) -> None:
-    """All statements of a batch share one timestamp, so the larger value wins."""
+    """A batch's statements share one timestamp, so the larger of two values of a cell wins."""
     table.run(
         "BEGIN BATCH INSERT INTO t (pk, ck, a) VALUES (1, 1, 1); "
         "UPDATE t SET a = 2 WHERE pk = 1 AND ck = 1; UPDATE t SET s = 3 WHERE pk = 1; APPLY BATCH"

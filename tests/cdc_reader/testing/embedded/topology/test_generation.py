@@ -155,7 +155,7 @@ def test_the_worked_examples(key: tuple[int | str, ...], expected: str) -> None:
 def test_a_streams_token_is_the_first_of_its_shard(
     start: int, end: int, shards: int, ignore_msb: int
 ) -> None:
-    """A stream's token is the first one in the range that its shard owns, or the range's end."""
+    """A stream's token is its shard's first token in the range or, without one, the range's end."""
     for shard in range(shards):
         token = first_token_of(shard, start, end, shards, ignore_msb)
         assert (token - start - 1) % 2**64 <= (end - start - 1) % 2**64

@@ -79,7 +79,7 @@ def test_a_node_that_joins_is_there_for_clients() -> None:
 
 
 def test_a_node_may_join_before_the_start() -> None:
-    """A node that joins before the start listens, and one that leaves before the start does not."""
+    """When the server starts, nodes that joined earlier listen, and nodes that left do not."""
     server = EmbeddedScylla(vnodes=1)
     server.join(vnodes=1)
     server.join(vnodes=1)
@@ -187,7 +187,7 @@ def test_the_driver_reads_the_table_of_4_3_and_the_upgraded_ones() -> None:
 
 
 class Relays(AddressTranslator):  # type: ignore[misc]
-    """A translator from a relay's advertised address to the address that the node listens on."""
+    """A translator from a relay's address to the address on which the node behind it listens."""
 
     def translate(self, addr: str) -> str:
         return {"192.0.2.7": "127.0.0.9"}.get(addr, addr)

@@ -31,7 +31,7 @@ def streams(version: str, *generations: Generation) -> Streams:
 def test_a_write_near_now_goes_to_the_generation_of_its_time(
     version: str, offset: int, expected: bytes
 ) -> None:
-    """A write goes to the generation of its time, even if that starts slightly in the future."""
+    """A write goes to the generation of its time, even to a generation that starts shortly."""
     found = streams(version, OLD, CURRENT, NEXT).stream_id(KEY, NOW + offset, NOW)
     assert found == expected * 16
 

@@ -36,7 +36,7 @@ def history(*sets: tuple[int, int]) -> StreamHistory:
     ],
 )
 def test_the_worked_examples(key: tuple[bytes, ...], token: int) -> None:
-    """A key goes to the first of four tablets whose last token is not before the key's token."""
+    """Of four tablets, a key goes to the first whose last token is not before the key's token."""
     stream = StreamId(history((-5, 4)).stream_id(key, NOW, NOW))
     assert (stream.token, stream.index, stream.version) == (token, 0, 1)
 
