@@ -140,7 +140,7 @@ class ConsumerRuntime:
             self._save_one(share.progress)
 
     def fail(self, error: BaseException) -> None:
-        """End the run, and make `close` raise this error, unless an earlier one was recorded."""
+        """End the run. `close` then raises this error, or an earlier one if one was recorded."""
         self._errors.append(error)
         self.end()
 

@@ -101,7 +101,7 @@ def application(query: str) -> str:
 
 
 def version_of(batch: MicroBatch) -> int:
-    """Return a micro-batch as the version of a Delta transaction, a number that must increase."""
+    """Encode a micro-batch as the version of a Delta transaction, a number that must increase."""
     return batch.number << _PLAN_BITS | batch.plan
 
 

@@ -42,7 +42,11 @@ class Streams:
         return self.generation_for(write_us, now_us).stream_for(token_of(MURMUR3, key))
 
     def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
-        """Return the key's stream `by` generations after the write's; None if there is none."""
+        """Return the key's stream in a generation at the distance `by` from the write's generation.
+
+        A negative distance means an earlier generation. Returns None if that generation does not
+        exist or has no streams.
+        """
         at = bisect_right(self.generations, write_us, key=lambda g: g.start_us) - 1 + by
         if not 0 <= at < len(self.generations) or not self.generations[at].ranges:
             return None

@@ -87,7 +87,7 @@ def test_too_many_words_are_refused(session: Session, value: str) -> None:
 
 
 def test_deep_nesting_is_refused(session: Session) -> None:
-    """A text that is nested too deeply is rejected."""
+    """A statement whose literals are nested too deeply is rejected."""
     with pytest.raises(SyntaxException, match="nested too deeply"):
         session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, {'[' * 9000}{']' * 9000})")
 
