@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 class DeltaLakeSink:
-    """A `Sink` that writes to the Delta table at a path; one commit writes the rows and records the micro-batch.
+    """A `Sink` that writes to the Delta table at a path.
+
+    One commit writes the rows and records the micro-batch.
 
     The rows that a micro-batch touches pass through the driver's memory.
     """

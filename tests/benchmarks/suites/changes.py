@@ -62,6 +62,11 @@ def streamed(page: RecordedPage, schema: LogSchema) -> None:
         used(change)
 
 
+def data(change: Change) -> object:
+    """Return what most handlers read: what was done to which row, and the row before and after."""
+    return change.operation, change.key, change.deltas, change.before, change.after
+
+
 def used(change: Change) -> object:
     """Return everything that the log contains about a change."""
     return (

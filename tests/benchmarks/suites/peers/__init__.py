@@ -18,7 +18,7 @@ from cdc_reader.reader import CdcReader
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.logs import FLAT, PAGE_ROWS, fill, log_of
 from tests.benchmarks.serving import KEYSPACE, Served, serving
-from tests.benchmarks.suites.read import PAGES, ROWS, batches, changes
+from tests.benchmarks.suites.read import PAGES, ROWS, batches, changes, everything
 from tests.benchmarks.turns import Turn, take_turns
 
 BUILD = Path("build", "peers")
@@ -80,7 +80,7 @@ def _on_few_processors(jvm: str) -> list[str]:
 
 LEAST = {"changes_go": 1.5, "changes_rust": 0.5}
 MOST = {"changes_rust_cpu": 2.2}
-"""The targets. With `changes`, all that the log contains about a change is read."""
+"""The targets."""
 
 PEERS: dict[str, Callable[[], list[str] | None]] = {"rust": rust, "go": go, "java": java}
 
@@ -115,6 +115,7 @@ def _against(peer: str, read: Callable[[], Turn], served: Served, times: int) ->
         ours: dict[str, Callable[[], object]] = {
             "batches": lambda: batches(reader),
             "changes": lambda: changes(reader),
+            "changes_used": lambda: everything(reader),
         }
         found = take_turns({**ours, peer: read}, times)
     theirs = found[peer]
