@@ -17,6 +17,12 @@ _INT64 = pa.int64()
 Numbers = np.ndarray[Any, Any]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
+_KINDS = {
+    pa.from_numpy_dtype(kind): kind
+    for kind in map(np.dtype, ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"))
+}
+"""numpy's type for each of Arrow's; `to_pandas_dtype` of pyarrow 20 imports pandas."""
+
 
 def to_arrow(values: Numbers, *, nulls: Mask | None = None) -> pa.Array:
     """Return numbers or booleans as an Arrow array, with null where `nulls` is true.
@@ -39,7 +45,7 @@ def to_numpy(column: pa.Array) -> Numbers:
 
 def cells(column: pa.Array) -> Numbers:
     """Return the numbers of a column as `to_numpy` does; null cells have arbitrary numbers."""
-    kind = np.dtype(column.type.to_pandas_dtype())
+    kind = _KINDS[column.type]
     if not len(column):
         return np.empty(0, kind)
     found: Numbers = np.frombuffer(
@@ -78,7 +84,7 @@ def indices(rows: Sequence[int]) -> pa.Array:
 
 def scalar(number: int, kind: pa.DataType = _INT64) -> pa.Scalar:
     """Return a number as an Arrow scalar."""
-    return to_arrow(np.array([number], kind.to_pandas_dtype()))[0]
+    return to_arrow(np.array([number], _KINDS[kind]))[0]
 
 
 def _bits(values: Mask) -> pa.Buffer:
