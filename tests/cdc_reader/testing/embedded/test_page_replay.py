@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from cassandra.cluster import Cluster, Session
+from cassandra.cluster import Session
 from cassandra.protocol import ProtocolException
 
 from cdc_reader.decoding import parse_metadata
 from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.cql_session import open_session
 
 SELECT = "SELECT pk, v FROM ks.t"
 ROWS = [(number, f"row {number}") for number in range(25)]
@@ -23,8 +24,7 @@ def server() -> Iterator[EmbeddedScylla]:
 @pytest.fixture
 def session(server: EmbeddedScylla) -> Iterator[Session]:
     """A session with a table of 25 rows."""
-    cluster = Cluster([server.host], port=server.port)
-    session = cluster.connect()
+    session = open_session(server.host, server.port)
     session.execute(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     )
@@ -33,7 +33,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
     for row in ROWS:
         session.execute(insert, row)
     yield session
-    cluster.shutdown()
+    session.cluster.shutdown()
 
 
 def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, session: Session) -> None:
