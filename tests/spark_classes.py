@@ -42,29 +42,15 @@ def writing(archive: Path) -> str:
 def main() -> None:
     """Run the queries, and write the archive."""
     from pyspark_scylla_cdc.local_session import local_session
+    from tests.cluster.programs.common_classes import load_classes
 
     with tempfile.TemporaryDirectory() as folder:
         options = {"spark.driver.extraJavaOptions": writing(ARCHIVE)}
         spark = local_session("classes", Path(folder) / "spark.log", **options)
-        rows = f"{folder}/rows"
-        spark.range(100).selectExpr(
-            "id", "id % 3 AS k", "named_struct('t', 'x') AS s"
-        ).write.parquet(rows)
-        table = spark.read.parquet(rows)
-        table.groupBy("k").count().orderBy("k").toArrow()
+        table = spark.range(100).selectExpr("id", "id % 3 AS k", "named_struct('t', 'x') AS s")
+        table.toArrow()
         table.join(table.groupBy("k").count(), "k").collect()
-        stream = spark.readStream.schema(table.schema).parquet(rows).writeStream
-        stream = stream.option("checkpointLocation", f"{folder}/checkpoint").trigger(
-            availableNow=True
-        )
-        stream.foreachBatch(lambda batch, _number: batch.write.format("noop").mode("append").save())
-        stream.start().awaitTermination()
-        gateway = spark.sparkContext._gateway
-        assert gateway is not None
-        spark.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()  # ends the JVM, as the end of this process would
-        gateway.proc.wait()
+        load_classes(spark)
 
 
 if __name__ == "__main__":

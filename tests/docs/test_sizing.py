@@ -63,8 +63,10 @@ def test_the_example_of_partitions() -> None:
     more, most = (queries_of(streams, count, chunk) for count in (32, 64))
     for text in (
         f"With {streams:,} streams, for example, 8, 16, 20, 40 or 79 partitions need",
-        f"{between} queries for each window, but 32 partitions need {more}, ",
-        f"and 64 partitions need {most}. ",
+        (
+            f"{between} queries for each window, but 32 partitions need {more}, "
+            f"and 64 partitions need {most}."
+        ),
         f"{partitions} partitions, it sends {micro_batch} queries every {step:.1f} seconds",
         f"A trigger of 10 seconds reduces the load to {micro_batch / 10:.0f} queries per second",
     ):

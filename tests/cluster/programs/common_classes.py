@@ -14,8 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Run a batch query and a streaming query, and wait until the JVM has ended."""
-    spark = SparkSession.builder.config(map=settings).getOrCreate()
+    """Load the classes in a new session."""
+    load_classes(SparkSession.builder.config(map=settings).getOrCreate())
+
+
+def load_classes(spark: SparkSession) -> None:
+    """Run a batch query and a streaming query, and wait until the session's JVM has ended."""
     with tempfile.TemporaryDirectory() as folder:
         rows = f"{folder}/rows"
         spark.range(100).selectExpr("id", "id % 3 AS k").write.parquet(rows)
