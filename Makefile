@@ -94,7 +94,7 @@ test-all: install $(CLASSES) prometheus chromium ## run all tests
 
 test-cluster: install ## run what needs a Spark cluster of several machines, with counts; as root
 	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 \
-	    --numprocesses=2 --dist=loadgroup $(or $(TESTS),tests/cluster) $(ARGS)
+	    --numprocesses=3 --dist=loadgroup $(or $(TESTS),tests/cluster) $(ARGS)
 
 test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older version; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"

@@ -1,7 +1,7 @@
-"""Two clusters for all tests. Only the machines of the first cluster have the package.
+"""Clusters for all tests, whose machines have the package or lack it.
 
-The tests of each cluster form a group (`xdist_group`), so that both clusters can be tested at the
-same time. Both groups share the wheel, the environment and the archive of classes.
+Each group of tests (`xdist_group`) has its own cluster, so that the groups can run at once.
+All groups share the wheel, the environment and the archive of classes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def environment(shared: Path, wheel: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def classes(shared: Path) -> Path:
-    """The archive of classes for the JVMs of both clusters."""
+    """The archive of classes for the JVMs of all clusters."""
     return shared / "classes.jsa"
 
 

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/howto/run-on-a-cluster.md").read_text()
 HEALTHY = "Spark finds the data source on the driver and on each executor."
 SETTINGS, CONSTRAINTS = "spark-defaults.conf", "constraints.txt"
+ARCHIVE = "environment.tar.gz"
 ROWS = 500
 LOGIN = ("analyst", "open sesame")
 KEYSPACE = (
@@ -37,7 +38,7 @@ INSERT = "INSERT INTO shop.orders (customer, number, status) VALUES (?, ?, 'plac
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.cluster,
-    pytest.mark.xdist_group("bare"),
+    pytest.mark.xdist_group("howto"),
     pytest.mark.timeout(600),
 ]
 
@@ -145,7 +146,7 @@ def test_doctor(followed: tuple[str, str]) -> None:
 @pytest.mark.usefixtures("followed")
 def test_size_of_the_archive(reader: Reader) -> None:
     """The archive lacks pyspark, and its size is within 20% of the size stated on the page."""
-    archive = reader.folder / "environment.tar.gz"
+    archive = reader.folder / ARCHIVE
     size = archive.stat().st_size / 1e6
     print(f"environment.tar.gz: {size:.0f} MB")
     [said] = re.findall(r"about\s+(\d+)\s+MB", PAGE)
@@ -155,12 +156,18 @@ def test_size_of_the_archive(reader: Reader) -> None:
 
 
 def test_notebook(reader: Reader, followed: tuple[str, str]) -> None:
-    """The notebook example works, also with a password in a file on each machine's disk."""
+    """The notebook example works, also with a password in a file on each machine's disk.
+
+    It creates the link to the environment of its Python.
+    """
     bare, (_, hosts) = reader.cluster, followed
     for machine in (bare.driver, *bare.workers):
         file = machine.disk / "password"
         file.write_text(f"{LOGIN[1]}\n")
         file.chmod(0o600)
+    notebook = reader.folder / "notebook"
+    notebook.mkdir()
+    os.link(reader.folder / ARCHIVE, notebook / ARCHIVE)
     program, with_login = blocks("py")
     with_login = with_login.replace("/etc/scylla/password", f"{bare.driver.home}/password")
     with shop(bare, LOGIN) as guarded:
@@ -169,7 +176,8 @@ def test_notebook(reader: Reader, followed: tuple[str, str]) -> None:
             reader.adapted(with_login, guarded),
             "print(orders.count(), 'rows')",
         ]
-        python, variables = "environment/bin/python", {"PYTHONPATH": bare.pyspark}
-        ran = reader.run(python, "-c", "\n".join(cells), **variables)
+        python, variables = "../environment/bin/python", {"PYTHONPATH": bare.pyspark}
+        ran = reader.run("env", "-C", "notebook", python, "-c", "\n".join(cells), **variables)
     assert ran.stdout == 2 * f"{ROWS} rows\n", ran.stderr
+    assert (notebook / "environment").is_symlink()
     assert LOGIN[1] not in ran.stdout + ran.stderr
