@@ -11,6 +11,8 @@ TESTS :=
 SEED := 1
 SEEDS := 1000
 SECONDS := 600
+HISTORIES := 20
+CRASHES := 5
 SOAK := 120
 FUZZ := build/fuzz
 IMAGE := build/image
@@ -38,8 +40,9 @@ SPARK_4.2 := 4.2.1
 OLDER_SPARK := $(or $(SPARK_$(VERSION)),$(VERSION))
 OLDER := build/spark-$(OLDER_SPARK)$(addprefix -,$(notdir $(PYTHON)))
 SPARK_TESTS := tests/connectors tests/docs tests/examples \
-    tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py
+    tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py tests/cluster/test_local_cluster.py
 SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py tests/docs/test_kafka.py \
+    tests/cluster/test_local_cluster.py \
     $(addprefix tests/connectors/pyspark_scylla_cdc/,executors/test_changes.py \
     executors/test_decimals.py executors/test_envelope.py executors/test_in_python.py \
     test_connect.py tables/test_fold.py test_import.py planning/test_snapshot.py test_source.py streaming/test_stream.py test_type_matrix.py \
@@ -71,9 +74,10 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install java prometheus chromium demo test test-slow test-all test-cluster test-spark \
-    test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients test-containers \
-    embedded-image soak fuzz fuzz-kernel bench simulate simulate-snapshots lint format api constraints clean \
-    test-oldest test-newest screenshots docs publish-docs sdist wheels local-wheels check-wheels check-docs
+    test-spark-cluster test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients \
+    test-containers embedded-image soak fuzz fuzz-kernel bench simulate simulate-snapshots \
+    simulate-mirror simulate-mirror-spark lint format api constraints clean test-oldest test-newest screenshots docs \
+    publish-docs sdist wheels local-wheels check-wheels check-docs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -98,6 +102,9 @@ test-cluster: install ## run what needs a Spark cluster of several machines, wit
 
 test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older version; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"
+
+test-spark-cluster: $(OLDER)/constraints.txt ## run test-cluster on an older version; VERSION=4.0, 4.1, 4.2
+	$(MAKE) test-cluster VENV=$(OLDER)/venv CONSTRAINTS=$<
 
 test-spark-quick: ## run the quick part of test-spark
 	$(MAKE) test-spark SPARK_TESTS="$(SPARK_TESTS_QUICK)"
@@ -160,6 +167,14 @@ simulate-snapshots: install ## repeat snapshots after losses, in Python and Spar
 	SCYLLA_CDC_SEEDS=$(SEEDS) SCYLLA_CDC_SEED=$(SEED) $(BIN)/python -m pytest \
 	    tests/cdc_reader/consumer/test_resnapshot.py \
 	    tests/connectors/pyspark_scylla_cdc/streaming/test_snapshot.py -k "every_history or every_loss" $(ARGS)
+
+simulate-mirror: install $(CLASSES) ## keep copies of a table in 20 random histories, through 5 crashes each
+	MIRROR_HISTORIES=$(HISTORIES) MIRROR_CRASHES=$(CRASHES) $(SPARK_ENV) $(BIN)/python -m pytest \
+	    --numprocesses=2 --dist=load --maxschedchunk=1 -k through_crashes \
+	    tests/connectors/pyspark_scylla_cdc/tables/test_mirror.py $(ARGS)
+
+simulate-mirror-spark: $(OLDER)/constraints.txt ## the same on 4.0 or 4.1, with Iceberg and Delta Lake too
+	$(MAKE) simulate-mirror VENV=$(OLDER)/venv CONSTRAINTS=$<
 
 lint: $(INSTALLED) ## check style, types and imports between packages
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ from attrs import define, field
 from tests.cluster.machine import Isolation, Machine
 from tests.cluster.network import Network
 from tests.locking import locked
-from tests.quick_spark import START_FAST
+from tests.quick_spark import INTERPRETED, START_FAST
 from tests.spark_classes import reading, writing
 
 SPARK = Path(pyspark.__file__).parent
@@ -61,6 +61,7 @@ class Standalone:
     def conf(self) -> dict[str, str]:
         """Settings of an application, small enough for workers to run several applications."""
         return {
+            **INTERPRETED,
             "spark.driver.bindAddress": self.driver.address,
             "spark.driver.host": self.driver.address,
             "spark.driver.memory": "512m",
