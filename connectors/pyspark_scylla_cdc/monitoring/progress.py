@@ -53,6 +53,7 @@ def status_of(
     expires = end.ttls.expires(end.position)
     is_moved = source.startOffset != source.endOffset
     delivered = len(end.late.rows) if end.late is not None and is_moved else 0
+    lost = end.lost if end.begins_anew(_since(source.startOffset)) else None
     status = StreamStatus(
         query=progress.name or str(progress.id),
         table=TableName(keyspace, name),
@@ -65,20 +66,21 @@ def status_of(
         expires=None if expires == FOREVER else as_datetime(expires),
         as_of=as_datetime(now),
         snapshot_share=_snapshot_share(source.startOffset, end),
-        lost=None if end.lost is None else (as_datetime(end.lost.start), as_datetime(end.lost.end)),
+        lost=None if lost is None else (as_datetime(lost.start), as_datetime(lost.end)),
     )
     return _with(status, reports) if reports else status
 
 
-def _snapshot_share(start: str | None, end: Offset) -> float | None:
-    """Return the share of a snapshot read by `end`; None if it was already complete at `start`.
+def _since(start: str | None) -> Offset | None:
+    """Parse the start of a micro-batch. Spark reports none for a query's first micro-batch."""
+    return None if start is None else offset_of(start)
 
-    Spark reports no start for a query's first micro-batch.
-    """
-    since = None if start is None else offset_of(start)
+
+def _snapshot_share(start: str | None, end: Offset) -> float | None:
+    """Return the share of a snapshot read by `end`; None if it was already complete at `start`."""
+    since = _since(start)
     is_first = since is None and end.snapshot is not SnapshotState.NONE
-    is_new = end.lost is not None and since != end
-    if not (is_first or is_new or (since is not None and since.is_before_snapshot)):
+    if not (is_first or end.begins_anew(since) or (since is not None and since.is_before_snapshot)):
         return None
     return TokenRange(MIN_TOKEN, end.done).size / WHOLE_RING.size
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
+from cdc_reader.config import DataLossMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableSchema, TableState
 from cdc_reader.errors import CheckpointError, ConfigurationError
@@ -66,7 +67,7 @@ class Offset:
     """During a snapshot, the token up to which partitions have been delivered."""
     lost: Window | None = None
     """The window of the lost changes that made a new snapshot necessary; set at the end of the
-    snapshot's first micro-batch.
+    snapshot's first micro-batch, and until the snapshot is complete.
     """
     generations: KnownGenerations | None = None
     """The known generations; None in offsets of earlier releases, and before the log is read."""
@@ -82,6 +83,17 @@ class Offset:
         if not self.is_before_snapshot:
             return MAX_TOKEN
         return MIN_TOKEN if self.token is None else self.token
+
+    def begins_anew(self, since: Offset | None) -> bool:
+        """Return True if the micro-batch from `since` to this offset begins a new snapshot.
+
+        `since` is None if it is unknown.
+        """
+        if self.lost is None or since == self:
+            return False
+        if since is None or not since.is_before_snapshot:
+            return True
+        return (since.lost, since.position) != (self.lost, self.position)
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it."""
@@ -218,6 +230,20 @@ class Offset:
             raise CheckpointError(
                 "snapshot is 'none', but the query of this checkpointLocation has not read all "
                 "of its snapshot: give 'initial' to continue, or start with a new "
+                "checkpointLocation"
+            )
+
+    def check_new_snapshot(self, mode: DataLossMode) -> None:
+        """Raise CheckpointError if the offset is in a new snapshot, and `mode` takes none.
+
+        Without the marks that only `resnapshot` delivers, a copy would keep rows that the table no
+        longer has.
+        """
+        if self.lost is not None and mode is not DataLossMode.RESNAPSHOT:
+            raise CheckpointError(
+                f"onDataLoss is {mode.value!r}, but the query of this checkpointLocation lost "
+                "changes and has not delivered all of the new snapshot: give 'resnapshot' until "
+                "the snapshot is complete, or start over with a new target and a new "
                 "checkpointLocation"
             )
 

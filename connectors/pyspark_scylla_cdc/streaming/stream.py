@@ -142,6 +142,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("generation_announced_late", start=generation)
         end, late, done, known = batch.window.end, batch.late, batch.done, batch.generations
         table = self._options.table
+        if since.is_before_snapshot and done < MAX_TOKEN:
+            lost = lost or since.lost
         return since.moved(end, table, state, now, late, began, done, lost, known).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -158,7 +160,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if until.began is not None and since != until:
             since = self._beginning_at(until.began)
             since = evolve(since, ttls=evolve(until.ttls, changes=since.ttls.changes))
-        if until.lost is not None and since != until:
+        if since != until:
+            until.check_new_snapshot(self._options.data_loss)
+        if until.begins_anew(since):
             since = since.again(until.position)
         window, tokens = Window(since.position, until.position), TokenRange(since.done, until.done)
         parts: list[SourcePartition] = []
@@ -225,6 +229,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Parse the offset of a checkpoint; raise an error if it does not belong to this query."""
         offset = Offset.from_json(stored)
         offset.check_table(self._options.table, self._schema.base.id)
+        if offset.is_before_snapshot:
+            offset.check_new_snapshot(self._options.data_loss)
         again = self._options.takes_new_snapshots
         offset.check_snapshot(wanted=self._options.snapshot, again=again)
         return offset

@@ -198,7 +198,7 @@ def test_a_new_snapshot_names_what_was_lost(
     )
     assert status.snapshot_share == pytest.approx(0.5)
     assert "lost='2026-" in caplog.text
-    listener.onQueryProgress(event(source(text(first), text(evolve(first, lost=None)), 4)))
+    listener.onQueryProgress(event(source(text(first), text(evolve(first, token=5)), 4)))
     assert listener.streams[0].lost is None
 
 
