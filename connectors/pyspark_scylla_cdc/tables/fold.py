@@ -63,8 +63,9 @@ def fold(
 
     `onto` contains the table's rows before these changes, such as an earlier result in
     ``foreachBatch``. `keys` are the columns of the primary key; by default they come from the
-    schema's metadata, which ``load()`` sets. Raises SchemaError if columns are missing, or if rows
-    cannot be compared with the bounds of ranges.
+    schema's metadata, which ``load()`` sets. Raises SchemaError if columns are missing. A range
+    delete that Spark cannot apply, because Spark orders the clustering key differently from the
+    server, ends the query with an error.
     """
     return Fold(changes, keys).result(onto)
 
