@@ -281,18 +281,26 @@ def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
     return Window(max(lost.start, first_written(created)), lost.end)
 
 
-def refuse_endless_snapshots(option: str, ttl: int, needed: int) -> None:
+def longest_safe(ttl: int) -> int:
+    """Return the age, in µs, up to which rows with a TTL of `ttl` seconds are not `endangered`."""
+    kept = ttl * _SECOND
+    return kept - TtlHistory(((0, ttl),)).endangered(Micros(0), Micros(kept)).end
+
+
+def refuse_endless_snapshots(
+    option: str, ttl: int, needed: int, behind: str = "the confidence window"
+) -> None:
     """Raise ConfigurationError, naming `option`, if the log's TTL is too short for new snapshots.
 
     A reader is always at least `needed` µs behind the present. If rows of that age are already
     `endangered`, because the TTL of `ttl` seconds is short, each new snapshot is followed by
-    another.
+    another. `behind` names what keeps the reader behind.
     """
     shortest = max(needed + _EARLY, min(needed + _SOON, needed * 10 // 9)) // _SECOND + 1
     if 0 < ttl < shortest:
         remedy = (
             f"the log keeps changes for {ttl} s, so each snapshot would be followed by another: "
-            f"set the table's cdc ttl to {shortest} or more, or shorten the confidence window"
+            f"set the table's cdc ttl to {shortest} or more, or shorten {behind}"
         )
         raise ConfigurationError(option, DataLossMode.RESNAPSHOT, remedy)
 

@@ -153,6 +153,11 @@ class SourceOptions:
         """True if a stream takes a new snapshot when rows have expired before they were read."""
         return self.data_loss is DataLossMode.RESNAPSHOT
 
+    @property
+    def waits_for_rows(self) -> bool:
+        """True if a stream that has caught up waits until there are `min_rows` rows."""
+        return self.min_rows > 1
+
     @contextmanager
     def as_option_errors(self) -> Iterator[None]:
         """Rephrase connection errors with the names of the options that cause them."""

@@ -371,7 +371,8 @@ OPTIONS = (
         "maxTriggerDelay",
         POSITIVE_DURATION,
         "With `minRowsPerTrigger`: the longest time that rows wait for further rows, in write "
-        "time.",
+        "time. With `confidenceWindow`, it must leave at least a tenth of the log's TTL, or ten "
+        "minutes if that is shorter.",
         default="15m",
     ),
     Option(

@@ -15,6 +15,7 @@ class MinimumRows:
     any number of rows is enough. A window without rows becomes a micro-batch when its length
     reaches `idle`; this micro-batch only moves the position. The driver counts rows each time the
     window has grown by `shortest`. Settled rows do not change, so each row is counted only once.
+    Rows that may soon expire do not wait, even if there are few.
     """
 
     def __init__(
@@ -34,8 +35,12 @@ class MinimumRows:
         self._position = self._counted_until = BEGINNING
         self._rows = 0.0
 
-    def end(self, window: Window) -> Micros:
-        """Return the end of the window if it is worth a micro-batch; otherwise its start."""
+    def end(self, window: Window, is_endangered: Callable[[], bool]) -> Micros:
+        """Return the end of the window if it is worth a micro-batch; otherwise its start.
+
+        `is_endangered` returns True if rows of the window may soon expire. It is called only when
+        rows are counted, because it reads the log's TTL.
+        """
         if window.start != self._position:
             self._position = self._counted_until = window.start
             self._rows = 0.0
@@ -44,6 +49,8 @@ class MinimumRows:
         is_idle = not self._rows and window.length >= self._idle
         uncounted = Window(self._counted_until, window.end)
         if uncounted.length >= self._shortest or (is_idle and not uncounted.is_empty):
+            if is_endangered():
+                return window.end
             self._rows += self._count(uncounted)
             self._counted_until = window.end
         is_worth_it = self._rows >= self._least or (is_idle and not self._rows)

@@ -6,8 +6,8 @@ the first can only shorten the window, which may become empty:
 1. It covers the write times that have settled, up to the limit of Spark's trigger
    (`AdvancePolicy`).
 2. If it covers all settled write times, but no rows are found, it becomes empty (`Idle`).
-3. It also becomes empty if it contains fewer rows than a micro-batch needs, and is still short
-   (`MinimumRows`).
+3. It also becomes empty if it contains fewer rows than a micro-batch needs, is still short, and has
+   no rows that may soon expire (`MinimumRows`).
 4. It ends before a generation that is only partly published (`PublicationGate`).
 5. It is cut to about the number of rows and bytes that a micro-batch may contain (`RowLimit`).
 6. It is cut to the number of strays that an offset can list (`LateWatch`, which also finds the late
@@ -126,7 +126,7 @@ class WindowEnd:
             return self._of_snapshot(since, ttls)
         window = self._settled(since.position, now, limited=limited)
         if limited and not since.is_before_snapshot:
-            window = self._with_rows(window, now)
+            window = self._with_rows(window, now, ttls)
         window = self._published(window, now)
         if limited:
             window = self._within_limits(window)
@@ -142,13 +142,17 @@ class WindowEnd:
     def _settled(self, position: Micros, now: Micros, *, limited: bool) -> Window:
         return Window(position, self._policy.next(position, now, limited=limited))
 
-    def _with_rows(self, window: Window, now: Micros) -> Window:
+    def _with_rows(self, window: Window, now: Micros, ttls: Callable[[], TtlHistory]) -> Window:
         if not self._policy.has_caught_up(window.end, now):
             return window
         window = evolve(window, end=self._idle.end(window))
-        if window.is_empty or self._options.min_rows == 1:
+        if window.is_empty or not self._options.waits_for_rows:
             return window
-        return evolve(window, end=self._minimum.end(window))
+
+        def is_endangered() -> bool:
+            return not ttls().endangered(window.start, now).intersect(window).is_empty
+
+        return evolve(window, end=self._minimum.end(window, is_endangered))
 
     def _published(self, window: Window, now: Micros) -> Window:
         if window.is_empty:

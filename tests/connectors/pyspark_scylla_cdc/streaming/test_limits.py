@@ -11,6 +11,7 @@ from cassandra.cluster import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.sessions import connection_of
@@ -137,6 +138,57 @@ def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
     assert [count for count, _ in sizes(stream, start)] == [0]
 
 
+def set_ttl(session: Session, seconds: int) -> None:
+    """Change the TTL of the log for rows still to be written."""
+    session.execute(f"ALTER TABLE ks.t WITH cdc = {{'enabled': true, 'ttl': {seconds}}}")
+
+
+def test_a_wait_longer_than_the_ttl_allows_is_refused(make: Make, session: Session) -> None:
+    """`load()` rejects a `maxTriggerDelay` during which waiting rows expire, also by default.
+
+    The message shows the longest delay that is accepted.
+    """
+    set_ttl(session, 600)
+    message = r"maxTriggerDelay is 900 s: .* keeps changes for 600 s, .* at most 539 s"
+    with pytest.raises(ConfigurationError, match=message):
+        make(minRowsPerTrigger="100000")
+    make(minRowsPerTrigger="100000", maxTriggerDelay="539s")
+    make(minRowsPerTrigger="1")
+    with pytest.raises(ConfigurationError, match=r"maxTriggerDelay is 540 s: .* at most 539 s"):
+        make(minRowsPerTrigger="100000", maxTriggerDelay="540s")
+    set_ttl(session, 30)
+    with pytest.raises(ConfigurationError, match="leave minRowsPerTrigger out"):
+        make(minRowsPerTrigger="100000", confidenceWindow="30s")
+    set_ttl(session, 0)
+    make(minRowsPerTrigger="100000")
+
+
+def test_new_snapshots_allow_for_the_wait(make: Make, session: Session) -> None:
+    """With new snapshots, the TTL must also exceed the wait after each snapshot."""
+    set_ttl(session, 750)
+    waiting = {"minRowsPerTrigger": "9", "maxTriggerDelay": "10m", "confidenceWindow": "1m"}
+    make(format="changes", includeDelta="true", **waiting)
+    with pytest.raises(ConfigurationError, match=r"cdc ttl to 801 or more, .* maxTriggerDelay"):
+        make(format="changes", includeDelta="true", onDataLoss="resnapshot", **waiting)
+
+
+def test_rows_do_not_wait_until_they_expire(
+    make: Make, write: Callable[..., None], session: Session, clock: ManualClock
+) -> None:
+    """A lower TTL of the table ends the wait before rows expire. Earlier rows keep their TTL."""
+    stream = make(minRowsPerTrigger="20", maxTriggerDelay="10m")
+    start = stream.initialOffset()
+    write(3)
+    clock.advance(200 * SECOND)
+    assert stream.latestOffset(start, LIMIT) == start
+    set_ttl(session, 120)
+    write(3)
+    clock.advance(90 * SECOND)
+    assert stream.latestOffset(start, LIMIT) == start
+    clock.advance(17 * SECOND)
+    assert [count for count, _ in sizes(stream, start)] == [6]
+
+
 @given(
     rows=st.lists(st.integers(1, 1_000), max_size=50),
     polls=st.lists(st.integers(1, 1_200), min_size=1, max_size=30),
@@ -165,7 +217,7 @@ def test_each_row_is_counted_once(
     start = 0
     for end in sorted(polls):
         window = Window(start, end)
-        is_offered = minimum.end(window) == end > start
+        is_offered = minimum.end(window, lambda: False) == end > start
         is_long = window.length >= longest
         if is_offered:
             assert is_long or held(window) >= least or not held(window)
