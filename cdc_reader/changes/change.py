@@ -205,6 +205,31 @@ class Change(Entry):
             return None
         return RowRange(self._bound(RANGE_STARTS), self._bound(RANGE_ENDS))
 
+    def covers(self, key: Mapping[str, Any]) -> bool:
+        """Return True if this is a delete of the row with this key, of its range or partition.
+
+        `key` is the row's key, like `Change.key`. Ranges are compared in the server's clustering
+        order, which differs from Python's order for UUIDs, addresses and descending columns. A
+        change that is not a delete covers no row.
+
+        Raises ValueError if the record is incomplete and lacks an end of the range, and
+        `UnsupportedTableError` for a range of vectors, which this version cannot compare.
+        """
+        if not self.operation.is_delete:
+            return False
+        if any(key.get(name) != value for name, value in self.key.items()):
+            return False
+        return (rows := self.range) is None or self._in_range(rows, key)
+
+    def _in_range(self, rows: RowRange, key: Mapping[str, Any]) -> bool:
+        start, end, layout = rows.start, rows.end, self._page.log.layout
+        if start is None or end is None:
+            raise ValueError(f"range {rows}: expected both ends")
+        if any(name not in key for name in layout.clustering):
+            return False  # the static row is in no range
+        inclusive = {"start_inclusive": start.inclusive, "end_inclusive": end.inclusive}
+        return layout.order.between(start.prefix, end.prefix, **inclusive)(key)
+
     before: Final[Mapping[str, Any] | None] = entry(
         "befores",
         """The row's columns before the change, without keys; None if the log has no preimage.

@@ -14,6 +14,7 @@ from cdc_reader import decoding
 from cdc_reader._arrow import Mask, to_arrow, to_numpy, valid
 from cdc_reader.changes.arrays import Indices
 from cdc_reader.changes.delta import DELETED, CollectionDelta, Delta, Set
+from cdc_reader.cql.order import ClusteringOrder
 from cdc_reader.cql.schema import (
     DELETED_PREFIX,
     OPERATION,
@@ -157,6 +158,11 @@ class Layout:
         )
         """The columns with the TTLs and write times of cells; only snapshots contain them."""
         self.converters.update(dict.fromkeys(self.of_cells, decoding.values))
+
+    @cached_property
+    def order(self) -> ClusteringOrder:
+        """The server's order of clustering keys; see `ClusteringOrder` for the errors."""
+        return ClusteringOrder(self.schema.base)
 
     def columns(self, *, static: bool) -> list[Column]:
         """Return the static or the regular base columns that the log contains."""

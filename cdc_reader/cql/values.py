@@ -152,8 +152,10 @@ def _each(make: Callable[[Any], Any]) -> Convert:
     return lambda array: [None if value is None else make(value) for value in array.to_pylist()]
 
 
-def _integer(text: str) -> int:
-    return int(text) if len(text) < _MAX_TEXT_DIGITS else int(Decimal(text))
+def _integer(given: str | Decimal) -> int:
+    """Convert digits, or a number of a column that `decimal_type` made decimal."""
+    is_short = isinstance(given, Decimal) or len(given) < _MAX_TEXT_DIGITS
+    return int(given) if is_short else int(Decimal(given))
 
 
 def _calendar(number: pa.DataType) -> Convert:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from cdc_reader.cluster import values as cluster_values
-from cdc_reader.cql import json, values
+from cdc_reader.cql import json, order, values
 from cdc_reader.cql.types import NATIVE_TYPES
 from cdc_reader.decoding import marshal, metadata, scalars
 from cdc_reader.decoding.arrow_type import NATIVE
@@ -17,6 +17,7 @@ from cdc_reader.testing.embedded.protocol.types import NATIVE_IDS
 TABLES = {
     "cql.values": values._NATIVE,
     "cql.json": json._NATIVE,
+    "cql.order": order._NATIVE,
     "cluster.values": cluster_values._NATIVE,
     "cluster.values, bytes": cluster_values._SERIALISERS,
     "decoding.arrow_type": NATIVE,

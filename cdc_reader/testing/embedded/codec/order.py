@@ -1,18 +1,19 @@
 """Maps serialized values to keys that Python sorts in ScyllaDB's order.
 
 Clustering rows, map keys and set elements are ordered by their type, not by their bytes.
+`cdc_reader.cql.order` does the same for Python values.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import struct
 from collections.abc import Callable, Iterable
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from cdc_reader.cql import timeuuid
+from cdc_reader.cql.order import Descending, float_key, uuid_key
 from cdc_reader.cql.types import (
     CqlType,
     ListType,
@@ -36,25 +37,6 @@ def sort_key(cql_type: CqlType, descending: bool = False) -> SortKey:
     if not descending:
         return ascending
     return lambda value: Descending(ascending(value))
-
-
-@functools.total_ordering
-class Descending:
-    """Wraps a key to reverse its order."""
-
-    __slots__ = ("key",)
-
-    def __init__(self, key: Any) -> None:
-        self.key = key
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Descending) and bool(self.key == other.key)
-
-    def __lt__(self, other: Descending) -> bool:
-        return bool(other.key < self.key)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
 
 
 @functools.cache
@@ -91,24 +73,12 @@ def signed(value: bytes) -> int:
 
 
 def _float(layout: str) -> SortKey:
-    def key(value: bytes) -> tuple[bool, float, float]:
-        number = struct.unpack(layout, value)[0]
-        is_nan = math.isnan(number)
-        # NaN sorts after every number, and -0.0 before 0.0.
-        return is_nan, 0.0 if is_nan else number, math.copysign(1.0, number)
-
-    return key
+    return lambda value: float_key(struct.unpack(layout, value)[0])
 
 
 def decimal(value: bytes) -> Decimal:
     """Decode a decimal exactly: neither its digits nor its exponent is rounded."""
     return EXACT.scaleb(Decimal(signed(value[4:])), -signed(value[:4]))
-
-
-def _uuid(value: bytes) -> tuple[int, Any]:
-    """Return a key that sorts UUIDs by version, then as timeuuids (version 1) or by bytes."""
-    version = value[6] >> 4
-    return version, (timeuuid.ticks(value), value[8:]) if version == 1 else value
 
 
 _INTEGERS = "bigint counter int smallint time timestamp tinyint varint".split()
@@ -118,7 +88,7 @@ _NATIVE: dict[str, SortKey] = {
     "double": _float(">d"),
     "float": _float(">f"),
     "timeuuid": timeuuid.order_key,
-    "uuid": _uuid,
+    "uuid": uuid_key,
 }
 
 
