@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.errors import SchemaError
+from pyspark_scylla_cdc.tables.keys import check_whole, refuse_maps
 from pyspark_scylla_cdc.tables.ranges import column as _column
 from pyspark_scylla_cdc.tables.ranges import within
 
@@ -93,8 +94,11 @@ class Fold:
             for field in self._fields
             if field.name not in self._key and field.name not in self._statics
         ]
+        refuse_maps(field for field in self._fields if field.name in self._key)
         if names.BAD_RECORD in changes.columns:
             self._changes = changes.where(self._is_usable()).drop(names.BAD_RECORD)
+        if self._of_kind("partition_key"):  # without metadata, any column may be of the clustering
+            self._changes = self._changes.where(self._has_whole_key())
         self._has_delta = names.MODIFIED in changes.columns
         kind = changes.schema[names.CHANGE_TYPE]
         self._tells_inserts = self._has_delta or kind.metadata.get("cql.insert") == "statement"
@@ -237,9 +241,18 @@ class Fold:
         if not (self._statics and self._clustering):
             return self._inserts(table, self._regulars)
         is_row = _column(self._clustering[0]).isNotNull()
-        statics = table.select(*map(_column, [*self._partition, *self._statics])).distinct()
+        statics = self._statics_of(table)
         rows = self._inserts(table.where(is_row).drop(*self._statics), self._regulars)
         return rows.unionByName(self._inserts(statics, self._statics), allowMissingColumns=True)
+
+    def _statics_of(self, table: DataFrame) -> DataFrame:
+        """Return one row for each partition, with its static columns, which may contain maps."""
+        from pyspark.sql import functions as sf
+
+        whole = sf.first(sf.struct(*map(_column, self._statics))).alias(_SINCE)
+        found = table.groupBy(*map(_column, self._partition)).agg(whole)
+        columns = (_column(_SINCE)[name].alias(name) for name in self._statics)
+        return found.select(*map(_column, self._partition), *columns)
 
     def _inserts(self, rows: DataFrame, values: list[str]) -> DataFrame:
         from pyspark.sql import functions as sf
@@ -263,6 +276,15 @@ class Fold:
         key = sf.array(*map(sf.lit, self._key))
         is_delete = _column(names.CHANGE_TYPE).startswith("delete")
         return bad.isNull() | (is_delete & ~sf.arrays_overlap(bad["columns"], key))
+
+    def _has_whole_key(self) -> Column:
+        """Return a column that is true for changes with a whole key, and raises otherwise."""
+        kind = _column(names.CHANGE_TYPE)
+        is_of_row = (kind == "delete") | (kind.isin(*UPSERTS) & any_set(self._regulars))
+        has_ranges = names.RANGE in self._changes.columns
+        return check_whole(
+            self._partition, self._clustering, is_of_row=is_of_row, has_ranges=has_ranges
+        )
 
     def _of_kind(self, kind: str) -> list[str]:
         """Return the columns of a kind, from the schema's metadata."""

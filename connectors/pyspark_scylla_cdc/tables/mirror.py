@@ -20,6 +20,7 @@ from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.files import located
 from pyspark_scylla_cdc.tables.fold import fold
 from pyspark_scylla_cdc.tables.history import versions
+from pyspark_scylla_cdc.tables.keys import refuse_maps
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.parquet import ParquetSink
 from pyspark_scylla_cdc.tables.ranges import column
@@ -262,7 +263,8 @@ def _sink(spark: SparkSession, kind: Format, target: str) -> Sink:
 def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
     """Return the layout of a copy, from the schema of a table's changes.
 
-    Raises ConfigurationError if the table has a column whose name the history needs.
+    Raises ConfigurationError if the table has a column whose name the history needs, and
+    SchemaError if Spark cannot compare its keys.
     """
     from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
@@ -273,6 +275,7 @@ def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
         [name for name, found in kinds.items() if found == kind]
         for kind in ("partition_key", "clustering")
     )
+    refuse_maps(field for field in fields if field.name in {*partition, *clustering})
     if not history:
         return Layout(StructType(plain), partition, clustering)
     if taken := [name for name in kinds if name.lower() in VERSION]:

@@ -37,7 +37,7 @@ def uuids(seed: int) -> list[uuid.UUID]:
     return found
 
 
-@pytest.mark.parametrize("order", ["ASC", "DESC"])
+@pytest.mark.parametrize("order", ["ASC", pytest.param("DESC", marks=pytest.mark.slow)])
 def test_ranges_of_uuids(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load, order: str
 ) -> None:
@@ -58,8 +58,8 @@ def test_ranges_of_uuids(
     [
         ("inet", "'10.0.0.1'", "'10.0.0.2'"),
         ("varint", "9", "10"),
-        ("frozen<set<int>>", "{1}", "{2}"),
-        ("frozen<tuple<int, text>>", "(1, 'a')", "(2, 'b')"),
+        pytest.param("frozen<set<int>>", "{1}", "{2}", marks=pytest.mark.slow),
+        pytest.param("frozen<tuple<int, text>>", "(1, 'a')", "(2, 'b')", marks=pytest.mark.slow),
     ],
 )
 def test_ranges_in_another_order(

@@ -1,0 +1,88 @@
+"""Checks that rows can be matched by their primary keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from itertools import pairwise
+from operator import and_, or_
+from typing import TYPE_CHECKING
+
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.errors import SchemaError
+from pyspark_scylla_cdc.tables.ranges import column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType, StructField
+
+_INCOMPLETE = (
+    "found a change with a null in its primary key: a key column was renamed after the change was "
+    "logged, or contains an empty value: start after the rename, with a new snapshot; a copy "
+    "begins again when its target and its checkpoint are deleted"
+)
+
+
+def refuse_maps(key: Iterable[StructField]) -> None:
+    """Raise SchemaError if a column of the key is or contains a map."""
+    for field in key:
+        if _has_map(field.dataType):
+            raise SchemaError(
+                f"key column {field.name} is or contains a map, which Spark cannot compare: fold "
+                "and mirror cannot be used for this table; copy it with 'scylla-cdc replicate'"
+            )
+
+
+def check_whole(
+    partition: Sequence[str], clustering: Sequence[str], *, is_of_row: Column, has_ranges: bool
+) -> Column:
+    """Return a column that is true for changes whose whole key is known, and raises otherwise.
+
+    After a key column is renamed, it is null in older rows of the log. A row delete then looks like
+    a static or partition delete, and the bounds of a range are missing. `is_of_row` is true for
+    changes that must have a clustering key.
+    """
+    from pyspark.sql import functions as sf
+
+    lacks = _any_null(map(column, partition))
+    if clustering:
+        cells = [*map(column, clustering)]
+        lacks |= _any_null(cells) & (is_of_row | ~_all_null(cells))
+    if clustering and has_ranges:
+        lacks |= _lacks_bounds(column(names.RANGE), clustering)
+    is_mark = column(names.CHANGE_TYPE).isin(names.SNAPSHOT_BEGIN, names.SNAPSHOT_COMPLETE)
+    refused = sf.raise_error(sf.lit(_INCOMPLETE)).cast("boolean")
+    return sf.when(is_mark | ~lacks, sf.lit(True)).otherwise(refused)
+
+
+def _lacks_bounds(bounds: Column, clustering: Sequence[str]) -> Column:
+    """Return a column that is true if a range has no bounds, or if they lack a leading column.
+
+    Ranges in the log are open at one end at most, and an open end is inclusive.
+    """
+    start, end = ([bounds[side][name] for name in clustering] for side in ("start", "end"))
+    lacks = start[0].isNull() & end[0].isNull()
+    for side, cells in (("start", start), ("end", end)):
+        lacks |= cells[0].isNull() & ~bounds[f"{side}_inclusive"]
+        for earlier, later in pairwise(cells):
+            lacks |= earlier.isNull() & later.isNotNull()
+    return bounds.isNotNull() & lacks
+
+
+def _any_null(cells: Iterable[Column]) -> Column:
+    return reduce(or_, (cell.isNull() for cell in cells))
+
+
+def _all_null(cells: Iterable[Column]) -> Column:
+    return reduce(and_, (cell.isNull() for cell in cells))
+
+
+def _has_map(kind: DataType) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    match kind:
+        case ArrayType():
+            return _has_map(kind.elementType)
+        case StructType():
+            return any(_has_map(field.dataType) for field in kind)
+    return isinstance(kind, MapType)

@@ -1,0 +1,118 @@
+"""Rows are matched by whole keys; keys that are incomplete or not comparable are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_reader.errors import SchemaError
+from pyspark_scylla_cdc import fold
+from pyspark_scylla_cdc.tables.mirror import layout_of
+from tests.connectors.pyspark_scylla_cdc.tables.test_fold import CHANGES, folded, rows_of, table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cdc_reader.testing import Scylla
+
+pytestmark = pytest.mark.spark
+
+Execute = Callable[..., None]
+Load = Callable[..., "DataFrame"]
+POSTIMAGES = " WITH cdc = {'enabled': true, 'postimage': true}"
+TABLE = (
+    "CREATE TABLE {t} (pk int, a int, b int, s map<text, int> static, v int, "
+    "PRIMARY KEY (pk, a, b))" + POSTIMAGES
+)
+INCOMPLETE = "found a change with a null in its primary key.*renamed.*: start after"
+
+
+@pytest.mark.parametrize("delta", ["true", "false"])
+def test_static_maps_in_a_table(
+    scylla: Scylla, keyspace: str, execute: Execute, load: Load, delta: str
+) -> None:
+    """A static column with a map is kept in the table onto which changes are folded."""
+    execute(
+        TABLE,
+        "UPDATE {t} SET s = {'a': 1} WHERE pk = 1",
+        "UPDATE {t} SET s = {'b': 2} WHERE pk = 2",
+        "INSERT INTO {t} (pk, a, b, v) VALUES (1, 1, 1, 1)",
+        "INSERT INTO {t} (pk, a, b, v) VALUES (1, 2, 1, 2)",
+    )
+    first = fold(load(**CHANGES, includeDelta=delta)).localCheckpoint()
+    assert rows_of(first) == table_of(scylla, f"{keyspace}.t")
+    execute(
+        "UPDATE {t} SET s['c'] = 3 WHERE pk = 2",
+        "DELETE FROM {t} WHERE pk = 1 AND a = 2 AND b = 1",
+    )
+    changes = load(**CHANGES, includeDelta=delta)
+    found = folded(changes.where("pk = 2 OR _change_type = 'delete'"), onto=first)
+    assert found == table_of(scylla, f"{keyspace}.t")
+    assert {str(row["s"]) for row in found} == {"{'a': 1}", "{'b': 2, 'c': 3}"}
+
+
+@pytest.mark.parametrize("key", ["pk, m", "m, pk"])
+@pytest.mark.parametrize("kind", ["frozen<map<int, int>>", "frozen<list<frozen<map<int, int>>>>"])
+def test_keys_with_maps_are_refused(execute: Execute, load: Load, key: str, kind: str) -> None:
+    """Spark cannot compare maps, so a key that contains one is refused before any row is read."""
+    execute(f"CREATE TABLE {{t}} (pk int, m {kind}, PRIMARY KEY ({key})) {POSTIMAGES}")
+    frame = load(**CHANGES)
+    for refused in (fold, layout_of):
+        with pytest.raises(SchemaError, match="key column m is or contains a map, which Spark can"):
+            refused(frame)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", ["true", "false"])
+@pytest.mark.parametrize("renamed", ["pk", "a", "b"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO {t} (pk, a, b, v) VALUES (1, 1, 1, 1)",
+        "DELETE FROM {t} WHERE pk = 1 AND a = 1 AND b = 1",
+    ],
+)
+def test_rows_from_before_a_rename(
+    execute: Execute, load: Load, renamed: str, statement: str, delta: str
+) -> None:
+    """The log does not show the whole key of a row if a key column has been renamed since."""
+    execute(TABLE, statement, f"ALTER TABLE {{t}} RENAME {renamed} TO new")
+    with pytest.raises(Exception, match=INCOMPLETE):
+        folded(load(**CHANGES, includeDelta=delta))
+
+
+@pytest.mark.parametrize("where", ["ck > 1", "ck < 1", "ck >= 1 AND ck <= 2", "ck > 1 AND ck <= 2"])
+def test_ranges_from_before_a_rename(execute: Execute, load: Load, where: str) -> None:
+    """A range without its bounds would delete the whole partition."""
+    execute(
+        "CREATE TABLE {t} (pk int, ck int, s int static, v int, PRIMARY KEY (pk, ck))" + POSTIMAGES,
+        f"DELETE FROM {{t}} WHERE pk = 1 AND {where}",
+        "ALTER TABLE {t} RENAME ck TO new",
+        "INSERT INTO {t} (pk, new, v) VALUES (1, 1, 1)",
+    )
+    with pytest.raises(Exception, match=INCOMPLETE):
+        folded(load(**CHANGES))
+
+
+@pytest.mark.parametrize("delta", ["true", "false"])
+def test_whole_keys(
+    scylla: Scylla, keyspace: str, execute: Execute, load: Load, delta: str
+) -> None:
+    """Changes of static columns, partitions and open ranges have no clustering key."""
+    execute(
+        TABLE,
+        *(f"INSERT INTO {{t}} (pk, a, b, v) VALUES ({pk}, 1, 1, 1)" for pk in range(4)),
+        *(f"INSERT INTO {{t}} (pk, a, b, v) VALUES ({pk}, 2, 2, 1)" for pk in range(4)),
+        "UPDATE {t} SET s = {'a': 1} WHERE pk = 1",
+        "INSERT INTO {t} (pk, s) VALUES (2, {'b': 2})",
+        "DELETE s FROM {t} WHERE pk = 1",
+        "DELETE FROM {t} WHERE pk = 0",
+        "DELETE FROM {t} WHERE pk = 1 AND a > 1",
+        "DELETE FROM {t} WHERE pk = 2 AND a <= 1",
+        "DELETE FROM {t} WHERE pk = 3 AND a = 1 AND b > 0",
+    )
+    found = folded(load(**CHANGES, includeDelta=delta))
+    assert found == table_of(scylla, f"{keyspace}.t")
+    assert len(found) == 3
