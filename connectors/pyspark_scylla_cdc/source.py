@@ -48,7 +48,8 @@ class ScyllaCdcDataSource(DataSource):
         from pyspark_scylla_cdc.streaming.stream import StreamReader
 
         try:
-            return for_this_spark(StreamReader(*self._as_loaded(schema)))
+            reader = StreamReader(*self._as_loaded(schema))
+            return for_this_spark(reader, reader.limits)
         except CdcError as error:
             return RefusedStream(error)
 

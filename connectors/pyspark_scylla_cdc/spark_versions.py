@@ -5,7 +5,8 @@ let it prepare for the trigger ``availableNow``. `streaming.stream` is written f
 
 Spark 4.0 and 4.1 only request the end of the next micro-batch; `WithoutStart` adapts a stream
 reader to these versions. Their trigger ``availableNow`` runs a single micro-batch, as ``once``
-does.
+does, and limits apply to this micro-batch. A query whose limits leave rows unread logs a warning;
+`mirror` repeats such a run until no rows are left.
 """
 
 from __future__ import annotations
@@ -66,11 +67,22 @@ __all__ = [
 log = get_logger(__name__)
 
 _WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+_MINIMUM = "minRowsPerTrigger"
+_ONE_RUN = (
+    "a run with trigger availableNow or once reads one micro-batch, and leaves rows unread: use "
+    "trigger processingTime, or run the query again until a run has no micro-batch; mirror does so "
+    "with availableNow"
+)
 
 
-def for_this_spark(reader: DataSourceStreamReader) -> DataSourceStreamReader:
-    """Adapt the stream reader to the running Spark."""
-    return reader if TELLS_START else WithoutStart(reader)
+def for_this_spark(
+    reader: DataSourceStreamReader, limits: Sequence[str] = ()
+) -> DataSourceStreamReader:
+    """Adapt the stream reader to the running Spark.
+
+    `limits` are the names of the options that limit or delay its micro-batches.
+    """
+    return reader if TELLS_START else WithoutStart(reader, limits)
 
 
 class WithoutStart(DataSourceStreamReader):
@@ -80,12 +92,14 @@ class WithoutStart(DataSourceStreamReader):
       start and end. From then on, each micro-batch starts where the last planned one ends.
     * Spark may request the latest offset only to report it. The same offset is therefore returned
       until a micro-batch is planned up to it.
-    * Spark does not say which trigger is used, so the limits of the options always apply.
+    * Spark does not say which trigger is used, so the limits of the options always apply. If they
+      leave rows unread, a warning is logged once, because a run may end with this micro-batch.
     """
 
-    def __init__(self, reader: DataSourceStreamReader) -> None:
+    def __init__(self, reader: DataSourceStreamReader, limits: Sequence[str] = ()) -> None:
         self._reader = reader
         self._limit = reader.getDefaultReadLimit()
+        self._limits = limits
         self._position: dict[str, Any] | None = None
         self._offered: dict[str, Any] | None = None
 
@@ -95,7 +109,12 @@ class WithoutStart(DataSourceStreamReader):
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name
         if self._offered is None:
             start = self.initialOffset() if self._position is None else self._position
+            settled = self._reader.reportLatestOffset() if self._limits else None
             offered = self._reader.latestOffset(start, self._limit)
+            if settled is not None and self._leaves_rows(start, offered, settled):
+                options, self._limits = ", ".join(self._limits), ()
+                version = pyspark.__version__
+                log.warning("one_micro_batch", spark=version, options=options, remedy=_ONE_RUN)
             if offered == self._position:
                 return offered
             self._offered = offered
@@ -112,6 +131,14 @@ class WithoutStart(DataSourceStreamReader):
 
     def __repr__(self) -> str:
         return repr(self._reader)
+
+    def _leaves_rows(
+        self, start: dict[str, Any], offered: dict[str, Any], settled: dict[str, Any]
+    ) -> bool:
+        """Return True if a run that ends at `offered` may leave settled rows unread."""
+        if _MINIMUM in self._limits or offered.get("token") is not None:
+            return True
+        return bool(offered != start and offered["position"] < settled["position"])
 
     @hide_traceback()
     def _refuse_restart(self, start: dict[str, Any]) -> None:

@@ -93,6 +93,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lost_in_plan: Window | None = None
         self._has_begun = False
 
+    @property
+    def limits(self) -> list[str]:
+        """The names of the options that limit or delay this query's micro-batches."""
+        options = self._options
+        given = {
+            "maxWindowPerTrigger": options.max_window is not None,
+            "maxRowsPerTrigger": options.max_rows is not None,
+            "maxBytesPerTrigger": options.max_bytes is not None,
+            "minRowsPerTrigger": options.min_rows > 1,
+        }
+        return [name for name, is_given in given.items() if is_given]
+
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._window_end.finish(self._clock.now())
 

@@ -17,13 +17,13 @@ from cdc_reader.changes.frames import columns as names
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
-from pyspark_scylla_cdc.tables.files import located
 from pyspark_scylla_cdc.tables.fold import fold
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.keys import refuse_maps
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.parquet import ParquetSink
 from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.runs import RepeatedRuns, needs_repeats, planned
 from pyspark_scylla_cdc.tables.sink import (
     IS_CURRENT,
     VALID_FROM,
@@ -75,11 +75,17 @@ class _Copy:
     trigger: Mapping[str, Any]
     history: bool
     query: StreamingQuery | None = field(default=None, init=False)
-    _layout: Layout | None = field(default=None, init=False)
+    _is_stopped: bool = field(default=False, init=False)
+    _runs: RepeatedRuns | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if needs_repeats(self.trigger):
+            self._runs = RepeatedRuns(self.spark, self.options, self.checkpoint)
 
     def start(self) -> None:
         """Load the table with its current columns, prepare the target, and start the query."""
-        frame = self.spark.readStream.format("scylla_cdc").options(**self.options).load()
+        options = self.options if self._runs is None else self._runs.begin()
+        frame = self.spark.readStream.format("scylla_cdc").options(**options).load()
         layout = layout_of(frame, history=self.history)
         self.sink.prepare(layout)
         started: Future[str] = Future()  # the query's id, which only a started query has
@@ -98,21 +104,37 @@ class _Copy:
             started.set_result(self.query.id)
         finally:
             started.cancel()  # otherwise a query whose start is interrupted would wait forever
+        if self._is_stopped:  # meanwhile
+            self.query.stop()
+
+    def stop(self) -> None:
+        """Stop the query; it is not started again."""
+        self._is_stopped = True
+        if self.query is not None:
+            self.query.stop()
 
     def goes_on(self) -> bool:
-        """Return whether the query is running; restart it if it ended because the columns changed.
+        """Return whether the query is running; start it again if it ended too early.
 
-        Raises the error of a query that failed.
+        It ends early if the columns changed, and on Spark 4.0 and 4.1 after each micro-batch of the
+        trigger ``availableNow``. Raises the error of a query that failed.
         """
         query = self.query
         if query is None or query.isActive:
             return query is not None
         error = query.exception()
         if error is None:
-            return False
+            return self._repeats()
         if not any(text in str(error) for text in _OTHER_COLUMNS):
             raise error
         log.info("columns_changed", checkpoint=self.checkpoint)
+        self.start()
+        return True
+
+    def _repeats(self) -> bool:
+        """Start the query again if a further run is needed; return whether it is."""
+        if self._is_stopped or self._runs is None or self._runs.is_last():
+            return False
         self.start()
         return True
 
@@ -127,7 +149,7 @@ class Mirror:
     def queries(self) -> list[StreamingQuery]:
         """The streaming queries, one for each table.
 
-        When a table's columns change, its query is replaced.
+        When a query is started again, it is replaced: see `awaitTermination`.
         """
         return [copy.query for copy in self._copies if copy.query is not None]
 
@@ -144,7 +166,9 @@ class Mirror:
         """Wait until all queries have ended; return False if `timeout` seconds pass first.
 
         If a query fails, the others are stopped and its error is raised. A query that ends because
-        the table gained or lost columns is restarted with the new columns.
+        the table gained or lost columns is restarted with the new columns. On Spark 4.0 and 4.1, a
+        query with the trigger ``availableNow`` ends after each micro-batch, and is restarted until
+        it has read everything that had settled when it was first started.
         """
         end = None if timeout is None else time.monotonic() + timeout
         try:
@@ -159,8 +183,8 @@ class Mirror:
 
     def stop(self) -> None:
         """Stop the queries; a later call to `mirror` continues where they stopped."""
-        for query in self.queries:
-            query.stop()
+        for copy in self._copies:
+            copy.stop()
 
     def read(self, number: int = 0) -> DataFrame:
         """Return the current rows of a copy; `number` is the index of its table, from 0."""
@@ -203,7 +227,8 @@ def mirror(
         checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables.
             The default is `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. The
             checkpoint belongs to the copy: delete both to start over.
-        trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``.
+        trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``. On Spark
+            4.0 and 4.1, a query with this trigger reads everything only in `awaitTermination`.
         history: keep all versions of each row. The copy then has three more columns: ``valid_from``
             and ``valid_to`` (null for a current version), and ``is_current``.
 
@@ -323,13 +348,7 @@ def _begins_anew(changes: DataFrame) -> bool:
 def _plan_of(spark: SparkSession, checkpoint: str, number: int) -> int:
     """Return a digest of Spark's plan of the micro-batch with this number.
 
-    Spark writes the plan to a file before it runs the micro-batch, and reads the file to repeat the
-    micro-batch. The file contains the time of planning, so a micro-batch that is planned anew gets
-    another digest.
+    The plan contains the time of planning, so a micro-batch that is planned anew gets another
+    digest.
     """
-    files, path = located(spark, f"{checkpoint.rstrip('/')}/offsets/{number}")
-    stream = files.open(path)
-    try:
-        return zlib.crc32(stream.readAllBytes())
-    finally:
-        stream.close()
+    return zlib.crc32(planned(spark, checkpoint, number))

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -54,7 +55,8 @@ def make(options: dict[str, str], clock: ManualClock) -> Make:
     """Creates readers for Spark versions that do not pass the start of a micro-batch."""
 
     def make(**more: str) -> WithoutStart:
-        return WithoutStart(stream_reader(SourceOptions.parse({**options, **more}), clock))
+        reader = stream_reader(SourceOptions.parse({**options, **more}), clock)
+        return WithoutStart(reader, reader.limits)
 
     return make
 
@@ -104,6 +106,44 @@ def test_limits_hold(make: Make) -> None:
         reader.partitions(*offsets[-2:])
     positions = [offset["position"] for offset in offsets]
     assert [b - a for a, b in pairwise(positions)] == [SECOND] * 3
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, None),
+        ({"maxRowsPerTrigger": "1000", "maxWindowPerTrigger": "1000d"}, None),
+        ({"maxRowsPerTrigger": "3"}, "maxRowsPerTrigger"),
+        (
+            {"maxWindowPerTrigger": "1s", "maxBytesPerTrigger": "1g"},
+            "maxWindowPerTrigger, maxBytes",
+        ),
+        ({"minRowsPerTrigger": "100"}, "minRowsPerTrigger"),
+        (
+            {"snapshot": "initial", "format": "envelope", "maxRowsPerTrigger": "3"},
+            "maxRowsPerTrigger",
+        ),
+    ],
+    ids=["none", "enough", "rows", "time", "minimum", "snapshot"],
+)
+def test_a_run_that_leaves_rows_unread_is_reported(
+    make: Make, caplog: pytest.LogCaptureFixture, given: dict[str, str], named: str | None
+) -> None:
+    """A query warns once if a run with `availableNow` would end before all rows are read.
+
+    The warning names the version of Spark, the options, and what to do.
+    """
+    reader = make(**given)
+    start = reader.initialOffset()
+    for _ in range(2):
+        end = reader.latestOffset()
+        reader.partitions(start, end)
+        start = end
+    found = [record.getMessage() for record in caplog.records if "one_micro" in record.getMessage()]
+    assert len(found) == (named is not None)
+    for message in found:
+        assert f"spark='{pyspark.__version__}' options='{named}" in message
+        assert "use trigger processingTime, or run the query again" in message
 
 
 def test_late_rows_are_sought_once_a_minute(

@@ -8,7 +8,7 @@ import random
 import re
 import shutil
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc import Mirror, mirror
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 from pyspark_scylla_cdc.tables import mirror as mirroring
+from pyspark_scylla_cdc.tables import runs
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.sink import IS_CURRENT, Layout, MicroBatch, Sink
 from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
@@ -149,10 +150,8 @@ def place(
 def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start:
     """Starts a copy that ends when it has read all available rows."""
 
-    def start(**more: Any) -> Mirror:
-        source = {**options, "confidenceWindow": "0s", "maxPartitions": "2"}
-        if "onDataLoss" in more:
-            source["onDataLoss"] = more.pop("onDataLoss")
+    def start(source: Mapping[str, str] | None = None, **more: Any) -> Mirror:
+        source = {**options, "confidenceWindow": "0s", "maxPartitions": "2", **(source or {})}
         settings = {"target": str(tmp_path / "copy"), "trigger": {"availableNow": True}, **more}
         return mirror(spark, source, **settings)
 
@@ -216,6 +215,73 @@ def statements(draw: random.Random, count: int) -> list[str]:
         if "TIMESTAMP" not in text:
             found.append(text)
     return found
+
+
+@pytest.mark.parametrize(
+    "limit", [5, pytest.param(None, marks=pytest.mark.slow)], ids=["limit", "default"]
+)
+def test_available_now_reads_everything(
+    execute: Execute,
+    start: Start,
+    place: dict[str, str],
+    crashes: Callable[[str | None], None],
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int | None,
+) -> None:
+    """With ``availableNow``, a copy gets all rows on each version of Spark, also after a crash.
+
+    On each version, a snapshot is read in micro-batches of limited size.
+    """
+    monkeypatch.setattr(runs, "UNLIMITED", 5)
+    source = {} if limit is None else {"maxRowsPerTrigger": str(limit)}
+    keys = range(12)
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        *(f"INSERT INTO {{t}} (pk) VALUES ({pk})" for pk in keys),
+    )
+    crashes("before")
+    with pytest.raises(StreamingQueryException, match="Crash"):
+        start(source, **place).awaitTermination()
+    crashes(None)
+    copy = start(source, **place)
+    assert copy.awaitTermination()
+    assert {row["pk"] for row in rows_of(copy.read())} == set(keys)
+    batches = micro_batches(place)
+    assert batches >= 3 or (TELLS_START and limit is None)
+    execute(*(f"INSERT INTO {{t}} (pk) VALUES ({pk + 12})" for pk in keys))
+    copy = start({**source, "minRowsPerTrigger": "5"} if source else {}, **place)
+    assert copy.awaitTermination()
+    assert len(rows_of(copy.read())) == 24
+    assert micro_batches(place) > batches
+
+
+def micro_batches(place: dict[str, str]) -> int:
+    """Return the number of micro-batches that a copy's checkpoint records."""
+    return sum(each.name.isdigit() for each in (Path(place["checkpoint"]) / "commits").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["parquet"], indirect=True)
+def test_a_copy_that_is_stopped_is_not_started_again(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """After `stop`, the queries have ended, even if rows are unread. A later call reads them."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        *(f"INSERT INTO {{t}} (pk) VALUES ({pk})" for pk in range(9)),
+    )
+    source = {"maxRowsPerTrigger": "3"}
+    copy = start(source, **place)
+    while not (Path(place["target"]) / "0" / "_SUCCESS").exists():
+        assert not copy.awaitTermination(timeout=0.1)
+    copy.stop()
+    assert copy.awaitTermination()
+    assert not any(query.isActive for query in copy.queries)
+    found = len(rows_of(copy.read()))
+    assert 0 < found < 9 or TELLS_START
+    copy = start(source, **place)
+    assert copy.awaitTermination()
+    assert len(rows_of(copy.read())) == 9
 
 
 @pytest.mark.slow
@@ -447,7 +513,8 @@ def test_a_new_snapshot_replaces_the_rows(
     assert start(history=history).awaitTermination()
     execute("TRUNCATE {t}", "INSERT INTO {t} (pk) VALUES (2)")
     monkeypatch.setattr(mirroring, "has", lambda *_: False)
-    copy = start(checkpoint=str(tmp_path / "other"), onDataLoss="resnapshot", history=history)
+    again = {"onDataLoss": "resnapshot"}
+    copy = start(again, checkpoint=str(tmp_path / "other"), history=history)
     assert copy.awaitTermination()
     found = rows_of(copy.read())
     assert [row["pk"] for row in found if row.get(IS_CURRENT, True)] == [2]
