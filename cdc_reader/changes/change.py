@@ -31,6 +31,7 @@ from cdc_reader.changes.page import ChangePage
 from cdc_reader.changes.part import Part
 from cdc_reader.changes.records import RANGE_ENDS, RANGE_STARTS, ChangeRows
 from cdc_reader.cql.names import TableName
+from cdc_reader.cql.order import is_same
 from cdc_reader.cql.schema import (
     OPERATION,
     LogSchema,
@@ -217,7 +218,7 @@ class Change(Entry):
         """
         if not self.operation.is_delete:
             return False
-        if any(key.get(name) != value for name, value in self.key.items()):
+        if any(not is_same(key.get(name), value) for name, value in self.key.items()):
             return False
         return (rows := self.range) is None or self._in_range(rows, key)
 

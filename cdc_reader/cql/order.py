@@ -58,6 +58,11 @@ def float_key(number: float) -> tuple[bool, float, float]:
     return is_nan, 0.0 if is_nan else number, math.copysign(1.0, number)
 
 
+def is_same(a: Any, b: Any) -> bool:
+    """Compare values as the server does: 0.0 and -0.0 differ, and NaN equals itself."""
+    return repr(a) == repr(b) if isinstance(a, float) else bool(a == b)
+
+
 def uuid_key(raw: bytes) -> tuple[int, Any]:
     """Return a key for a UUID's bytes: by version, then as time UUIDs (version 1) or by bytes."""
     version = raw[6] >> 4

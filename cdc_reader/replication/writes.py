@@ -37,6 +37,7 @@ from cdc_reader.changes.change import Bound, Change, RowRange
 from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
 from cdc_reader.changes.part import Part
 from cdc_reader.cql.names import TableName, quoted
+from cdc_reader.cql.order import is_same
 from cdc_reader.cql.schema import Column, ColumnKind, Operation, TableSchema
 from cdc_reader.cql.statement import UNSET, Statement
 from cdc_reader.cql.types import (
@@ -94,12 +95,7 @@ def _bound_values(bound: Bound) -> Values:
 def _shared(start: Values, end: Values) -> int:
     """Return the length of the common prefix."""
     pairs = enumerate(zip(start, end, strict=False))
-    return next((at for at, (a, b) in pairs if not _is_same(a, b)), min(len(start), len(end)))
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    """Compare as the server does: 0.0 and -0.0 differ, and NaN equals itself."""
-    return repr(a) == repr(b) if isinstance(a, float) else bool(a == b)
+    return next((at for at, (a, b) in pairs if not is_same(a, b)), min(len(start), len(end)))
 
 
 def _edge(tail: Values, bound: Bound) -> Edge | None:
