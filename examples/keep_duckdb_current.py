@@ -13,7 +13,6 @@ import pickle
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -29,6 +28,7 @@ from cdc_reader import (
     TableName,
     TableSchema,
     WindowComplete,
+    deleted_rows,
 )
 
 
@@ -58,7 +58,7 @@ class Copy:
         for number, kind in enumerate(changes["_change_type"].to_pylist()):
             if kind in ("delete_partition", "delete_range"):
                 self._merge(table, first, number)
-                self._delete(table, changes.slice(number, 1).to_pylist()[0])
+                self._delete(table, changes.slice(number, 1))
                 first = number + 1
         self._merge(table, first, count)
 
@@ -106,31 +106,17 @@ class Copy:
             WHERE _change_type <> 'delete'"""
         )
 
-    def _delete(self, table: TableSchema, change: dict[str, Any]) -> None:
+    def _delete(self, table: TableSchema, delete: pa.RecordBatch) -> None:
         """Delete a partition, or a range of its rows."""
-        key = [column.name for column in table.partition_key]
-        where, values = [f"{quoted(name)} = ?" for name in key], [change[name] for name in key]
-        if change["_change_type"] == "delete_range":
-            for end in ("start", "end"):
-                condition, bounds = inside(table, change["_range"], end)
-                where, values = [*where, condition], [*values, *bounds]
-        self._database.execute(f"DELETE FROM {self._table} WHERE {' AND '.join(where)}", values)
-
-
-def inside(table: TableSchema, bounds: dict[str, Any], end: str) -> tuple[str, list[Any]]:
-    """Return a condition for the rows within one bound of a range, and the condition's parameters.
-
-    Columns of the clustering key are compared in turn. A bound may have values for the first
-    columns only.
-    """
-    condition, values = str(bounds[f"{end}_inclusive"]), list[Any]()
-    for column in reversed(table.clustering):
-        value, name = bounds[end][column.name], quoted(column.name)
-        if value is not None:
-            beyond = "<" if (end == "end") != column.descending else ">"
-            condition = f"({name} {beyond} ? OR ({name} = ? AND {condition}))"
-            values = [value, value, *values]
-    return condition, values
+        key = [quoted(column.name) for column in table.columns if column.is_key]
+        partition = ", ".join(quoted(column.name) for column in table.partition_key)
+        self._database.register("removed", delete)
+        rows = self._database.sql(
+            f"SELECT {', '.join(key)} FROM {self._table} SEMI JOIN removed USING ({partition})"
+        ).to_arrow_table()
+        self._database.register("gone", rows.filter(deleted_rows(table, delete, rows)))
+        same = " AND ".join(f"t.{column} = s.{column}" for column in key)
+        self._database.execute(f"DELETE FROM {self._table} t USING gone s WHERE {same}")
 
 
 def quoted(name: str) -> str:

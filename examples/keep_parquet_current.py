@@ -32,6 +32,7 @@ from cdc_reader import (
     SnapshotRows,
     TableSchema,
     WindowComplete,
+    deleted_rows,
 )
 
 FILES = 16
@@ -110,7 +111,7 @@ def applied(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
         if kind in ("delete_partition", "delete_range"):
             rows = merged(rows, table, changes.slice(first, number - first))
             if rows.num_rows:
-                rows = rows.filter(pc.invert(deleted(rows, table, changes.slice(number, 1))))
+                rows = rows.filter(pc.invert(deleted_rows(table, changes.slice(number, 1), rows)))
             first = number + 1
     return merged(rows, table, changes.slice(first))
 
@@ -129,32 +130,6 @@ def merged(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
     kept = every.take(last.combine_chunks().sort())
     is_there = pc.fill_null(pc.not_equal(kept["_change_type"], "delete"), fill_value=True)
     return kept.filter(is_there).drop_columns("_change_type")
-
-
-def deleted(rows: pa.Table, table: TableSchema, change: pa.Table) -> pa.ChunkedArray:
-    """Return a mask of the rows removed by a delete of a partition, or of a range in it."""
-    found = pa.array([True] * rows.num_rows)
-    for column in table.partition_key:
-        found = pc.and_(found, pc.equal(rows[column.name], change[column.name][0]))
-    if change["_change_type"][0].as_py() == "delete_range":
-        for end in ("start", "end"):
-            found = pc.and_(found, inside(rows, table, change["_range"][0], end))
-    return found
-
-
-def inside(rows: pa.Table, table: TableSchema, bounds: pa.StructScalar, end: str) -> pa.Array:
-    """Return a mask of the rows that satisfy one bound of a range: its start or its end.
-
-    Columns of the clustering key are compared in turn. A bound may have values for the first
-    columns only.
-    """
-    found = pa.array([bounds[f"{end}_inclusive"].as_py()] * rows.num_rows)
-    for column in reversed(table.clustering):
-        value, cells = bounds[end][column.name], rows[column.name]
-        if value.is_valid:
-            beyond = pc.less if (end == "end") != column.descending else pc.greater
-            found = pc.or_(beyond(cells, value), pc.and_(pc.equal(cells, value), found))
-    return found
 
 
 def keep_current(reader: CdcReader, folder: Folder, until: str | None = None) -> None:
