@@ -7,7 +7,8 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -15,10 +16,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.request import urlopen
+from uuid import UUID
 
 import pytest
+from cassandra.util import uuid_from_time
 from playwright.sync_api import Page
 
+from cdc_reader import CdcReader, Change
 from tests.browser import browser
 
 if TYPE_CHECKING:
@@ -154,6 +158,124 @@ def example() -> ModuleType:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+SENSORS = (
+    "CREATE TABLE {t} (sensor int, at timeuuid, a int, b int, PRIMARY KEY (sensor, at)) "
+    "WITH cdc = {{'enabled': true, 'postimage': true}}"
+)
+VALUES = "INSERT INTO {{t}} (sensor, at, {columns}) VALUES ({sensor}, {at}, {values}) {using}"
+AT = [uuid_from_time(1_700_000_000 + 300 * number, 1, 1) for number in range(4)]
+"""Four times, whose texts are in another order."""
+
+
+class Sensors:
+    """A table with time UUIDs, and the rows of a page that follows it."""
+
+    def __init__(self, scylla: Scylla, name: str, example: ModuleType) -> None:
+        self.name, self._session, self._hosts = name, scylla.session, scylla.contact_point
+        self._table, self._text = example.LiveTable(), example.text
+        self._shown: dict[str, dict[str, str | None]] = {}
+        self.execute(SENSORS)
+        self.now = time.time_ns() // 1000
+
+    def execute(self, statement: str) -> None:
+        """Execute a statement, in which ``{t}`` stands for the table."""
+        self._session.execute(statement.format(t=self.name))
+
+    def insert(self, sensor: int, at: UUID, ago: int = 0, **values: int) -> None:
+        """Insert a row with a timestamp this many ms before `now`."""
+        columns, given = ", ".join(values), ", ".join(map(str, values.values()))
+        using = f"USING TIMESTAMP {self.now - ago * 1000}"
+        fields = {"columns": columns, "values": given, "sensor": sensor, "at": at, "using": using}
+        self.execute(VALUES.format(**fields))
+
+    def delete(self, where: str, ago: int = 0) -> None:
+        """Delete rows with a timestamp this many ms before `now`."""
+        self.execute(f"DELETE FROM {{t}} USING TIMESTAMP {self.now - ago * 1000} WHERE {where}")
+
+    def follow(self, *steps: Callable[[], None]) -> None:
+        """Apply the changes of each step before the next one, and check what a page shows."""
+        asyncio.run(self._follow([*steps, lambda: self.insert(0, AT[0], a=0)]))
+        rows = [row._asdict() for row in self._session.execute(f"SELECT * FROM {self.name}")]
+        texts = [{name: self._text(value) for name, value in row.items()} for row in rows]
+        assert sorted(map(str, self._shown.values())) == sorted(map(str, texts))
+
+    async def _follow(self, steps: Sequence[Callable[[], None]]) -> None:
+        events, applied = aiter(self._table.events()), set[Change]()
+        await anext(events)  # the first event, which connects the page
+        with CdcReader(self._hosts, self.name) as reader:
+            for step in steps:
+                step()
+                for change in (each for each in reader.changes() if each not in applied):
+                    self._table.apply(change)
+                    applied.add(change)
+        while not any(cells["sensor"] == "0" for cells in self._shown.values()):
+            self._take(await anext(events))
+
+    def _take(self, event: Any) -> None:
+        match event.event:
+            case "row":
+                self._shown[event.data["key"]] = event.data["cells"]
+            case "delete":
+                del self._shown[event.data["key"]]
+
+
+@pytest.fixture
+def sensors(scylla: Scylla, keyspace: str, example: ModuleType) -> Sensors:
+    """An empty table."""
+    return Sensors(scylla, f"{keyspace}.sensors", example)
+
+
+def test_a_range_of_time_uuids(sensors: Sensors) -> None:
+    """A range delete removes the rows that the server removes."""
+
+    def insert() -> None:
+        for number, at in enumerate(AT):
+            sensors.insert(1, at, 100, a=number, b=number)
+
+    sensors.follow(insert, lambda: sensors.delete(f"sensor = 1 AND at < {AT[2]}"))
+
+
+def test_a_late_write(sensors: Sensors) -> None:
+    """A write that arrives after a newer one sets only the columns that the newer one did not."""
+
+    def late() -> None:
+        sensors.insert(1, AT[0], 200, a=1, b=1)
+        sensors.insert(2, AT[0], 200, a=1, b=1)
+
+    def new() -> None:
+        sensors.insert(1, AT[0], a=2)
+        sensors.insert(2, AT[0], a=2, b=2)
+
+    sensors.follow(new, late)
+
+
+def test_a_late_delete(sensors: Sensors) -> None:
+    """A delete that arrives after a newer write removes only older values."""
+
+    def write() -> None:
+        sensors.insert(1, AT[0], 200, a=1, b=1)
+        sensors.insert(1, AT[0], a=2)
+        sensors.insert(1, AT[1], 200, a=1, b=1)
+
+    sensors.follow(write, lambda: sensors.delete("sensor = 1", 100))
+
+
+def test_a_write_that_arrives_after_its_delete(sensors: Sensors) -> None:
+    """A delete also removes rows that were written earlier and arrive later."""
+
+    def late() -> None:
+        for sensor in (1, 2, 3):
+            sensors.insert(sensor, AT[0], 100, a=1)
+        sensors.insert(3, AT[1], 0, a=1)
+
+    def delete() -> None:
+        sensors.delete("sensor = 1", 50)
+        sensors.delete(f"sensor = 2 AND at < {AT[1]}", 50)
+        sensors.delete(f"sensor = 3 AND at = {AT[0]}", 50)
+
+    sensors.follow(delete, late)
 
 
 def test_a_slow_page_is_disconnected(
