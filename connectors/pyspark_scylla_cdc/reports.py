@@ -16,10 +16,15 @@ import hmac
 import json
 import re
 import secrets
+import selectors
 import socket
+import threading
+import weakref
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from typing import Any, Self
 
 from attrs import asdict, field, frozen
@@ -37,7 +42,9 @@ _HASH = 16
 _LONGEST = 1_200
 """The maximum size of a datagram, in bytes; networks do not fragment datagrams of this size."""
 _BUFFER = 1 << 20
-"""The size in bytes of the buffer for unread datagrams; the system may allow less."""
+"""The size in bytes of the system's buffer for datagrams; the system may allow less."""
+_MOST = 1 << 16
+"""The maximum number of reports that an inbox keeps until they are taken."""
 _ADDRESS = re.compile(r"(?:\[([^]]+)\]|([^:/\[\]]+)):(\d{1,5})/([0-9a-f]{32})")
 
 
@@ -121,39 +128,87 @@ def send(report: Report, address: Address) -> None:
 
 
 class Inbox:
-    """Receives reports at `address`; the operating system buffers them until they are taken.
+    """Receives reports at `address`, in a thread of its own, and keeps the latest until taken.
 
-    The inbox listens at `bind`, or at `host` if `bind` is empty. A `port` of 0 means any free port.
+    The thread ends when the inbox is closed or garbage-collected. The inbox listens at `bind`, or
+    at `host` if `bind` is empty. A `port` of 0 means any free port.
     """
 
     def __init__(self, host: str, port: int = 0, bind: str = "") -> None:
         try:
-            self._socket = _listening(bind or host, port)
+            listening = _listening(bind or host, port)
         except OSError as error:
             remedy = f"it cannot be listened at ({error.strerror}): give an address of this machine"
             raise ConfigurationError("host", f"{bind or host}:{port}", remedy) from None
         key = secrets.token_bytes(_HASH)
-        self.address = Address(host, self._socket.getsockname()[1], key)
+        self.address = Address(host, listening.getsockname()[1], key)
+        self._mail = _Mail(listening, key)
+        open_end, watched = socket.socketpair()
+        # The thread must not refer to the inbox, which would then never be collected.
+        arguments = (self._mail, watched)
+        name = "cdc-reports"
+        self._thread = threading.Thread(target=_receive, args=arguments, name=name, daemon=True)
+        self._thread.start()
+        self._end = weakref.finalize(self, open_end.close)
 
     def take(self) -> Iterator[Report]:
         """Yield the reports that arrived since the last call; ignore other senders' datagrams."""
-        while (datagram := self._receive()) is not None:
-            claimed, text = datagram[:_HASH], datagram[_HASH:]
-            if not hmac.compare_digest(claimed, _hash(text, self.address.key)):
-                log.warning("report_refused", size=len(datagram))
-                continue
+        for text in self._mail.take():
             with suppress(KeyError, TypeError, ValueError):  # sent by another version
                 yield Report.from_bytes(text)
 
-    def close(self) -> None:
-        """Stop receiving."""
-        self._socket.close()
+    @property
+    def is_open(self) -> bool:
+        """True until the inbox is closed."""
+        return self._end.alive
 
-    def _receive(self) -> bytes | None:
+    def close(self) -> None:
+        """Stop receiving, and free the port."""
+        self._end()
+        self._thread.join()
+
+
+class _Mail:
+    """The texts of the datagrams that have arrived at a socket. Thread-safe."""
+
+    def __init__(self, arriving: socket.socket, key: bytes) -> None:
+        self.socket = arriving
+        self._key = key
+        self._lock = threading.Lock()
+        self._texts: deque[bytes] = deque(maxlen=_MOST)
+
+    def collect(self) -> None:
+        """Move the datagrams from the system's buffer to this process."""
+        with self._lock:
+            for datagram in islice(iter(self._next, None), _MOST):
+                claimed, text = datagram[:_HASH], datagram[_HASH:]
+                if hmac.compare_digest(claimed, _hash(text, self._key)):
+                    self._texts.append(text)
+                else:
+                    log.warning("report_refused", size=len(datagram))
+
+    def take(self) -> list[bytes]:
+        """Remove and return all texts, including those still in the system's buffer."""
+        self.collect()
+        with self._lock:
+            texts = list(self._texts)
+            self._texts.clear()
+        return texts
+
+    def _next(self) -> bytes | None:
         try:
-            return self._socket.recv(_LONGEST)
+            return self.socket.recv(_LONGEST)
         except OSError:  # nothing has arrived, or the socket is closed
             return None
+
+
+def _receive(mail: _Mail, watched: socket.socket) -> None:
+    """Collect datagrams as they arrive, until the other end of `watched` is closed."""
+    with mail.socket, watched, selectors.DefaultSelector() as selector:
+        selector.register(mail.socket, selectors.EVENT_READ)
+        selector.register(watched, selectors.EVENT_READ)
+        while watched not in [key.fileobj for key, _ in selector.select()]:
+            mail.collect()
 
 
 def _listening(host: str, port: int) -> socket.socket:

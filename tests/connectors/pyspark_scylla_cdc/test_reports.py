@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import socket
+import struct
+import termios
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +18,8 @@ from hypothesis import strategies as st
 
 from cdc_reader._stats import ReadStats
 from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc import ScyllaCdcListener
+from pyspark_scylla_cdc import reports as reporting
 from pyspark_scylla_cdc.reports import Address, Inbox, Plan, Report, send
 
 KEY = bytes(range(16))
@@ -110,3 +118,64 @@ def test_an_unusable_listening_address_is_refused() -> None:
     """The error for an unusable listening address contains the address."""
     with pytest.raises(ConfigurationError, match=r"203\.0\.113\.1:0.*this machine"):
         Inbox("203.0.113.1")
+
+
+def wait_until_read(inbox: Inbox) -> None:
+    """Return when the system's buffer is empty; fail if nothing reads it."""
+    deadline = time.monotonic() + 10
+    while struct.unpack("i", fcntl.ioctl(inbox._mail.socket, termios.FIONREAD, bytes(4)))[0]:
+        assert time.monotonic() < deadline, "nothing reads the reports"
+
+
+def test_reports_do_not_overflow_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports are read as they arrive, so more of them arrive than the system's buffer holds.
+
+    The buffer has the size that Linux allows by default.
+    """
+    monkeypatch.setattr(reporting, "_BUFFER", 212_992)
+    inbox = Inbox("127.0.0.1")
+    sent = [evolve(REPORT, task=number) for number in range(2_000)]
+    for report in sent:
+        send(report, inbox.address)
+        if report.task % 100 == 99:
+            wait_until_read(inbox)
+    assert list(inbox.take()) == sent
+    inbox.close()
+
+
+def test_reports_that_nobody_takes_do_not_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If nobody takes the reports, the inbox keeps only the latest of them."""
+    monkeypatch.setattr(reporting, "_MOST", 5)
+    inbox = Inbox("127.0.0.1")
+    for number in range(20):
+        send(evolve(REPORT, task=number), inbox.address)
+    wait_until_read(inbox)
+    assert [report.task for report in inbox.take()] == [15, 16, 17, 18, 19]
+    inbox.close()
+
+
+def test_a_closed_inbox_leaves_nothing_behind(inbox: Inbox) -> None:
+    """`close` ends the thread and frees the port. It may be called twice."""
+    thread = inbox._thread
+    assert thread.is_alive()
+    inbox.close()
+    inbox.close()
+    assert not thread.is_alive()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind((inbox.address.host, inbox.address.port))
+
+
+def test_a_listener_that_is_never_closed_leaves_nothing_behind() -> None:
+    """Without `close`, the thread ends and the port is freed when the listener is collected."""
+    listener = ScyllaCdcListener(host="127.0.0.1")
+    before = set(threading.enumerate())
+    address = Address.parse(listener.address)
+    [thread] = set(threading.enumerate()) - before
+    del listener
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind((address.host, address.port))
