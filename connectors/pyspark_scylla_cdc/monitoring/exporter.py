@@ -25,8 +25,13 @@ class Figure:
     value: Callable[[Any], float | None]
 
 
-def _counter(name: str, text: str, value: Callable[[Totals], float]) -> Figure:
+def _counter(name: str, text: str, value: Callable[[Totals], float | None]) -> Figure:
     return Figure(f"scylla_cdc_spark_{name}", text, value)
+
+
+def _task_counter(name: str, text: str, value: Callable[[Totals], float]) -> Figure:
+    """Return a counter of what only tasks know: without reports, a 0 could be wrong."""
+    return _counter(name, text, lambda of: value(of) if of.is_reported else None)
 
 
 def _gauge(name: str, text: str, value: Callable[[StreamStatus], float | None]) -> Figure:
@@ -38,7 +43,7 @@ COUNTERS = (
     _counter(
         "late_rows",
         "Late rows and strays: the number delivered or, with `lateRows=report`, the number found.",
-        lambda of: of.late_rows,
+        lambda of: of.late_rows if of.late_rows or of.is_reported else None,
     ),
     _counter("micro_batches", "Micro-batches finished.", lambda of: of.micro_batches),
     _counter(
@@ -47,26 +52,31 @@ COUNTERS = (
         lambda of: of.seconds,
     ),
     _counter("failures", "Runs of a query that ended with an error.", lambda of: of.failures),
-    _counter(
+    _task_counter(
         "queries",
         "Queries sent by tasks and the driver, not counting further pages.",
         lambda of: of.queries,
     ),
-    _counter("read_retries", "Read requests retried.", lambda of: of.retries),
-    _counter(
+    _task_counter("read_retries", "Read requests retried.", lambda of: of.retries),
+    _task_counter(
         "waiting_seconds",
         "Seconds that tasks and the driver waited for ScyllaDB, in total.",
         lambda of: of.waiting_seconds,
     ),
-    _counter(
+    _task_counter(
         "bad_records",
         "Rows that could not be converted, and were skipped or quarantined.",
         lambda of: of.bad_records,
     ),
-    _counter(
+    _task_counter(
         "unreported_partitions",
-        "Partitions whose tasks did not report to the listener.",
+        "Partitions whose tasks did not report to the listener, in micro-batches with a report.",
         lambda of: of.unreported,
+    ),
+    _counter(
+        "unreported_micro_batches",
+        "Micro-batches with rows, none of whose tasks reported to the listener.",
+        lambda of: of.unreported_batches,
     ),
 )
 GAUGES = (
@@ -119,7 +129,8 @@ def _families(statuses: Sequence[StreamStatus], totals: Mapping[Key, Totals]) ->
     for figure in COUNTERS:
         counter = CounterMetricFamily(figure.name, figure.help, labels=LABELS)
         for key, sums in totals.items():
-            counter.add_metric(key, figure.value(sums) or 0)
+            if (total := figure.value(sums)) is not None:
+                counter.add_metric(key, total)
         yield counter
     # If several sources of a query read one table, the one that is furthest behind is exported.
     behind = sorted(statuses, key=lambda status: status.position, reverse=True)

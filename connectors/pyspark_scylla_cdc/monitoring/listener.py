@@ -119,8 +119,10 @@ class ScyllaCdcListener(StreamingQueryListener):
         if not ours:
             return
         reports, now = self._reports_of(str(progress.id), progress.batchId), self._clock.now()
+        are_expected = self._inbox is not None and self._inbox.is_open
         statuses = [
-            status_of(progress, source, end, _about(end, reports), now) for source, end in ours
+            status_of(progress, source, end, _about(end, reports), now, are_expected=are_expected)
+            for source, end in ours
         ]
         self._streams.advance(str(progress.id), str(progress.runId), statuses)
         for status in statuses:

@@ -43,11 +43,18 @@ def _parsed(text: str) -> Any:
 
 
 def status_of(
-    progress: Any, source: Any, end: Offset, reports: Sequence[Report], now: Micros
+    progress: Any,
+    source: Any,
+    end: Offset,
+    reports: Sequence[Report],
+    now: Micros,
+    *,
+    are_expected: bool,
 ) -> StreamStatus:
     """Return a query's status after a micro-batch that leaves its `source` at `end`.
 
-    `progress` and `source` are Spark's StreamingQueryProgress and SourceProgress.
+    `progress` and `source` are Spark's StreamingQueryProgress and SourceProgress. If
+    `are_expected` is True, a micro-batch with rows should bring reports.
     """
     keyspace, _, name = (end.table or "").partition(".")
     expires = end.ttls.expires(end.position)
@@ -68,7 +75,9 @@ def status_of(
         snapshot_share=_snapshot_share(source.startOffset, end),
         lost=None if lost is None else (as_datetime(lost.start), as_datetime(lost.end)),
     )
-    return _with(status, reports) if reports else status
+    if reports:
+        return _with(status, reports)
+    return evolve(status, partitions_reported=0) if are_expected and status.rows else status
 
 
 def _since(start: str | None) -> Offset | None:

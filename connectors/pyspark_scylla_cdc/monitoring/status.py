@@ -16,7 +16,8 @@ class StreamStatus:
 
     The metrics come from Spark's progress and the micro-batch's offsets. The last seven attributes
     are None without option ``reportTo``. They cover only the partitions whose tasks reported:
-    `partitions_reported` of `partitions`.
+    `partitions_reported` of `partitions`. If a micro-batch has rows and the listener's `address`
+    was read, but no task reported, `partitions_reported` is 0 and the other six are None.
     """
 
     query: str

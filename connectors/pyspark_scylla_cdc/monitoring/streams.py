@@ -34,7 +34,11 @@ class Totals:
     waiting_seconds: float = 0.0
     bad_records: int = 0
     unreported: int = 0
-    """Partitions whose tasks did not report."""
+    """Partitions whose tasks did not report, in micro-batches with a report."""
+    unreported_batches: int = 0
+    """Micro-batches from which a report was expected, but none arrived."""
+    is_reported: bool = False
+    """Whether any task has reported."""
 
     def add(self, status: StreamStatus) -> Self:
         """Add a micro-batch."""
@@ -47,6 +51,8 @@ class Totals:
         self.waiting_seconds += status.waiting_seconds or 0.0
         self.bad_records += status.bad_records or 0
         self.unreported += (status.partitions or 0) - (status.partitions_reported or 0)
+        self.unreported_batches += status.partitions_reported == 0
+        self.is_reported |= bool(status.partitions_reported)
         return self
 
 

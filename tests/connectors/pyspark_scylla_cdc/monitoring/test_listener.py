@@ -21,11 +21,16 @@ from pyspark.sql.streaming.listener import (
 )
 
 from cdc_reader._stats import ReadStats
+from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.late_rows import Reads
+from cdc_reader.reading.progress import RowKey
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import ManualClock
 from pyspark_scylla_cdc import ScyllaCdcListener
+from pyspark_scylla_cdc.offsets.late import Late
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.reports import Address, Plan, Report, send
 
@@ -43,6 +48,7 @@ TABLE = TableName("shop", "orders")
 LABELS = {"query": "copy", "keyspace": "shop", "table": "orders"}
 NO_TABLE = {"query": "copy", "keyspace": "", "table": ""}
 FAILURES = "scylla_cdc_spark_failures_total"
+UNREPORTED_BATCHES = "scylla_cdc_spark_unreported_micro_batches_total"
 LOST = "SparkException: cannot plan: cdc_reader.errors.DataLossError: rows of shop.orders ..."
 DAY = 86_400
 START = Offset(NOW - 90 * SECOND, SnapshotState.NONE, str(TABLE), uuid4(), TtlHistory(((0, DAY),)))
@@ -344,6 +350,67 @@ def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: Collect
     assert (status.partitions, status.partitions_reported) == (2, 1)
     unreported = "scylla_cdc_spark_unreported_partitions_total"
     assert registry.get_sample_value(unreported, LABELS) == 1
+
+
+def test_reports_that_never_arrive_are_counted(
+    listener: ScyllaCdcListener, registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If a firewall drops all reports, the log line, the status and a counter show it.
+
+    Micro-batches without rows do not count.
+    """
+    caplog.set_level("INFO", "pyspark_scylla_cdc")
+    assert listener.address
+    for rows in (4, 0, 2):
+        listener.onQueryProgress(event(source(text(START), text(END), rows)))
+    assert [" partitions_reported=0" in record.message for record in caplog.records] == [
+        True,
+        False,
+        True,
+    ]
+    assert registry.get_sample_value(UNREPORTED_BATCHES, LABELS) == 2
+    tell(listener, report(1, 0))
+    assert registry.get_sample_value(UNREPORTED_BATCHES, LABELS) == 2
+    listener.close()
+    listener.onQueryProgress(event(source(text(START), text(END), 4)))
+    assert registry.get_sample_value(UNREPORTED_BATCHES, LABELS) == 2
+
+
+def test_counters_of_tasks_are_not_exported_before_the_first_report(
+    listener: ScyllaCdcListener, registry: CollectorRegistry
+) -> None:
+    """Without reports, counters of the tasks are absent instead of 0, which could be wrong."""
+    names = [
+        f"scylla_cdc_spark_{name}_total"
+        for name in (
+            "queries",
+            "read_retries",
+            "waiting_seconds",
+            "bad_records",
+            "unreported_partitions",
+            "late_rows",
+        )
+    ]
+
+    def values() -> list[float | None]:
+        return [registry.get_sample_value(name, LABELS) for name in names]
+
+    listener.onQueryProgress(event(source(text(START), text(END), 4)))
+    assert registry.get_sample_value("scylla_cdc_spark_rows_total", LABELS) == 4
+    assert registry.get_sample_value(UNREPORTED_BATCHES, LABELS) == 0
+    assert values() == [None] * len(names)
+    tell(listener, report(1, 0), report(2, 1))
+    assert values() == [19, 2, 1.25, 1, 0, 0]
+
+
+def test_late_rows_of_the_offset_need_no_reports(
+    listener: ScyllaCdcListener, registry: CollectorRegistry
+) -> None:
+    """With `lateRows=deliver`, the number of late rows is exported without any report."""
+    row = (StreamId(bytes(16)), RowKey(timeuuid.make(START.position, bytes(8)).bytes, 0))
+    late = Late(Reads(START.position, (END.position,), (NOW,)), frozenset({row}))
+    listener.onQueryProgress(event(source(text(START), text(evolve(END, late=late)), 4)))
+    assert registry.get_sample_value("scylla_cdc_spark_late_rows_total", LABELS) == 1
 
 
 def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) -> None:
