@@ -71,6 +71,14 @@ class Origins:
     def _faults(self) -> dict[int, list[Fault]]:
         return faults_of(self.batch)
 
+    @cached_property
+    def _faulty_rows(self) -> dict[int, list[int]]:
+        """The faulty rows of each change that has any, in order."""
+        found: dict[int, list[int]] = {}
+        for row in self._faults:
+            found.setdefault(int(self.changes[row]), []).append(row)
+        return found
+
     def reason(self, number: int) -> str:
         """Return the reason why an output row is bad. The text contains no values of the row."""
         faults = [fault for row in self._rows(number) for fault in self._faults.get(row, ())]
@@ -109,8 +117,7 @@ class Origins:
     def _rows(self, number: int) -> list[int]:
         """Return the faulty rows of an output row's change, or the main row if none is faulty."""
         at = int(self.at[number])
-        change = self.changes[at]
-        return [row for row in self._faults if self.changes[row] == change] or [at]
+        return self._faulty_rows.get(int(self.changes[at]), [at])
 
     def _cells(self, row: int, names: Iterable[str]) -> dict[str, Any]:
         """Return the cells of a row as JSON values.
