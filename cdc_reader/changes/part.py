@@ -52,7 +52,8 @@ def snapshot_parts(page: LogPage, row: int, deltas: Mapping[str, Delta]) -> tupl
 
     The first part is an insert of the cells that expire last, and the other parts are updates. The
     server returns neither TTLs nor write times for row markers and elements of collections. The row
-    marker gets the TTL and the write time of the first part; elements of collections get neither.
+    marker gets the TTL and the write time of the first part. A part of collections, or of a row
+    marker alone, has neither, and counts as one that does not expire.
     """
     alike: defaultdict[_Written, dict[str, Delta]] = defaultdict(dict)
     for name, delta in deltas.items():

@@ -52,6 +52,8 @@ _LOGGED_INDEXES = ("vector_index", "fulltext_index", "pattern_index")
 _ALTERED = "writetime(extensions)"
 """Selects the time of the table's last ALTER, because every ALTER writes `extensions` again."""
 
+_DEFAULT_TTL = "default_time_to_live"
+
 _KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
 
 
@@ -161,7 +163,8 @@ class SchemaSource:
         TableNotFoundError or UnsupportedTableError.
         """
         base = TableName(name.keyspace, name.name.removesuffix(LOG_SUFFIX))
-        found = self._tables(f"table_name, id, extensions, {_ALTERED}", name, name.log, base)
+        columns = f"table_name, id, extensions, {_DEFAULT_TTL}, {_ALTERED}"
+        found = self._tables(columns, name, name.log, base)
         if (row := found.get(name.name)) is None:
             raise self._missing(name)
         if name.is_log_name and base.name in found:
@@ -171,7 +174,8 @@ class SchemaSource:
             options = evolve(options, enabled=True)
         log_row = found.get(name.log.name)
         log_id = None if log_row is None else UUID(log_row["id"])
-        return TableState(UUID(row["id"]), options, row[_ALTERED], log_id)
+        default_ttl = row[_DEFAULT_TTL] or 0
+        return TableState(UUID(row["id"]), options, row[_ALTERED], log_id, default_ttl)
 
     def _has_logged_index(self, name: TableName) -> bool:
         """Return True if the table has an index that an external service builds from the log."""
@@ -181,7 +185,9 @@ class SchemaSource:
 
     def _table_schema(self, name: TableName, types: _UserTypes, state: TableState) -> TableSchema:
         columns = self._columns(name, types)
-        return TableSchema(name, columns, state.cdc, state.id, state.altered, state.log_id)
+        return TableSchema(
+            name, columns, state.cdc, state.id, state.altered, state.log_id, state.default_ttl
+        )
 
     def _missing(self, name: TableName) -> SchemaError:
         tables = [row["table_name"] for row in self._rows("table_name", "tables", name.keyspace)]

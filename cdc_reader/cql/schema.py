@@ -113,13 +113,14 @@ class TableState:
 
     A table that is dropped and recreated gets a new `id`, and its log gets a new `log_id`. `log_id`
     is None if there is no log. `altered` is the time of the last ALTER, in µs, or None if the
-    server does not report it.
+    server does not report it. `default_ttl` is the table's default TTL, in seconds (0: none).
     """
 
     id: UUID
     cdc: CdcOptions
     altered: int | None = None
     log_id: UUID | None = None
+    default_ttl: int = field(default=0, eq=False)
 
 
 @frozen
@@ -127,8 +128,9 @@ class TableSchema:
     """A base table: its columns in server order, its CDC options, its id and its log's id.
 
     `altered` is the time of the last ALTER, in µs since 1970, or None if the server does not report
-    it. Comparisons ignore this time. `log_id` changes when the log is dropped and recreated; it is
-    None if there is no log.
+    it. `log_id` changes when the log is dropped and recreated; it is None if there is no log.
+    `default_ttl` is the TTL, in seconds, of writes that give none (0: no TTL). Comparisons ignore
+    `altered` and `default_ttl`.
     """
 
     name: TableName
@@ -137,6 +139,7 @@ class TableSchema:
     id: UUID | None = None
     altered: int | None = field(default=None, eq=False)
     log_id: UUID | None = None
+    default_ttl: int = field(default=0, eq=False)
 
     @property
     def partition_key(self) -> tuple[Column, ...]:

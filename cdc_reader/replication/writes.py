@@ -10,13 +10,16 @@ An exact copy needs
 In the log, an overwritten collection appears as a tombstone, followed 1 µs later by the new
 elements. An assignment creates the same sequence, so the copy uses an assignment too.
 
-A row of a snapshot is written as it was read. A SELECT returns the write times of single cells, and
-the copy uses them. A SELECT returns no write times for the row marker or for collections. The copy
-writes these 1 µs before the position of the snapshot, so that every later change wins, even the
-tombstone of an assignment at that position. A SELECT does not return the ids of a list's elements
-either. Lists are therefore written with new ids and the oldest possible timestamp. The first change
-to single elements of a list replaces all elements with those that the change's images show, with
-the ids from the log and the next oldest timestamp.
+A row of a snapshot is written as it was read. A SELECT returns the write times and TTLs of single
+cells, and the copy uses them. A SELECT returns neither for collections or for the row marker. The
+row marker is written with the cell that lasts longest. Collections, and the row marker of a row
+without other cells, are written 1 µs before the position of the snapshot, so that every later
+change wins, even the tombstone of an assignment at that position. Their TTL is the table's default
+TTL, counted from the copy: without it, rows that expire in the table would stay in the copy. A
+SELECT does not return the ids of a list's elements either. Lists are therefore written with new ids
+and the oldest possible timestamp. The first change to single elements of a list replaces all
+elements with those that the change's images show, with the ids from the log and the next oldest
+timestamp.
 
 The ends of a range delete are clustering prefixes. They are in clustering order, in which each
 column ascends or descends. CQL has no single condition for every range between two prefixes, but
@@ -202,8 +205,10 @@ class TableWrites:
 
     def of_snapshot(self, change: Change, part: Part) -> Iterator[Statement]:
         """Yield the writes of one part of a snapshot row."""
-        timestamp = change.timestamp - 1 if part.timestamp is None else part.timestamp
-        row = self._row(change, timestamp, part.ttl)
+        if part.timestamp is None:  # a SELECT shows neither its write time nor its TTL
+            row = self._row(change, change.timestamp - 1, self.schema.default_ttl)
+        else:
+            row = self._row(change, part.timestamp, part.ttl)
         deltas = {name: it for name, it in part.deltas.items() if not self._is_list(name)}
         yield from self._written(row, part.operation, deltas, is_static=change.is_static)
         for name, delta in part.deltas.items():
@@ -228,7 +233,8 @@ class TableWrites:
     ) -> Iterator[Statement]:
         """Yield the writes that replace a list's older elements, or none if `elements` is None."""
         if elements is not None:
-            row, delta = self._row(change, timestamp, None), CollectionDelta(True, elements)
+            row = self._row(change, timestamp, self.schema.default_ttl)
+            delta = CollectionDelta(True, elements)
             written = self._written(
                 row, Operation.UPDATE, {name: delta}, is_static=change.is_static
             )
