@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from cdc_reader.cql.values import converter
 
 _DELETES = ("delete", "delete_range", "delete_partition")
 _FIRST = np.zeros(1, np.int64)
-_Rows = pa.RecordBatch | pa.Table
+_Rows: TypeAlias = pa.RecordBatch | pa.Table
 
 
 def deleted_rows(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ from cdc_reader.cql.types import (
 )
 from cdc_reader.cql.values import converter
 from cdc_reader.errors import UnsupportedTableError
+from tests.cdc_reader.changes.test_change import change_of
 from tests.cdc_reader.decoding import schemas
 
 if TYPE_CHECKING:
@@ -204,3 +206,37 @@ def test_a_row_that_is_no_delete_is_refused() -> None:
         ValueError, match=r"found _change_type \['insert'\], expected one of delete"
     ):
         deleted_rows(BASE, rows, rows)
+
+
+def test_what_a_change_covers() -> None:
+    """Only the delete of its partition covers a static row. A change of a row covers no row."""
+    partition, row = change_of({"op": 4}), change_of({"op": 3, "ck": 2})
+    ranges = change_of({"op": 5, "ck": 2}, {"op": 8, "ck": 4})
+    static, keys = {"pk": 1}, [{"pk": 1, "ck": ck} for ck in range(1, 5)]
+    deletes = partition, row, ranges
+    assert [change.covers(static) for change in deletes] == [True, False, False]
+    assert [ranges.covers(key) for key in keys] == [False, True, True, False]
+    assert not any(change.covers({"pk": 2, "ck": 2}) for change in deletes)
+    assert not change_of({"op": 2, "ck": 2}).covers({"pk": 1, "ck": 2})
+
+
+def test_a_range_without_an_end_is_refused() -> None:
+    """The error shows which end is missing."""
+    with pytest.raises(ValueError, match=r"^range from {'ck': 2} inclusive to \?: expected both"):
+        change_of({"op": 5, "ck": 2}, complete=False).covers({"pk": 1, "ck": 3})
+
+
+def test_numbers_that_decimal_type_makes_decimal() -> None:
+    """`deleted_rows` compares varint values that a query returns as decimals."""
+    base = evolve(BASE, columns=(BASE.columns[0], evolve(BASE.columns[1], type=parse("varint"))))
+    kind = pa.decimal128(5, 0)
+    keys = {"pk": [1] * 3, "ck": pa.array([Decimal(n) for n in (-5, 9, 10)], kind)}
+    bound = pa.struct([("ck", kind)])
+    ends = {"start": bound, "end": bound}
+    flags = dict.fromkeys(("start_inclusive", "end_inclusive"), pa.bool_())
+    fields = pa.struct([*(ends | flags).items()])
+    limits = {"start": {"ck": None}, "start_inclusive": True}
+    limits |= {"end": {"ck": Decimal(10)}, "end_inclusive": False}
+    delete = {"_change_type": ["delete_range"], "pk": [1], "_range": pa.array([limits], fields)}
+    found = deleted_rows(base, pa.RecordBatch.from_pydict(delete), pa.table(keys))
+    assert found.to_pylist() == [True, True, False]

@@ -49,7 +49,7 @@ class Tables:
 
     def _keys(self, name: str) -> list[int]:
         rows = self._server.execute(f"SELECT id FROM ks.{name}")
-        return sorted(int.from_bytes(row[0], "big") for row in rows)
+        return sorted(int.from_bytes(row[0] or b"", "big") for row in rows)
 
 
 @pytest.fixture
