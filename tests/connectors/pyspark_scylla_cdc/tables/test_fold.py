@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassandra.util import SortedSet, uuid_from_time
+from cassandra.util import OrderedMapSerializedKey, SortedSet, uuid_from_time
 
 from cdc_reader._time import SystemClock
 from cdc_reader.errors import SchemaError
@@ -27,7 +27,8 @@ Load = Callable[..., "DataFrame"]
 CHANGES = {"format": "changes", "rangeDeletes": "emit", "maxPartitions": "2"}
 TABLE = (
     "CREATE TABLE {t} (pk int, a text, b timeuuid, s int static, v int, w set<int>, "
-    "PRIMARY KEY (pk, a, b)) WITH CLUSTERING ORDER BY (a DESC, b ASC) AND cdc = "
+    "m map<text, int>, l frozen<list<int>>, PRIMARY KEY (pk, a, b)) "
+    "WITH CLUSTERING ORDER BY (a DESC, b ASC) AND cdc = "
 )
 IMAGES = {
     "postimages": "{'enabled': true, 'postimage': true}",
@@ -61,6 +62,8 @@ def value_of(cell: Any) -> Any:
     """Convert the driver's types to plain Python types."""
     if isinstance(cell, SortedSet):
         return sorted(cell)
+    if isinstance(cell, OrderedMapSerializedKey):
+        return dict(cell)
     return str(cell) if isinstance(cell, uuid.UUID) else cell
 
 
@@ -86,6 +89,10 @@ def statement(draw: random.Random, before: int) -> str:
     row = f"pk = {pk} AND a = '{a}' AND b = {b}"
     at = f"USING TIMESTAMP {before + draw.randrange(1_000)} " if draw.random() < 0.3 else ""
     v, w = draw.choice(["null", "1", "2", "3"]), draw.choice(["null", "{1}", "{2, 3}"])
+    m, elements = (
+        draw.choice(["null", "{'x': 1}", "{'y': 2, 'z': 3}"]),
+        draw.choice(["null", "[2, 1]"]),
+    )
     other = draw.choice(TIMES)
     if draw.random() < 0.75:
         return draw.choice(
@@ -95,6 +102,10 @@ def statement(draw: random.Random, before: int) -> str:
                 f"UPDATE {{t}} {at}SET v = {v} WHERE {row}",
                 f"UPDATE {{t}} SET w = w + {{{draw.randrange(4)}}} WHERE {row}",
                 f"UPDATE {{t}} {at}SET s = {v} WHERE pk = {pk}",
+                f"INSERT INTO {{t}} (pk, a, b, m, l) VALUES ({pk}, '{a}', {b}, {m}, {elements})",
+                f"UPDATE {{t}} SET m = m + {{'{a}': {pk}}}, v = {v} WHERE {row}",
+                f"UPDATE {{t}} SET m = m - {{'{a}'}} WHERE {row}",
+                f"UPDATE {{t}} {at}SET l = {elements} WHERE {row}",
             ]
         )
     return draw.choice(

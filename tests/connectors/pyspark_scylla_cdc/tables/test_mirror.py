@@ -24,6 +24,11 @@ from pyspark_scylla_cdc.tables import mirror as mirroring
 from pyspark_scylla_cdc.tables import runs
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.sink import IS_CURRENT, Layout, MicroBatch, Sink
+from tests.connectors.pyspark_scylla_cdc.support.copied_rows import (
+    Key,
+    check_copy,
+    made_by_updates,
+)
 from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     ADAPTIVE,
@@ -33,7 +38,7 @@ from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     statement,
     table_of,
 )
-from tests.connectors.pyspark_scylla_cdc.tables.test_history import Rows, known, told, valid_at
+from tests.connectors.pyspark_scylla_cdc.tables.test_history import Rows, told, valid_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,19 +185,22 @@ def test_a_copy_is_the_table_through_crashes(
     print(f"seed {seed}")
     draw = random.Random(seed)
     table = f"{keyspace}.t"
-    execute(TABLE.partition(" AND cdc")[0], *statements(draw, 2 * ROUND))
+    done = statements(draw, 2 * ROUND)
+    execute(TABLE.partition(" AND cdc")[0], *done)
     execute(f"ALTER TABLE {{t}} WITH cdc = {IMAGES['full images']}")
     if history:  # a history is exact only from the end of the snapshot on
         assert start(**place, history=history).awaitTermination()
-        execute(*statements(draw, ROUND))
-    seen: list[tuple[int, Rows]] = []
+        done += statements(draw, ROUND)
+        execute(*done[-ROUND:])
+    seen: list[tuple[int, Rows, set[Key]]] = []
     for number in range(CRASHES):
         crashes("after" if number % 2 == 0 else "before")
         with pytest.raises(StreamingQueryException, match="Crash"):
             start(**place, history=history).awaitTermination()
         for text in statements(draw, ROUND):
             execute(text)
-            seen.append((SystemClock().now(), table_of(scylla, table)))
+            done.append(text)
+            seen.append((SystemClock().now(), table_of(scylla, table), made_by_updates(done)))
         if not TELLS_START:  # a run has only one micro-batch, so this run repeats the failed one
             crashes(None)
             assert start(**place, history=history).awaitTermination()
@@ -200,11 +208,11 @@ def test_a_copy_is_the_table_through_crashes(
     copy = start(**place, history=history)
     assert copy.awaitTermination()
     if not history:
-        assert known(rows_of(copy.read())) == known(table_of(scylla, table))
+        check_copy(rows_of(copy.read()), table_of(scylla, table), made_by_updates(done))
         return
     found = told(copy.read())
-    for time, rows in seen:
-        assert known(valid_at(time, found)) == known(rows)
+    for time, rows, by_updates in seen:
+        check_copy(valid_at(time, found), rows, by_updates)
 
 
 def statements(draw: random.Random, count: int) -> list[str]:

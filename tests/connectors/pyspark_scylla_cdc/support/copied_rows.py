@@ -1,0 +1,89 @@
+"""Compares all rows of a copy with all rows of its table."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+Row = dict[str, Any]
+Key = tuple[int, str, str]
+
+_KEY = ("pk", "a", "b")
+_CONDITION = re.compile(r"(pk|a|b) (=|>|>=|<|<=) (\S+)")
+_COMPARE = {
+    "=": operator.eq,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+def made_by_updates(statements: Iterable[str]) -> set[Key]:
+    """Return the keys that an UPDATE wrote after the last DELETE that covers them.
+
+    Only these rows may disappear from the table without a delete: with their last value. A copy
+    keeps them if it has forgotten that no INSERT created them.
+    """
+    found: set[Key] = set()
+    for text in statements:
+        conditions = _CONDITION.findall(text.partition(" WHERE ")[2])
+        if text.startswith("DELETE"):
+            found = {key for key in found if not _covers(conditions, key)}
+        elif text.startswith("UPDATE") and len(conditions) == len(_KEY):
+            pk, a, b = (value.strip("'") for _, _, value in conditions)
+            found.add((int(pk), a, b))
+    return found
+
+
+def check_copy(copy: Iterable[Row], table: Iterable[Row], by_updates: set[Key]) -> None:
+    """Assert that the copy has all rows of the table, with equal values, and no others.
+
+    Of the rows `by_updates`, the copy may have more, without values.
+    """
+    copied, rows = (
+        {_key(row): _values(row) for row in side if _is_row(row)} for side in (copy, table)
+    )
+    assert {key: copied.get(key) for key in rows} == rows
+    for key in copied.keys() - rows.keys():
+        assert not any(copied[key].values()), f"a row that the table does not have: {key}"
+        assert key in by_updates, f"a row that was deleted or never written: {key}"
+    assert _statics(copy) == _statics(table)
+    alone = [row["pk"] for row in copy if not _is_row(row)]
+    assert len(alone) == len(set(alone))
+    assert not set(alone) & {pk for pk, _, _ in copied}
+
+
+def _covers(conditions: list[tuple[str, str, str]], key: Key) -> bool:
+    """Return whether a row fulfils the conditions of a WHERE clause."""
+    cells = dict(zip(_KEY, map(str, key), strict=True))
+    return all(
+        _COMPARE[compare](_order(name, cells[name]), _order(name, value.strip("'")))
+        for name, compare, value in conditions
+    )
+
+
+def _order(name: str, text: str) -> Any:
+    """Return the sort key of a cell of the primary key: timeuuids are in order of their times."""
+    return UUID(text).time if name == "b" else text
+
+
+def _is_row(row: Row) -> bool:
+    """Return False for the row that shows the static columns of a partition without rows."""
+    return row["a"] is not None
+
+
+def _key(row: Row) -> Key:
+    return row["pk"], row["a"], row["b"]
+
+
+def _values(row: Row) -> Row:
+    """Return the values of a row's own columns."""
+    return {name: cell for name, cell in row.items() if name not in (*_KEY, "s")}
+
+
+def _statics(rows: Iterable[Row]) -> set[tuple[int, Any]]:
+    return {(row["pk"], row["s"]) for row in rows if row["s"] is not None}
