@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,15 +15,16 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from pyspark_scylla_cdc.installation.faults import faults
+from pyspark_scylla_cdc.installation.executors import TIMEOUT, Executors, executors
+from pyspark_scylla_cdc.installation.faults import Fault, faults
 from pyspark_scylla_cdc.installation.pythons import (
     Python,
     Unusable,
-    executors,
     planner,
     planner_command,
     this_python,
 )
+from pyspark_scylla_cdc.installation.reasons import reason
 from pyspark_scylla_cdc.local_session import JavaError, quiet_session
 
 _WIDEST = 160
@@ -54,44 +56,81 @@ def _pairs(_ctx: click.Context, _option: click.Parameter, given: Sequence[str]) 
     callback=_pairs,
     help="A setting of Spark, such as spark.archives=env.tar.gz#environment; repeat for more.",
 )
-def command(master: str | None, options: dict[str, str], conf: dict[str, str]) -> None:
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=TIMEOUT,
+    show_default=True,
+    help="The seconds in which the executors must run the tasks of this check.",
+)
+def command(
+    master: str | None, options: dict[str, str], conf: dict[str, str], timeout: float
+) -> None:
     """Find out why Spark does not find the data source.
 
     Starts a Spark application in the same way as your own, with the same environment variables.
     Checks the Python of the driver and of each executor: its version, whether it has this package
     and its dependencies, and whether it reaches ScyllaDB. Prints a table, and a remedy for each
-    fault. Exits with status 1 if there is a fault.
+    fault. Exits with status 1 if there is a fault, or if an executor was not examined.
     """
-    log = Path(tempfile.gettempdir()) / "scylla-cdc-doctor.log"
-    builder = SparkSession.builder.appName("scylla-cdc doctor")
+    spark = _start(SparkSession.builder.master(master) if master else SparkSession.builder, conf)
     try:
-        spark = quiet_session(builder.master(master) if master else builder, log, conf)
-    except JavaError as error:
-        raise click.ClickException(str(error)) from None
-    except (PySparkException, Py4JError) as error:
-        [reason, *_] = str(error).strip().splitlines()
-        message = f"Spark does not start: {reason}; its output is in {log}"
-        raise click.ClickException(message) from None
-    try:
-        failed = _examine(spark, options)
+        failed = _examine(spark, options, timeout)
     finally:
         spark.stop()
     raise SystemExit(failed)
 
 
-def _examine(spark: SparkSession, options: dict[str, str]) -> bool:
+def _start(builder: SparkSession.Builder, conf: dict[str, str]) -> SparkSession:
+    """Start Spark, with its output in a new file; raise ClickException if it does not start."""
+    handle, path = tempfile.mkstemp(prefix="scylla-cdc-doctor-", suffix=".log")
+    os.close(handle)
+    _progress(f"Starting Spark; its output is in {path}")
+    try:
+        return quiet_session(builder.appName("scylla-cdc doctor"), Path(path), conf)
+    except JavaError as error:
+        raise click.ClickException(str(error)) from None
+    except (PySparkException, Py4JError) as error:
+        message = f"Spark does not start: {reason(error)}; its output is in {path}"
+        raise click.ClickException(message) from None
+
+
+def _examine(spark: SparkSession, options: dict[str, str], timeout: float) -> bool:
     """Print what was found; return True if there is a fault."""
     context = spark.sparkContext
     started = planner_command(context)
-    here, plans = this_python({}), planner(started, options)
-    runs = executors(context, started, options)
-    _print_table([("driver", here), ("planner", plans), *(("executor", each) for each in runs)])
-    found = faults(here, started, plans, runs)
+    _progress(f"Examining {started.path} on the driver")
+    here, plans = this_python({}), planner(started, options, timeout)
+    _progress(f"Waiting up to {timeout:g} s for tasks on the executors")
+    runs = executors(context, started, options, timeout)
+    pythons = [("executor", each) for each in runs.pythons]
+    _print_table([("driver", here), ("planner", plans), *pythons])
+    found = faults(here, started, plans, runs) or _unexamined(runs)
     for number, fault in enumerate(found, 1):
         click.echo(f"{number}. {fault.found}.\n   Remedy: {fault.remedy}.")
     if not found:
         click.echo("Spark finds the data source on the driver and on each executor.")
+    if started.note:
+        click.echo(f"{started.note}.")
     return bool(found)
+
+
+def _unexamined(runs: Executors) -> list[Fault]:
+    """Return a fault if there are executors of which nothing is known, otherwise an empty list."""
+    if not runs.unexamined:
+        return []
+    return [
+        Fault(
+            f"{len(runs.pythons)} of {runs.count} executors were examined, without a fault; no "
+            "task ran on the others",
+            "run doctor again; if it does not help, see in Spark's user interface whether "
+            "executors are excluded or busy",
+        )
+    ]
+
+
+def _progress(doing: str) -> None:
+    click.echo(f"{doing} ...", err=True)
 
 
 def _print_table(pythons: Sequence[tuple[str, Python | Unusable]]) -> None:

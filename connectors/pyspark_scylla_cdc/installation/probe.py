@@ -2,8 +2,10 @@
 
 Spark sends this module by value to interpreters that may lack the package, and the driver runs the
 module's source in the Python in which Spark plans queries. The module therefore imports only the
-standard library when it is loaded.
+standard library when it is loaded, and runs in versions of Python that are too old for the package.
 """
+
+from __future__ import annotations
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Finds the Python interpreters of a Spark application: of the driver, planner and executors.
+"""Finds the Python interpreters that Spark starts on the driver.
 
 For a Python data source, Spark starts the same command on the driver, where it plans, and on every
 executor. The command is PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``. Spark
@@ -9,32 +9,42 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import subprocess
-import time
-from typing import Any
+import tempfile
+from contextlib import suppress
+from typing import IO, Any
 
 from attrs import frozen
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext, cloudpickle
-from pyspark.errors import PySparkException
+from pyspark import SparkContext
 
 from pyspark_scylla_cdc.installation import probe
+from pyspark_scylla_cdc.installation.reasons import reason_in_output
 
-ROUNDS = 5
-"""The maximum number of rounds of tasks that run until every executor has run a task."""
-_TASK_SECONDS = 0.3
-"""The duration of a task, long enough that tasks spread over all executors."""
-
-_LOST_TASK = re.compile(r"\(TID \d+\) \((?P<where>[^)]+)\): (?P<why>[^\n]*)")
+_IGNORED = ("spark.pyspark.driver.python", "spark.pyspark.python")
+"""Settings that choose the Python of applications, but not that of Python data sources."""
 
 
 @frozen
 class Command:
-    """The command that Spark starts; `overridden` is a PYSPARK_PYTHON that it overrides."""
+    """The command that Spark starts for data sources.
+
+    `overridden` is a PYSPARK_PYTHON that it overrides; `ignored` is a setting, as NAME=VALUE, that
+    names another Python.
+    """
 
     path: str
     overridden: str = ""
+    ignored: str = ""
+
+    @property
+    def note(self) -> str:
+        """A sentence about the ignored setting; empty if there is none."""
+        if not self.ignored:
+            return ""
+        return (
+            f"For data sources, Spark ignores {self.ignored} and starts {self.path}; the "
+            "environment variable PYSPARK_PYTHON sets it"
+        )
 
 
 @frozen
@@ -60,10 +70,14 @@ class Python:
 
 @frozen
 class Unusable:
-    """A Python that does not run: where it is, and the reason that Spark or the system gave."""
+    """A Python that does not run: where it is, and the reason that Spark or the system gave.
+
+    If Spark refused it because its minor version differs from this process's, `version` says which.
+    """
 
     where: str
     reason: str
+    version: str = ""
 
 
 def planner_command(context: SparkContext) -> Command:
@@ -72,9 +86,15 @@ def planner_command(context: SparkContext) -> Command:
     of_driver, of_all = map(
         jvm.java.lang.System.getenv, ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
     )
-    if of_driver and of_all and of_driver != of_all:
-        return Command(of_driver, overridden=of_all)
-    return Command(of_driver or of_all or "python3")
+    path = of_driver or of_all or "python3"
+    overridden = of_all if of_driver and of_all and of_driver != of_all else ""
+    return Command(path, overridden, _ignored(context, path))
+
+
+def _ignored(context: SparkContext, path: str) -> str:
+    conf = context.getConf()
+    given = {name: conf.get(name) for name in _IGNORED}
+    return next((f"{name}={text}" for name, text in given.items() if text and text != path), "")
 
 
 def this_python(options: dict[str, str]) -> Python:
@@ -82,69 +102,44 @@ def this_python(options: dict[str, str]) -> Python:
     return Python(**probe.facts(options))
 
 
-def planner(command: Command, options: dict[str, str]) -> Python | Unusable:
-    """Return the Python in which Spark plans queries, on the driver."""
-    text = inspect.getsource(probe)
-    try:
-        ran = subprocess.run(  # noqa: S603 - the command that Spark starts as well
-            [command.path, "-c", text, json.dumps(options)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError as error:
-        return Unusable("the driver", f"{command.path}: {error.strerror}")
-    if ran.returncode:
-        return Unusable("the driver", f"{command.path}: {ran.stderr.strip().splitlines()[-1]}")
-    return Python(**json.loads(ran.stdout))
+def planner(command: Command, options: dict[str, str], timeout: float) -> Python | Unusable:
+    """Return the Python in which Spark plans queries, on the driver.
 
-
-def executors(
-    context: SparkContext, command: Command, options: dict[str, str]
-) -> list[Python | Unusable]:
-    """Return each executor's Python; if one fails, return the Pythons so far and an `Unusable`.
-
-    Tests the Python that a data source uses: `command`, without the files of ``--py-files``.
+    It has `timeout` seconds to answer.
     """
-    kept = context.pythonExec, context._python_includes  # noqa: SLF001 - PySpark passes both on
-    context.pythonExec, context._python_includes = command.path, []  # noqa: SLF001
-    cloudpickle.register_pickle_by_value(probe)
-    found: dict[tuple[str, str], Python] = {}
-    try:
-        for _ in range(ROUNDS):
-            for facts in _round(context, options):
-                python = Python(**facts)
-                found[python.host, python.folder] = python
-            if len(found) >= _count(context):
-                break
-    except (Py4JJavaError, PySparkException) as error:
-        return [*found.values(), _unusable(str(error))]
-    finally:
-        cloudpickle.unregister_pickle_by_value(probe)
-        context.pythonExec, context._python_includes = kept  # noqa: SLF001
-    return [found[place] for place in sorted(found)]
+    # Files, not pipes: a program that a wrapper script started would keep pipes open.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        try:
+            ran = subprocess.run(  # noqa: S603 - the command that Spark starts as well
+                [command.path, "-c", inspect.getsource(probe), json.dumps(options)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                check=False,
+                timeout=timeout,
+            )
+        except OSError as error:
+            return _unusable(command, error.strerror or str(error))
+        except subprocess.TimeoutExpired:
+            return _unusable(command, f"no answer within {timeout:g} s")
+        printed, complaint = map(_text, (output, errors))
+    if ran.returncode:
+        return _unusable(command, reason_in_output(complaint) or f"exit status {ran.returncode}")
+    return _parsed(printed) or _unusable(command, f"it ran no code, and printed {printed[:80]!r}")
 
 
-def _round(context: SparkContext, options: dict[str, str]) -> list[dict[str, str]]:
-    """Run two tasks per core, and return the facts that they found."""
-    facts, seconds = probe.facts, _TASK_SECONDS
-    tasks = 2 * context.defaultParallelism
-
-    def stay(_: object) -> list[dict[str, str]]:
-        time.sleep(seconds)
-        return [facts(options)]
-
-    return context.parallelize(range(tasks), tasks).mapPartitions(stay).collect()
+def _unusable(command: Command, reason: str) -> Unusable:
+    return Unusable("the driver", f"{command.path}: {reason}")
 
 
-def _count(context: SparkContext) -> int:
-    """Return the number of executors. A driver that runs tasks itself counts as an executor."""
-    known = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - not in PySpark
-    return max(1, len(known) - 1)
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
-def _unusable(message: str) -> Unusable:
-    lost = _LOST_TASK.search(message)
-    if lost is None:
-        return Unusable("an executor", message.strip().splitlines()[0])
-    return Unusable(lost["where"], lost["why"])
+def _parsed(printed: str) -> Python | None:
+    """Return the facts that the probe printed; a wrapper script may have printed other lines."""
+    for line in reversed(printed.splitlines()):
+        with suppress(ValueError, TypeError):
+            return Python(**json.loads(line))
+    return None

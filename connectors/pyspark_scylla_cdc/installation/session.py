@@ -11,19 +11,16 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.installation.executors import TIMEOUT, Executors, executors
 from pyspark_scylla_cdc.installation.faults import faults
-from pyspark_scylla_cdc.installation.pythons import (
-    executors,
-    planner,
-    planner_command,
-    this_python,
-)
+from pyspark_scylla_cdc.installation.pythons import planner, planner_command, this_python
 
 _PYTHON, _DRIVER_PYTHON = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
+_ENVIRONMENT = "environment"
 
 
-def session(builder: SparkSession.Builder) -> SparkSession:
+def session(builder: SparkSession.Builder, *, timeout: float = TIMEOUT) -> SparkSession:
     """Start the builder's session so that Spark finds the data source on all machines.
 
     Spark starts the same command for data sources on the driver and on every executor. The command
@@ -34,35 +31,41 @@ def session(builder: SparkSession.Builder) -> SparkSession:
     from the environment of this process.
 
     Raises ConfigurationError, with a one-line message, if Spark's Python on the driver or on an
-    executor cannot run the data source. A Spark Connect session is returned unchanged, because it
-    uses the server's environment.
+    executor cannot run the data source, or if the executors do not run the tasks of this check
+    within `timeout` seconds. A Spark Connect session is returned unchanged, because it uses the
+    server's environment.
     """
     if not _jvm_runs():
         prepare(_archives(builder))
     started = builder.getOrCreate()
     if hasattr(started, "sparkContext"):
-        check(started.sparkContext)
+        check(started.sparkContext, timeout)
     return started
 
 
 def prepare(archives: str) -> None:
     """Set the command that a new JVM inherits for data sources, and create the link if needed."""
-    command = os.environ.setdefault(_PYTHON, _shipped(archives) or sys.executable)
+    if _PYTHON not in os.environ:
+        os.environ[_PYTHON] = _shipped(archives) or sys.executable
     os.environ.pop(_DRIVER_PYTHON, None)
-    path = Path(command)
+    path = Path(os.environ[_PYTHON])
     if not path.is_absolute() and len(path.parts) > 1 and not path.exists():
         _link(Path(path.parts[0]))
 
 
-def check(context: SparkContext) -> None:
-    """Raise ConfigurationError if a Python of the application cannot run the data source."""
-    command = planner_command(context)
-    on_driver = planner(command, {})
-    found = faults(this_python({}), command, on_driver, [])
+def check(context: SparkContext, timeout: float = TIMEOUT) -> None:
+    """Raise ConfigurationError if a Python of the application cannot run the data source.
+
+    The driver's Python, and then the executors, have `timeout` seconds to answer.
+    """
+    command, here = planner_command(context), this_python({})
+    plans = planner(command, {}, timeout)
+    found = faults(here, command, plans, Executors())
     if not found:
-        found = faults(this_python({}), command, on_driver, executors(context, command, {}))
+        found = faults(here, command, plans, executors(context, command, {}, timeout))
     if found:
-        raise ConfigurationError(_PYTHON, command.path, str(found[0]))
+        remedy = f"{found[0]}. {command.note}" if command.note else str(found[0])
+        raise ConfigurationError(_PYTHON, command.path, remedy)
 
 
 def _jvm_runs() -> bool:
@@ -77,9 +80,22 @@ def _archives(builder: SparkSession.Builder) -> str:
 
 
 def _shipped(archives: str) -> str | None:
-    """Return the path of Python in the first archive with a ``#name``; None if there is none."""
-    names = [archive.partition("#")[2] for archive in archives.split(",")]
-    return next((f"./{name}/bin/python" for name in names if name), None)
+    """Return the path of Python in the archive with a ``#name``; None if there is none.
+
+    Of several archives, the one named `environment` is the environment.
+    """
+    names = {name for archive in archives.split(",") if (name := archive.partition("#")[2])}
+    if len(names) > 1 and _ENVIRONMENT not in names:
+        raise ConfigurationError(
+            _ARCHIVES[0],
+            archives,
+            f"several archives have a name, so it is not clear which contains Python: name that "
+            f"archive #{_ENVIRONMENT}, or set {_PYTHON} to ./NAME/bin/python",
+        )
+    if not names:
+        return None
+    name = _ENVIRONMENT if _ENVIRONMENT in names else names.pop()
+    return f"./{name}/bin/python"
 
 
 def _link(name: Path) -> None:

@@ -1,0 +1,80 @@
+"""The Python with which Spark plans, started by scripts that break in different ways."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyspark_scylla_cdc.installation.pythons import Command, Python, Unusable, planner
+
+Script = Callable[[str], Command]
+SECONDS = 60.0
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    """Creates a shell script that Spark would start as Python."""
+
+    def script(text: str) -> Command:
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return Command(str(path))
+
+    return script
+
+
+def test_facts() -> None:
+    """The facts about the running Python are found in a process of its own."""
+    found = planner(Command(sys.executable), {}, SECONDS)
+    assert isinstance(found, Python)
+    assert found.version == sys.version.split()[0]
+    assert found.package
+    assert found.pandas
+
+
+def test_script_that_prints(script: Script) -> None:
+    """The lines that a script prints are ignored."""
+    found = planner(script(f'echo hello; {sys.executable} "$@"; echo 3; echo bye'), {}, SECONDS)
+    assert isinstance(found, Python)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("exit 3", "exit status 3"),
+        ("kill -9 $$", "exit status -9"),
+        ("echo 'conda: no such env' >&2; exit 1", "conda: no such env"),
+        (r"printf '\377' >&2; exit 1", "\N{REPLACEMENT CHARACTER}"),
+        ("echo hello", r"it ran no code, and printed 'hello\n'"),
+        (f"exec {sys.executable} -c 'raise ValueError(\"a\\nb\")'", "ValueError: a"),
+    ],
+)
+def test_script_that_fails(script: Script, text: str, reason: str) -> None:
+    """The reason is stated in one line."""
+    command = script(text)
+    assert planner(command, {}, SECONDS) == Unusable("the driver", f"{command.path}: {reason}")
+
+
+def test_missing_program() -> None:
+    """A program that does not exist is reported."""
+    found = planner(Command("./environment/bin/python"), {}, SECONDS)
+    assert isinstance(found, Unusable)
+    assert found.reason == "./environment/bin/python: No such file or directory"
+
+
+def test_program_that_does_not_answer(script: Script) -> None:
+    """The time is limited, even if the script has started another program."""
+    found = planner(script("sleep 20; exit"), {}, 0.5)
+    assert isinstance(found, Unusable)
+    assert found.reason.endswith("no answer within 0.5 s")
+
+
+def test_script_that_reads_input(script: Script) -> None:
+    """A script that waits for input does not get the terminal's."""
+    found = planner(script("read answer || exit 4"), {}, SECONDS)
+    assert isinstance(found, Unusable)
+    assert found.reason.endswith("exit status 4")
