@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import ConfigurationError, SchemaError
+from pyspark_scylla_cdc.tables.growth import new_fields
 from pyspark_scylla_cdc.tables.sink import (
     GONE,
     Layout,
     MicroBatch,
     application,
-    check_history,
+    check_target,
     merged,
-    missing,
     of_version,
     same_row,
     version_of,
@@ -47,15 +47,22 @@ class DeltaLakeSink:
         """See `Sink.prepare`."""
         schema = self._schema(layout.schema)
         table = self._deltalake.DeltaTable.create(self.target, schema=schema, mode="ignore")
-        check_history(layout, _columns(table))
+        there = _schema_of(table)
+        check_target(self.target, layout, there)
+        for field in new_fields(there, layout.schema):
+            if field.in_map:
+                raise SchemaError(
+                    f"{self.target} lacks the field {'.'.join(field.path)}, which the table's type "
+                    "has gained inside a map, and deltalake cannot add it: delete target and "
+                    "checkpoint to start over, or use a session with Delta Lake's extension"
+                )
 
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
-        from pyspark.sql.types import StructType
-
         table = self._table()
-        if lacking := missing(layout, _columns(table)):
-            table.alter.add_columns(self._schema(StructType(lacking)).fields)
+        if any(new_fields(_schema_of(table), layout.schema)):
+            nothing = pa.schema(self._schema(layout.schema).to_arrow()).empty_table()
+            self._deltalake.write_deltalake(table, nothing, mode="append", schema_mode="merge")
 
     def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`."""
@@ -67,11 +74,8 @@ class DeltaLakeSink:
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """See `Sink.rows`."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
         table = self._table()
-        schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
-        return spark.read.schema(schema).parquet(*table.file_uris())
+        return spark.read.schema(_schema_of(table)).parquet(*table.file_uris())
 
     def commit(
         self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
@@ -107,5 +111,7 @@ class DeltaLakeSink:
         return self._deltalake.DeltaTable(self.target)
 
 
-def _columns(table: DeltaTable) -> list[str]:
-    return [field.name for field in table.schema().fields]
+def _schema_of(table: DeltaTable) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(pa.schema(table.schema().to_arrow()))

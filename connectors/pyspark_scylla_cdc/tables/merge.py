@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.tables.growth import NewField, new_fields
 from pyspark_scylla_cdc.tables.sink import (
     APPLICATION,
     GONE,
     Layout,
     MicroBatch,
     application,
-    check_history,
+    check_target,
     merged,
-    missing,
     of_version,
     quoted,
     same_row,
@@ -47,14 +47,12 @@ class _MergeSink(ABC):
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self._table} ({columns}) USING {self.PROVIDER}"
         )
-        check_history(layout, self.rows(self._spark).columns)
+        check_target(self.target, layout, self.rows(self._spark).schema)
 
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
-        from pyspark.sql.types import StructType
-
-        if lacking := missing(layout, self.rows(self._spark).columns):
-            columns = self._declared(StructType(lacking))
+        if lacking := [*new_fields(self.rows(self._spark).schema, layout.schema)]:
+            columns = ", ".join(map(self._added, lacking))
             self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
 
     def is_new(self, spark: SparkSession) -> bool:
@@ -91,6 +89,13 @@ class _MergeSink(ABC):
             f"WHEN NOT MATCHED AND NOT s.{GONE} THEN "
             f"INSERT ({', '.join(columns)}) VALUES ({cells})"
         )
+
+    def _added(self, field: NewField) -> str:
+        """Return a new column or field as SQL."""
+        from pyspark.sql.types import StructType
+
+        declared = self._declared(StructType().add("x", field.type))
+        return f"{'.'.join(map(quoted, field.path))} {declared.removeprefix('x ')}"
 
     def _declared(self, schema: StructType) -> str:
         """Return the columns as SQL; all names are quoted, including those inside types."""

@@ -14,10 +14,12 @@ from attrs import define, field
 from cdc_reader._log import get_logger
 from cdc_reader._settings import member
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.fold import fold
+from pyspark_scylla_cdc.tables.growth import fitted
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.keys import refuse_maps
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
@@ -50,8 +52,12 @@ _SET = {
     "schemamode": "fail",
 }
 """Source options that a copy needs; users cannot set them."""
-_OTHER_COLUMNS = ("schemaMode is 'fail'", "dropped while the query ran")
-"""Parts of the source's error messages for a table that has gained or lost columns."""
+_OTHER_COLUMNS = (
+    "schemaMode is 'fail'",
+    "dropped while the query ran",
+    "the table was altered; begin the read again",
+)
+"""Parts of the source's error messages for a table whose columns or types have changed."""
 _TICK = 0.2
 """Seconds between checks of the queries of several tables."""
 
@@ -234,8 +240,7 @@ def mirror(
 
     Raises ConfigurationError for values that cannot be used, and the errors of ``load()``.
     """
-    if taken := [name for name in options if name.lower() in _SET]:
-        raise ConfigurationError(taken[0], options[taken[0]], "a copy sets this option: leave out")
+    _check_options(options)
     kind = member("format", format, Format)
     if kind is Format.ICEBERG and checkpoint is None:
         raise ConfigurationError("checkpoint", None, "give a directory: a catalog has none for it")
@@ -246,6 +251,18 @@ def mirror(
     running = Mirror(copies)
     running.start()
     return running
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for options of the source that a copy cannot have."""
+    for name, value in options.items():
+        if name.lower() in _SET:
+            raise ConfigurationError(name, value, "a copy sets this option: leave out")
+        if name.lower() == "laterows" and str(value).lower() == LateRowsMode.DELIVER:
+            remedy = (
+                "a late row would overwrite newer values in the copy: give 'report' or 'ignore'"
+            )
+            raise ConfigurationError("lateRows", value, remedy)
 
 
 def _source(options: Mapping[str, str], table: TableName | None) -> dict[str, str]:
@@ -319,7 +336,9 @@ def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
     changes.persist()  # each fold reads the changes more than once
     try:
         touched = changes.select(*map(quoted, layout.partition)).distinct()
-        there = _typed(sink.rows(changes.sparkSession), layout)
+        rows = sink.rows(changes.sparkSession)
+        columns = fitted(rows, layout.schema)
+        there = rows.select(*(each.alias(name) for name, each in columns.items()))
         if layout.history:
             there = there.where(column(IS_CURRENT))
         before = there.join(touched, [*layout.partition], "left_semi")
@@ -329,12 +348,6 @@ def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
         sink.commit(batch, layout, before, after)
     finally:
         changes.unpersist()
-
-
-def _typed(rows: DataFrame, layout: Layout) -> DataFrame:
-    """Cast the columns to the layout's types, because a target may have wider types."""
-    cast = ((field.name, column(field.name).cast(field.dataType)) for field in layout.schema)
-    return rows.select(*(value.alias(name) for name, value in cast))
 
 
 def _begins_anew(changes: DataFrame) -> bool:

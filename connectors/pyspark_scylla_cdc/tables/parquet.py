@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark_scylla_cdc.tables.files import located
+from pyspark_scylla_cdc.tables.growth import fitted
 from pyspark_scylla_cdc.tables.sink import (
     Layout,
     MicroBatch,
-    check_history,
+    check_target,
     quoted,
     same_row,
 )
@@ -35,11 +36,10 @@ class ParquetSink:
         self._layout: Layout | None = None
 
     def prepare(self, layout: Layout) -> None:
-        """See `Sink.prepare`. Columns that an older version lacks are read as null."""
+        """See `Sink.prepare`. Columns and fields that an older version lacks are read as null."""
         if versions := self._versions():
-            check_history(
-                layout, self._spark.read.parquet(f"{self.target}/{max(versions)}").columns
-            )
+            there = self._spark.read.parquet(f"{self.target}/{max(versions)}").schema
+            check_target(self.target, layout, there)
         self._layout = layout
 
     def add_columns(self, layout: Layout) -> None:
@@ -69,12 +69,7 @@ class ParquetSink:
             assert self._layout is not None  # noqa: S101 - prepared first
             return spark.createDataFrame([], self._layout.schema)
         found = spark.read.parquet(f"{self.target}/{max(versions)}")
-        for field in self._layout.schema if self._layout else ():
-            if field.name not in found.columns:
-                from pyspark.sql import functions as sf
-
-                found = found.withColumn(field.name, sf.lit(None).cast(field.dataType))
-        return found
+        return found.withColumns(fitted(found, self._layout.schema)) if self._layout else found
 
     def commit(
         self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame

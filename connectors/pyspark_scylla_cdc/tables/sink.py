@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
-from cdc_reader.errors import CheckpointError, ConfigurationError
+from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
+from pyspark_scylla_cdc.tables.growth import new_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
 APPLICATION = "scylla_cdc_mirror"
 """The name under which targets record the micro-batches that they contain."""
@@ -64,12 +65,12 @@ class Sink(Protocol):
         """Create the target, or check that an existing target can have this layout.
 
         An existing target is not changed. Raises ConfigurationError if only one of the target and
-        the layout has a history.
+        the layout has a history, and SchemaError if the target cannot get the layout's columns.
         """
         ...
 
     def add_columns(self, layout: Layout) -> None:
-        """Add the columns that the target lacks."""
+        """Add the columns, and the fields inside columns, that the target lacks."""
         ...
 
     def last(self, query: str) -> MicroBatch | None:
@@ -142,14 +143,28 @@ def has(sink: Sink, batch: MicroBatch, spark: SparkSession) -> bool:
     return False
 
 
-def missing(layout: Layout, there: Sequence[str]) -> list[StructField]:
-    """Return the fields that a target with the columns `there` lacks."""
-    known = {name.lower() for name in there}
-    return [field for field in layout.schema if field.name.lower() not in known]
+def check_target(target: str, layout: Layout, there: StructType) -> None:
+    """Check that a target with the columns `there` can have this layout; see `Sink.prepare`."""
+    _check_history(layout, there.names)
+    known = {name.lower() for name in there.names}
+    for name in layout.key:
+        if name.lower() not in known:
+            raise SchemaError(
+                f"{target} lacks key column {name}, and has the columns {', '.join(there.names)}: "
+                "a key column of the table was renamed, or this is a copy of another table; delete "
+                "target and checkpoint to start over"
+            )
+    wanted = {field.name.lower(): field.dataType for field in layout.schema}
+    for field in there:
+        new = wanted.get(field.name.lower(), field.dataType)
+        for lost in new_fields(new, field.dataType, [field.name]):
+            raise SchemaError(
+                f"{target} has the field {'.'.join(lost.path)}, which the table's type lacks: the "
+                "field was renamed; delete target and checkpoint to start over"
+            )
 
 
-def check_history(layout: Layout, there: Sequence[str]) -> None:
-    """Raise ConfigurationError if only one of the layout and the columns `there` has a history."""
+def _check_history(layout: Layout, there: Sequence[str]) -> None:
     known, wanted = ({name.lower() for name in each} for each in (there, layout.schema.names))
     has_versions = known.issuperset(VERSION)
     if has_versions != layout.history and not (has_versions and wanted.issuperset(VERSION)):

@@ -1,0 +1,61 @@
+"""Fixtures for copies of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_scylla_cdc import Mirror, mirror
+from pyspark_scylla_cdc.tables import mirror as mirroring
+from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
+from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Start = Callable[..., Mirror]
+
+
+@pytest.fixture(
+    params=[
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "deltalake", "iceberg")),
+        "parquet",
+    ]
+)
+def place(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    keyspace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> dict[str, str]:
+    """The arguments of `mirror` for a copy, in each format that the session can write.
+
+    Delta Lake's library writes ``delta``, and the package deltalake writes ``deltalake``. The quick
+    tests of the documentation also write a copy with deltalake.
+    """
+    kind, target = request.param, str(tmp_path / "copy")
+    has_lakehouse = spark.conf.get(f"spark.sql.catalog.{CATALOG}", None) is not None
+    if kind in {"delta", "iceberg"} and not has_lakehouse:
+        pytest.skip("Iceberg and Delta Lake are tested on Spark 4.0 and 4.1, and need Maven")
+    if kind == "deltalake":
+        monkeypatch.setattr(mirroring, "DeltaSparkSink", lambda _spark, path: DeltaLakeSink(path))
+        kind = "delta"
+    if kind == "iceberg":
+        target = f"{CATALOG}.{keyspace}.t"
+    return {"format": kind, "target": target, "checkpoint": str(tmp_path / "positions")}
+
+
+@pytest.fixture
+def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start:
+    """Starts a copy that ends when it has read all available rows."""
+
+    def start(source: Mapping[str, str] | None = None, **more: Any) -> Mirror:
+        source = {**options, "confidenceWindow": "0s", "maxPartitions": "2", **(source or {})}
+        settings = {"target": str(tmp_path / "copy"), "trigger": {"availableNow": True}, **more}
+        return mirror(spark, source, **settings)
+
+    return start
