@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
 import re
@@ -18,6 +19,8 @@ from pyspark.sql import DataFrameWriter
 
 from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc import Mirror, mirror
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 from pyspark_scylla_cdc.tables import mirror as mirroring
@@ -41,6 +44,7 @@ from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
 from tests.connectors.pyspark_scylla_cdc.tables.test_history import Rows, told, valid_at
 
 if TYPE_CHECKING:
+    from cassandra.cluster import Session
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_reader.testing import Scylla
@@ -51,6 +55,8 @@ Execute = Callable[..., None]
 Start = Callable[..., Mirror]
 HISTORIES = int(os.environ.get("MIRROR_HISTORIES", "1"))
 CRASHES = int(os.environ.get("MIRROR_CRASHES", "2"))
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
 ROUND = 15
 """The number of statements between two crashes."""
 PAGE = Path(__file__).parents[4] / "docs/howto/keep-a-table-current.md"
@@ -506,27 +512,87 @@ def test_a_copy_keeps_its_kind(execute: Execute, start: Start, place: dict[str, 
         start(**place, history=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("history", [False, True], ids=["rows", "versions"])
-def test_a_new_snapshot_replaces_the_rows(
-    execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: bool
+class AdvancedClock(SystemClock):
+    """The system's clock, `ahead` by a number of µs."""
+
+    ahead = 0
+
+    def now(self) -> int:
+        return super().now() + self.ahead
+
+
+@pytest.fixture
+def expiring(keyspace: str) -> Iterator[tuple[EmbeddedScylla, AdvancedClock, Session]]:
+    """A separate cluster whose clock can be advanced, and a session for the test's keyspace."""
+    clock = AdvancedClock()
+    with EmbeddedScylla(clock=clock, vnodes=4, ring_delay_ms=0) as cluster:
+        session = open_session(cluster.host, cluster.port)
+        session.use_client_timestamp = False
+        session.execute(
+            f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy', "
+            "'datacenter1': 1} AND tablets = {'enabled': false}"
+        )
+        session.set_keyspace(keyspace)
+        try:
+            yield cluster, clock, session
+        finally:
+            session.cluster.shutdown()
+
+
+@pytest.mark.parametrize(
+    "history",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["rows", "versions"],
+)
+@pytest.mark.timeout(300)
+def test_changes_that_expire_between_runs(
+    expiring: tuple[EmbeddedScylla, AdvancedClock, Session],
+    start: Start,
+    place: dict[str, str],
+    crashes: Callable[[str | None], None],
+    history: bool,
 ) -> None:
-    """After a loss, a new snapshot deletes the copy's rows that are no longer in the table."""
-    execute(
-        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
-        "INSERT INTO {t} (pk) VALUES (1)",
-        "INSERT INTO {t} (pk) VALUES (2)",
-    )
-    monkeypatch.setattr(mirroring, "DeltaSparkSink", lambda _spark, path: DeltaLakeSink(path))
-    assert start(history=history).awaitTermination()
-    execute("TRUNCATE {t}", "INSERT INTO {t} (pk) VALUES (2)")
-    monkeypatch.setattr(mirroring, "has", lambda *_: False)
-    again = {"onDataLoss": "resnapshot"}
-    copy = start(again, checkpoint=str(tmp_path / "other"), history=history)
+    """After a loss, runs with `resnapshot` make the copy equal to the table again.
+
+    This holds even if the first micro-batch of the new snapshot crashes, and if the next run has
+    another `onDataLoss`, which cannot continue.
+    """
+    cluster, clock, session = expiring
+    again = {"hosts": cluster.contact_point, "onDataLoss": "resnapshot", "maxRowsPerTrigger": "2"}
+    other = {**again, "onDataLoss": "continue"}
+    session.execute("CREATE TABLE t (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
+    for pk in range(5):
+        session.execute(f"INSERT INTO t (pk, v) VALUES ({pk}, 0)")
+    clock.ahead += 60 * SECOND
+    assert start(again, **place, history=history).awaitTermination()
+    session.execute("DELETE FROM t WHERE pk = 1")
+    session.execute("UPDATE t SET v = 2 WHERE pk = 2")
+    clock.ahead += 2 * DAY
+    session.execute("INSERT INTO t (pk, v) VALUES (7, 7)")
+    clock.ahead += 60 * SECOND
+    for crash in ("before", "after"):
+        crashes(crash)
+        with pytest.raises(StreamingQueryException, match="Crash"):
+            start(again, **place, history=history).awaitTermination()
+        if crash == "before":
+            assert "lost" in last_offset(place)
+            with pytest.raises(StreamingQueryException, match="give 'resnapshot' until the snap"):
+                start(other, **place, history=history).awaitTermination()
+    crashes(None)
+    copy = start(again, **place, history=history)
     assert copy.awaitTermination()
-    found = rows_of(copy.read())
-    assert [row["pk"] for row in found if row.get(IS_CURRENT, True)] == [2]
-    assert len(found) == (3 if history else 1)
+    rows = [row for row in rows_of(copy.read()) if row.get(IS_CURRENT, True)]
+    assert len(rows) == 5
+    found = {row["pk"]: row["v"] for row in rows}
+    assert found == dict(session.execute("SELECT pk, v FROM t")) == {0: 0, 2: 2, 3: 0, 4: 0, 7: 7}
+
+
+def last_offset(place: dict[str, str]) -> dict[str, Any]:
+    """Return the newest offset of a copy's checkpoint."""
+    offsets = Path(place["checkpoint"]) / "offsets"
+    last = max(int(each.name) for each in offsets.iterdir() if each.name.isdigit())
+    found: dict[str, Any] = json.loads((offsets / str(last)).read_text().splitlines()[-1])
+    return found
 
 
 @pytest.mark.parametrize("place", ["iceberg"], indirect=True)
