@@ -11,7 +11,8 @@ TESTS :=
 SEED := 1
 SEEDS := 1000
 SECONDS := 600
-HISTORIES := 20
+# Half of the 20 histories: each of this number is copied as rows, and another one with all versions.
+HISTORIES := 10
 CRASHES := 5
 SOAK := 120
 FUZZ := build/fuzz
@@ -168,7 +169,7 @@ simulate-snapshots: install ## repeat snapshots after losses, in Python and Spar
 	    tests/cdc_reader/consumer/test_resnapshot.py \
 	    tests/connectors/pyspark_scylla_cdc/streaming/test_snapshot.py -k "every_history or every_loss" $(ARGS)
 
-simulate-mirror: install $(CLASSES) ## keep copies of a table in 20 random histories, through 5 crashes each
+simulate-mirror: install $(CLASSES) ## keep copies of a table in 20 random histories for each target, through 5 crashes
 	MIRROR_HISTORIES=$(HISTORIES) MIRROR_CRASHES=$(CRASHES) $(SPARK_ENV) $(BIN)/python -m pytest \
 	    --numprocesses=2 --dist=load --maxschedchunk=1 -k through_crashes \
 	    tests/connectors/pyspark_scylla_cdc/tables/test_mirror.py $(ARGS)
