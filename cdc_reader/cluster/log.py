@@ -62,8 +62,9 @@ _VERSION = "SELECT schema_version FROM system.local"
 class CqlLogSource:
     """The `LogSource` over CQL; checks that each result has the columns that its query names.
 
-    With a `limit`, a query returns at most that many rows. If `tolerant` is True, cells that cannot
-    be decoded are null, and batches have one more column: see `cdc_reader.decoding.faults`.
+    With a `limit`, a query returns at most that many rows, or that many of each stream if
+    `per_stream` is True. If `tolerant` is True, cells that cannot be decoded are null, and batches
+    have one more column: see `cdc_reader.decoding.faults`.
     """
 
     def __init__(
@@ -73,11 +74,13 @@ class CqlLogSource:
         limit: int | None = None,
         *,
         tolerant: bool = False,
+        per_stream: bool = False,
     ) -> None:
         self._queries = queries
         self._decode = decode_tolerantly if tolerant else decode
+        clause = "" if limit is None else f"{'PER PARTITION ' if per_stream else ''}LIMIT {limit}"
         self._templates: dict[tuple[type, bool], Query] = {
-            (kind, remaining_ttl): log_query(schema, kind, remaining_ttl=remaining_ttl, limit=limit)
+            (kind, remaining_ttl): log_query(schema, kind, clause, remaining_ttl=remaining_ttl)
             for kind in _SHAPES
             for remaining_ttl in (False, True)
         }
@@ -163,10 +166,8 @@ def _route(task: Task | RangeTask) -> Route | None:
     return Route(task.streams[-1].token, is_exact=len(task.streams) == 1)
 
 
-def log_query(
-    schema: LogSchema, kind: type, *, remaining_ttl: bool, limit: int | None = None
-) -> Query:
-    """Return the query for tasks of this kind, without values.
+def log_query(schema: LogSchema, kind: type, limit: str = "", *, remaining_ttl: bool) -> Query:
+    """Return the query for tasks of this kind, without values; `limit` is a clause of CQL.
 
     It names its columns, so a column added to the table does not change the result.
     """
@@ -175,8 +176,7 @@ def log_query(
     columns = schema.columns
     if remaining_ttl:
         selected, columns = [*selected, f"TTL({quoted(OPERATION)})"], (*columns, _REMAINING_TTL)
-    options = shape.options if limit is None else f"LIMIT {limit} {shape.options}"
-    where = f"{shape.partitions} AND {_TIMES} {options}"
+    where = " ".join(filter(None, (f"{shape.partitions} AND {_TIMES}", limit, shape.options)))
     cql = f"SELECT {', '.join(selected)} FROM {schema.name.cql} WHERE {where}"  # noqa: S608 - quoted
     return Query(cql, columns=columns, doing=f"reading {schema.name}")
 
@@ -225,14 +225,19 @@ class CdcTable:
         return found
 
     def source(
-        self, schema: LogSchema, limit: int | None = None, *, tolerant: bool = False
+        self,
+        schema: LogSchema,
+        limit: int | None = None,
+        *,
+        tolerant: bool = False,
+        per_stream: bool = False,
     ) -> CqlLogSource:
         """Return a source of rows with the columns of `schema`, at most `limit` rows per task.
 
-        If `tolerant` is True, cells that cannot be decoded are recorded as faults and cause no
-        error.
+        If `per_stream` is True, the limit applies to each stream of a task. If `tolerant` is True,
+        cells that cannot be decoded are recorded as faults and cause no error.
         """
-        return CqlLogSource(self._queries, schema, limit, tolerant=tolerant)
+        return CqlLogSource(self._queries, schema, limit, tolerant=tolerant, per_stream=per_stream)
 
     def rows(
         self,

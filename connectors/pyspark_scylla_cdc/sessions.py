@@ -307,6 +307,8 @@ def source_of(
     limit: int | None = None,
     *,
     tolerant: bool = False,
+    per_stream: bool = False,
 ) -> LogSource:
     """Return a source that reads these columns of a log, and prepares its queries only once."""
-    return _table(connection, read, schema.base.name).source(schema, limit, tolerant=tolerant)
+    table = _table(connection, read, schema.base.name)
+    return table.source(schema, limit, tolerant=tolerant, per_stream=per_stream)

@@ -358,7 +358,7 @@ OPTIONS = (
         BYTES,
         "Approximate maximum size of the rows in one micro-batch, measured as Arrow data in "
         "memory. The value is a number of bytes, or a number followed by `k`, `m` or `g`. The size "
-        "of a row is estimated from a few rows.",
+        "is estimated from a few rows of each of at most 512 streams.",
     ),
     Option(
         "minRowsPerTrigger",

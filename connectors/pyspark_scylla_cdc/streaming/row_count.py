@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 
 import pyarrow as pa
 from attrs import evolve, frozen
 
 from cdc_reader._time import Micros
-from cdc_reader.cql.schema import BATCH_SEQ_NO, Column, LogSchema
+from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, LogSchema
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -22,19 +23,23 @@ SAMPLE, AT_ONCE = 512, 64
 """The number of streams sampled in a generation, and the number of streams per query."""
 TOO_MANY = math.inf
 """The result if counting ended early because there are too many rows."""
-_WEIGHED = 64
-"""The maximum number of rows that each query reads to estimate the size of rows."""
+_WEIGHED = 8
+"""The maximum number of rows of a stream that are read to weigh a window."""
+_HALVINGS = 2
+"""How often a window is halved to weigh streams that have more rows than were read."""
 
 
 @frozen
 class RowCount:
     """Estimates the number of rows, and their size, from samples.
 
-    The source `keys` reads a small column of every row. The source `some` reads a few whole rows
-    per query, with the same columns as the streaming query.
+    The sources `keys` and `ids` read a small column of every row: `ids` reads the stream. The
+    source `some` reads at most `_WEIGHED` whole rows of each stream, with the same columns as the
+    streaming query.
     """
 
     keys: LogSource
+    ids: LogSource
     some: LogSource
     streams: Callable[[Micros], Streams]
     spans: Callable[[Window], Sequence[StreamSpan]]
@@ -48,11 +53,55 @@ class RowCount:
                 return TOO_MANY
         return rows
 
-    def row_size(self, window: Window) -> float | None:
-        """Return the estimated size of a row in Arrow format, in bytes, or None without rows."""
-        batches = [batch for batch, _ in self._sampled(self.some, window)]
-        rows = sum(batch.num_rows for batch in batches)
-        return sum(batch.nbytes for batch in batches) / rows if rows else None
+    def size(self, window: Window, most: float) -> float:
+        """Return the estimated size of the rows in Arrow format, or TOO_MANY if it is above `most`.
+
+        Sizes are in bytes. Every stream is weighed on its own, because the rows of a hot stream may
+        be larger than those of other streams.
+        """
+        size = 0.0
+        for span in self.spans(window):
+            streams = self.streams(span.generation)
+            sample = streams.sample(SAMPLE)
+            share = len(streams) / len(sample)
+            for found in self._sizes(sample, span.window, most / share):
+                size += found * share
+                if size > most:
+                    return TOO_MANY
+        return size
+
+    def _sizes(
+        self, streams: Streams, window: Window, most: float, halvings: int = _HALVINGS
+    ) -> Iterator[float]:
+        """Yield estimates, in bytes, whose sum is the size of the rows of `streams` in `window`.
+
+        Streams with few rows are read whole. Other streams are weighed in each half of the window,
+        because their rows may grow or shrink as time passes. In the smallest windows, their rows
+        are counted, and have the mean size of the rows that were read. Reading ends after about
+        `most` bytes.
+        """
+        sizes, rows = Counter[bytes](), Counter[bytes]()
+        for batch in self._read(self.some, streams, window):
+            for stream, part in _by_stream(batch):
+                sizes[stream] += part.nbytes
+                rows[stream] += part.num_rows
+            if sizes.total() > most:
+                yield sizes.total()
+                return
+        hot = {stream for stream, count in rows.items() if count >= _WEIGHED}
+        yield sum(size for stream, size in sizes.items() if stream not in hot)
+        left = Streams(b"".join(stream for stream in streams if stream in hot))
+        if not hot:
+            return
+        if halvings and window.length > 1:
+            middle = window.start + window.length // 2
+            for half in (Window(window.start, middle), Window(middle, window.end)):
+                yield from self._sizes(left, half, most, halvings - 1)
+            return
+        for batch in self._read(self.ids, left, window):
+            for found in batch.column(STREAM_ID).value_counts().to_pylist():
+                stream, count = found["values"], found["counts"]
+                yield sizes[stream] / rows[stream] * count
 
     def _sampled(self, source: LogSource, window: Window) -> Iterator[tuple[pa.RecordBatch, float]]:
         """Yield rows of a sample of streams, with the number of rows that each represents."""
@@ -60,24 +109,37 @@ class RowCount:
             streams = self.streams(span.generation)
             sample = streams.sample(SAMPLE)
             share = len(streams) / len(sample)
-            tasks = sample.tasks(span.window, AT_ONCE)
-            for batch in chain.from_iterable(map(source.read, tasks)):
+            for batch in self._read(source, sample, span.window):
                 yield batch, share
+
+    @staticmethod
+    def _read(source: LogSource, streams: Streams, window: Window) -> Iterator[pa.RecordBatch]:
+        return chain.from_iterable(map(source.read, streams.tasks(window, AT_ONCE)))
+
+
+def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[bytes, pa.RecordBatch]]:
+    """Yield the id and the rows of each stream of a batch; a stream's rows are adjacent."""
+    first = 0
+    for stream, rows in groupby(batch.column(STREAM_ID).to_pylist()):
+        count = len(list(rows))
+        yield stream, batch.slice(first, count)
+        first += count
 
 
 def row_count(options: SourceOptions, schema: LogSchema) -> RowCount:
     """Return a `RowCount` for the rows of a query."""
-    keys = tuple(column for column in schema.columns if column.name == BATCH_SEQ_NO)
+    connection, streams = options.connection(), streams_loader(options, schema.base)
     output = row_format(options, schema)
-    streams = streams_loader(options, schema.base)
 
-    def source(columns: Sequence[Column], limit: int | None = None) -> LogSource:
-        read = evolve(schema, columns=tuple(columns))
-        return source_of(options.connection(), options.read, read, limit, tolerant=True)
+    def column(name: str) -> LogSource:
+        columns = tuple(column for column in schema.columns if column.name == name)
+        return source_of(connection, options.read, evolve(schema, columns=columns), tolerant=True)
 
+    whole = evolve(schema, columns=tuple(output.log_columns(output.schema.names)))
     return RowCount(
-        source(keys),
-        source(output.log_columns(output.schema.names), _WEIGHED),
+        column(BATCH_SEQ_NO),
+        column(STREAM_ID),
+        source_of(connection, options.read, whole, _WEIGHED, tolerant=True, per_stream=True),
         streams,
         lambda window: spans(timeline_of(options), window, lambda g: len(streams(g))),
     )

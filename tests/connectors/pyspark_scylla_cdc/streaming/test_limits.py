@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from attrs import evolve, frozen
 from cassandra.cluster import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.ports import LogSource
+from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.minimum import MinimumRows
+from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, row_count
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.connectors.pyspark_scylla_cdc.support.readers import stream_readers
 
@@ -81,6 +87,80 @@ def test_bytes(make: Make, write: Callable[..., None], rows: int, size: int) -> 
     assert all(count for count, _ in found)
     assert max(held for _, held in found) <= 1.5 * 100 * 1024
     assert len(found) <= 3 * rows * size / 100_000
+
+
+@pytest.fixture
+def write_hot(session: Session, clock: ManualClock) -> Callable[..., None]:
+    """Write small rows of many keys and, after each five, a row of one key, of a given size."""
+
+    def write_hot(sizes: list[int]) -> None:
+        for number, size in enumerate(sizes):
+            for pk in range(5):
+                small = (1_000 + 5 * number + pk, "x")
+                session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", small)
+                clock.advance(SECOND // 100)
+            session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (0, "x" * size))
+            clock.advance(SECOND // 10)
+        clock.advance(2 * SECOND)
+
+    return write_hot
+
+
+def test_bytes_of_a_hot_stream(make: Make, write_hot: Callable[..., None]) -> None:
+    """The size of rows is estimated for each stream: one stream has rows larger than all others."""
+    stream = make(maxBytesPerTrigger="100k", minAdvance="100ms")
+    start = stream.initialOffset()
+    write_hot([20_000] * 60)
+    found = sizes(stream, start)
+    assert sum(count for count, _ in found) == 6 * 60
+    assert max(held for _, held in found) <= 1.5 * 100 * 1024
+    assert len(found) <= 3 * 60 * 20_000 / 100_000
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_bytes_of_a_stream_whose_rows_change(
+    make: Make, write_hot: Callable[..., None], *, grows: bool
+) -> None:
+    """A cut window is weighed again, because the rows of a stream may grow or shrink."""
+    stream = make(maxBytesPerTrigger="100k", minAdvance="100ms")
+    start = stream.initialOffset()
+    write_hot(sorted([20] * 40 + [20_000] * 40, reverse=not grows))
+    found = sizes(stream, start)
+    assert sum(count for count, _ in found) == 6 * 80
+    assert max(held for _, held in found) <= 3 * 100 * 1024
+    assert len(found) <= 3 * 40 * 20_000 / 100_000
+
+
+@frozen
+class Weighed:
+    """A source of rows that records the size of each batch in `sizes`."""
+
+    source: LogSource
+    sizes: list[int]
+
+    def read(
+        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in self.source.read(task, remaining_ttl=remaining_ttl):
+            self.sizes.append(batch.nbytes)
+            yield batch
+
+
+def test_weighing_reads_little(make: Make, write_hot: Callable[..., None]) -> None:
+    """However much a stream has to read, a few of its rows are weighed."""
+    stream = make(maxBytesPerTrigger="1m")
+    count = row_count(stream._options, stream._schema)
+    start = stream.initialOffset()["position"]
+    write_hot([20_000] * 300)
+    weighed: list[int] = []
+    some = Weighed(count.some, weighed)
+    window = Window(start, start + 60 * SECOND)
+    whole = evolve(count, some=some).size(window, math.inf)
+    assert whole == pytest.approx(300 * 20_000, rel=0.1)
+    assert sum(weighed) < whole / 4
+    weighed.clear()
+    assert evolve(count, some=some).size(window, 10_000) == TOO_MANY
+    assert len(weighed) == 1
 
 
 def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
