@@ -15,9 +15,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from pyspark_scylla_cdc.installation.executors import TIMEOUT, Executors, executors
+from pyspark_scylla_cdc.installation.executors import Executors, executors
 from pyspark_scylla_cdc.installation.faults import Fault, faults
 from pyspark_scylla_cdc.installation.pythons import (
+    TIMEOUT,
     Python,
     Unusable,
     planner,
@@ -100,12 +101,12 @@ def _examine(spark: SparkSession, options: dict[str, str], timeout: float) -> bo
     context = spark.sparkContext
     started = planner_command(context)
     _progress(f"Examining {started.path} on the driver")
-    here, plans = this_python({}), planner(started, options, timeout)
+    here, plans = this_python({}), planner(started, options)
     _progress(f"Waiting up to {timeout:g} s for tasks on the executors")
     runs = executors(context, started, options, timeout)
     pythons = [("executor", each) for each in runs.pythons]
     _print_table([("driver", here), ("planner", plans), *pythons])
-    found = faults(here, started, plans, runs) or _unexamined(runs)
+    found = faults(here, started, plans, runs) or unexamined(runs)
     for number, fault in enumerate(found, 1):
         click.echo(f"{number}. {fault.found}.\n   Remedy: {fault.remedy}.")
     if not found:
@@ -115,7 +116,7 @@ def _examine(spark: SparkSession, options: dict[str, str], timeout: float) -> bo
     return bool(found)
 
 
-def _unexamined(runs: Executors) -> list[Fault]:
+def unexamined(runs: Executors) -> list[Fault]:
     """Return a fault if there are executors of which nothing is known, otherwise an empty list."""
     if not runs.unexamined:
         return []

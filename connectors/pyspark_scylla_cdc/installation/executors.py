@@ -15,11 +15,9 @@ from pyspark import SparkContext, cloudpickle
 from pyspark.errors import PySparkException
 
 from pyspark_scylla_cdc.installation import probe
-from pyspark_scylla_cdc.installation.pythons import Command, Python, Unusable
+from pyspark_scylla_cdc.installation.pythons import TIMEOUT, Command, Python, Unusable
 from pyspark_scylla_cdc.installation.reasons import lost_task, worker_version
 
-TIMEOUT = 120.0
-"""The default time, in seconds, in which the tasks on the executors must end."""
 ROUNDS = 5
 """The maximum number of rounds of tasks that run until every executor has run a task."""
 _TASK_SECONDS = 0.3
@@ -59,7 +57,7 @@ class Executors:
 
 
 def executors(
-    context: SparkContext, command: Command, options: dict[str, str], timeout: float
+    context: SparkContext, command: Command, options: dict[str, str], timeout: float = TIMEOUT
 ) -> Executors:
     """Return the executors' Pythons; give up after `timeout` seconds.
 

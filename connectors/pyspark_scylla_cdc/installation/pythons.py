@@ -20,6 +20,9 @@ from pyspark import SparkContext
 from pyspark_scylla_cdc.installation import probe
 from pyspark_scylla_cdc.installation.reasons import reason_in_output
 
+TIMEOUT = 120.0
+"""The default time, in seconds, in which a Python on the driver or on executors must answer."""
+
 _IGNORED = ("spark.pyspark.driver.python", "spark.pyspark.python")
 """Settings that choose the Python of applications, but not that of Python data sources."""
 
@@ -102,7 +105,9 @@ def this_python(options: dict[str, str]) -> Python:
     return Python(**probe.facts(options))
 
 
-def planner(command: Command, options: dict[str, str], timeout: float) -> Python | Unusable:
+def planner(
+    command: Command, options: dict[str, str], timeout: float = TIMEOUT
+) -> Python | Unusable:
     """Return the Python in which Spark plans queries, on the driver.
 
     It has `timeout` seconds to answer.

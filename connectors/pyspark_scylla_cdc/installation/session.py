@@ -11,9 +11,14 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from cdc_reader.errors import ConfigurationError
-from pyspark_scylla_cdc.installation.executors import TIMEOUT, Executors, executors
+from pyspark_scylla_cdc.installation.executors import Executors, executors
 from pyspark_scylla_cdc.installation.faults import faults
-from pyspark_scylla_cdc.installation.pythons import planner, planner_command, this_python
+from pyspark_scylla_cdc.installation.pythons import (
+    TIMEOUT,
+    planner,
+    planner_command,
+    this_python,
+)
 
 _PYTHON, _DRIVER_PYTHON = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
@@ -56,10 +61,10 @@ def prepare(archives: str) -> None:
 def check(context: SparkContext, timeout: float = TIMEOUT) -> None:
     """Raise ConfigurationError if a Python of the application cannot run the data source.
 
-    The driver's Python, and then the executors, have `timeout` seconds to answer.
+    The executors have `timeout` seconds to run the tasks of this check.
     """
     command, here = planner_command(context), this_python({})
-    plans = planner(command, {}, timeout)
+    plans = planner(command, {})
     found = faults(here, command, plans, Executors())
     if not found:
         found = faults(here, command, plans, executors(context, command, {}, timeout))

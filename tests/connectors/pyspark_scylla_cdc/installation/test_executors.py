@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import InheritableThread
 
+from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.installation.executors import executors
 from pyspark_scylla_cdc.installation.faults import faults
 from pyspark_scylla_cdc.installation.pythons import (
@@ -22,6 +23,7 @@ from pyspark_scylla_cdc.installation.pythons import (
     planner_command,
     this_python,
 )
+from pyspark_scylla_cdc.installation.session import check
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -120,6 +122,15 @@ def test_no_free_core(context: SparkContext, tmp_path: Path) -> None:
     assert runs.late.driver.startswith("127.0.0.1:")
     assert runs.pythons == []
     assert executors(context, OWN, {}, SECONDS).late is None
+
+
+def test_session_with_no_free_core(context: SparkContext, tmp_path: Path) -> None:
+    """`session` raises a one-line error if the executors do not run its tasks in time."""
+    with (
+        busy(context, tmp_path / "end"),
+        pytest.raises(ConfigurationError, match=r"after 0.5 s, \d tasks on executors still ran"),
+    ):
+        check(context, timeout=0.5)
 
 
 def test_setting_that_spark_ignores(context: SparkContext, monkeypatch: pytest.MonkeyPatch) -> None:

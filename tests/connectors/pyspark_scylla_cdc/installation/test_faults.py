@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 
+from pyspark_scylla_cdc.installation.doctor import unexamined
 from pyspark_scylla_cdc.installation.executors import Executors, Late
 from pyspark_scylla_cdc.installation.faults import Fault, faults
 from pyspark_scylla_cdc.installation.pythons import Command, Python, Unusable
@@ -141,3 +142,10 @@ def test_tasks_that_do_not_end() -> None:
     """If tasks ran but did not end, the fault says so."""
     [fault] = found(PLANNER, EXECUTOR, late=Late(120, 3, "driver:4040"))
     assert fault.found == "after 120 s, 3 tasks on executors still ran"
+
+
+def test_executors_without_a_task() -> None:
+    """`doctor` does not call an application healthy if some executors ran no task."""
+    [fault] = unexamined(Executors([EXECUTOR], count=3))
+    assert fault.found.startswith("1 of 3 executors were examined, without a fault; no task ran on")
+    assert unexamined(Executors([EXECUTOR], count=1)) == []
