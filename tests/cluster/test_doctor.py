@@ -106,11 +106,11 @@ def driver(bare: Standalone, environment: Path) -> Driver:
 def archive(driver: Driver) -> dict[str, str]:
     """The setting that ships the driver's environment without the parts in `UNUSED`."""
     machine = driver.cluster.driver
-    with tarfile.open(machine.disk / "environment.tar", "w") as file:
+    with tarfile.open(machine.disk / "environment.tar.gz", "w:gz", compresslevel=1) as file:
         file.add(
             machine.disk / "own", ".", filter=lambda at: None if at.name.endswith(UNUSED) else at
         )
-    return {"spark.archives": f"{machine.home}/environment.tar#environment"}
+    return {"spark.archives": f"{machine.home}/environment.tar.gz#environment"}
 
 
 def remedies(told: str) -> list[str]:
