@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from cdc_reader.errors import ConfigurationError, SchemaError
-from pyspark_scylla_cdc.tables.growth import new_fields
+from pyspark_scylla_cdc.tables.differences import new_fields
 from pyspark_scylla_cdc.tables.sink import (
     GONE,
     Layout,
@@ -52,7 +52,7 @@ class DeltaLakeSink:
         for field in new_fields(there, layout.schema):
             if field.in_map:
                 raise SchemaError(
-                    f"{self.target} lacks the field {'.'.join(field.path)}, which the table's type "
+                    f"{self.target} lacks the field {field}, which the table's type "
                     "has gained inside a map, and deltalake cannot add it: delete target and "
                     "checkpoint to start over, or use a session with Delta Lake's extension"
                 )
@@ -60,7 +60,7 @@ class DeltaLakeSink:
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
         table = self._table()
-        if any(new_fields(_schema_of(table), layout.schema)):
+        if new_fields(_schema_of(table), layout.schema):
             nothing = pa.schema(self._schema(layout.schema).to_arrow()).empty_table()
             self._deltalake.write_deltalake(table, nothing, mode="append", schema_mode="merge")
 

@@ -44,10 +44,11 @@ def fold(
     microsecond, a delete counts as the last, as on the server. A static column appears in each row
     of its partition, or in a separate row if the partition has no other rows.
 
-    With ``includeDelta``, each column has the value that was set last, regardless of the table's
-    images and of the order in which writes arrived. The exceptions are writes with explicit
-    timestamps to *elements* of one collection, and expired cells. Without ``includeDelta``, a row
-    equals its last postimage.
+    With ``includeDelta``, each column has the value with the newest write timestamp, regardless of
+    the table's images and of the order in which writes arrived. The exceptions are two values of
+    one cell with the same timestamp, collections whose elements are written concurrently or with
+    explicit timestamps, and expired cells. Without ``includeDelta``, a row equals its last
+    postimage.
 
     In CQL, a row whose columns are all null exists only if an INSERT created it. A row left without
     values is therefore kept only if one of `changes` inserted it. Without ``includeDelta``, the
@@ -63,10 +64,13 @@ def fold(
     converted. However, a delete is applied if its key could be converted.
 
     `onto` contains the table's rows before these changes, such as an earlier result in
-    ``foreachBatch``. `keys` are the columns of the primary key; by default they come from the
-    schema's metadata, which ``load()`` sets. Raises SchemaError if columns are missing. A range
-    delete that Spark cannot apply, because Spark orders the clustering key differently from the
-    server, ends the query with an error.
+    ``foreachBatch``. Its rows count as older than all of `changes`. A late row
+    (``lateRows=deliver``) may be older than they are, and would overwrite newer values.
+
+    `keys` are the columns of the primary key; by default they come from the schema's metadata,
+    which ``load()`` sets. Raises SchemaError if columns are missing, or if the key contains a map.
+    The query ends with an error if it meets a range delete whose bounds Spark orders differently
+    from the server, or a change that was made before a key column was renamed.
     """
     return Fold(changes, keys).result(onto)
 

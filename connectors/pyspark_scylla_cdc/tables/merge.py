@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cdc_reader.errors import ConfigurationError
-from pyspark_scylla_cdc.tables.growth import NewField, new_fields
+from pyspark_scylla_cdc.tables.differences import Difference, new_fields
 from pyspark_scylla_cdc.tables.sink import (
     APPLICATION,
     GONE,
@@ -51,7 +51,7 @@ class _MergeSink(ABC):
 
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
-        if lacking := [*new_fields(self.rows(self._spark).schema, layout.schema)]:
+        if lacking := new_fields(self.rows(self._spark).schema, layout.schema):
             columns = ", ".join(map(self._added, lacking))
             self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
 
@@ -90,11 +90,12 @@ class _MergeSink(ABC):
             f"INSERT ({', '.join(columns)}) VALUES ({cells})"
         )
 
-    def _added(self, field: NewField) -> str:
+    def _added(self, field: Difference) -> str:
         """Return a new column or field as SQL."""
         from pyspark.sql.types import StructType
 
-        declared = self._declared(StructType().add("x", field.type))
+        assert field.new is not None  # noqa: S101 - the field is new
+        declared = self._declared(StructType().add("x", field.new))
         return f"{'.'.join(map(quoted, field.path))} {declared.removeprefix('x ')}"
 
     def _declared(self, schema: StructType) -> str:

@@ -18,8 +18,8 @@ from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
+from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.fold import fold
-from pyspark_scylla_cdc.tables.growth import fitted
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.keys import refuse_maps
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
@@ -215,13 +215,14 @@ def mirror(
 
     The copy begins with a snapshot of the table. Then each micro-batch of changes is merged into
     the copy in one commit, exactly once. The copy has the table's columns, including new columns.
-    Its rows equal the result of a SELECT, except that expired cells remain in the copy. See the
-    how-to "Keep a table current".
+    Its rows equal the result of a SELECT, with some exceptions: for example, expired cells remain
+    in the copy. See the how-to "Keep a table current".
 
     Args:
         spark: the session.
         options: the options of the source: hosts, keyspace, table and so on. The copy sets
             ``format``, ``includeDelta``, ``rangeDeletes``, ``snapshot`` and ``schemaMode`` itself.
+            ``lateRows`` cannot be ``deliver``: a late row would overwrite newer values.
         target: the path of the copy; for ``iceberg``, its name in SQL, which begins with the name
             of a catalog. With `tables`, the directory, catalog or namespace that contains the
             copies: the copy of ``shop.orders`` is ``target/shop/orders`` or ``target.shop.orders``.

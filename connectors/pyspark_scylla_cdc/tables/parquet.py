@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.files import located
-from pyspark_scylla_cdc.tables.growth import fitted
 from pyspark_scylla_cdc.tables.sink import (
     Layout,
     MicroBatch,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
-from pyspark_scylla_cdc.tables.growth import new_fields
+from pyspark_scylla_cdc.tables.differences import Difference, differences
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -154,14 +154,28 @@ def check_target(target: str, layout: Layout, there: StructType) -> None:
                 "a key column of the table was renamed, or this is a copy of another table; delete "
                 "target and checkpoint to start over"
             )
-    wanted = {field.name.lower(): field.dataType for field in layout.schema}
-    for field in there:
-        new = wanted.get(field.name.lower(), field.dataType)
-        for lost in new_fields(new, field.dataType, [field.name]):
-            raise SchemaError(
-                f"{target} has the field {'.'.join(lost.path)}, which the table's type lacks: the "
-                "field was renamed; delete target and checkpoint to start over"
-            )
+    for found in differences(there, layout.schema):
+        _check_difference(target, found)
+
+
+def _check_difference(target: str, found: Difference) -> None:
+    """Raise SchemaError if a target cannot keep values of the table's type."""
+    from pyspark.sql.types import ByteType, IntegerType, ShortType
+
+    old, new = found.old, found.new
+    if old is None or (new is None and len(found.path) == 1):
+        return  # a column or field that is added, or a column that was dropped
+    if new is None:
+        raise SchemaError(
+            f"{target} has the field {found}, which the table's type lacks: the field was renamed; "
+            "delete target and checkpoint to start over"
+        )
+    is_wider = isinstance(old, IntegerType) and isinstance(new, ByteType | ShortType)
+    if not is_wider:  # in Iceberg
+        raise SchemaError(
+            f"{target} has {found} of type {old.simpleString()}, and the table's values are of "
+            f"type {new.simpleString()}: delete target and checkpoint to start over"
+        )
 
 
 def _check_history(layout: Layout, there: Sequence[str]) -> None:

@@ -237,6 +237,71 @@ def test_a_renamed_field_ends_the_copy(
 
 
 @pytest.mark.slow
+def test_a_changed_type_ends_the_copy(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """The target cannot hold values of the new type, so the copy is left unchanged."""
+    execute(
+        f"CREATE TABLE {{t}} (pk int PRIMARY KEY, v int) {ENABLED}",
+        "INSERT INTO {t} (pk, v) VALUES (1, 1)",
+    )
+    copy = start(**place, trigger={"processingTime": "0 seconds"})
+    while not rows_of(copy.read()):
+        copy.awaitTermination(timeout=1)
+    execute(
+        "ALTER TABLE {t} ALTER v TYPE varint", f"INSERT INTO {{t}} (pk, v) VALUES (2, {1 << 70})"
+    )
+    with pytest.raises(SchemaError, match=r"has v of type int, and .* of type string: delete"):
+        copy.awaitTermination(timeout=60)
+    assert rows_of(copy.read()) == [{"pk": 1, "v": 1}]
+
+
+TYPES = {
+    "a": ("ascii", "'a'"),
+    "b": ("bigint", "1"),
+    "c": ("blob", "0x01"),
+    "d": ("boolean", "true"),
+    "e": ("date", "'2024-02-29'"),
+    "f": ("decimal", "1.5"),
+    "g": ("double", "1.5"),
+    "h": ("duration", "1mo2d3h"),
+    "i": ("float", "1.5"),
+    "j": ("inet", "'10.0.0.1'"),
+    "k": ("smallint", "1"),
+    "l": ("time", "'01:02:03'"),
+    "m": ("timestamp", "'2024-02-29T01:02:03Z'"),
+    "n": ("timeuuid", "now()"),
+    "o": ("tinyint", "1"),
+    "p": ("varint", "1"),
+    "q": ("frozen<list<tinyint>>", "[1]"),
+    "r": ("frozen<map<smallint, tinyint>>", "{1: 1}"),
+    "s": ("frozen<tuple<tinyint, text, timestamp>>", "(1, 'a', '2024-02-29')"),
+    "t": ("vector<float, 2>", "[1.5, 2.5]"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("numbers", ["string", "decimal(20, 2)"])
+def test_a_copy_of_each_type_goes_on(
+    execute: Execute, start: Start, place: dict[str, str], numbers: str
+) -> None:
+    """A target may have wider types than the table, such as Iceberg, which has no tinyint."""
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in TYPES.items())
+    cells = ", ".join(cell for _, cell in TYPES.values())
+    insert = f"INSERT INTO {{t}} (pk, {', '.join(TYPES)}) VALUES"
+    execute(f"CREATE TABLE {{t}} (pk int PRIMARY KEY, {columns}) {ENABLED}")
+    execute(f"{insert} (1, {cells})", f"{insert} (2, {cells})")
+    assert start({"decimalType": numbers}, **place).awaitTermination()
+    execute("UPDATE {t} SET b = 2 WHERE pk = 1", f"{insert} (3, {cells})")
+    copy = start({"decimalType": numbers}, **place)
+    assert copy.awaitTermination()
+    found = {row["pk"]: row for row in rows_of(copy.read().drop("n"))}
+    assert found[1] == {**found[2], "pk": 1, "b": 2}
+    assert found[3] == {**found[2], "pk": 3}
+    assert None not in found[2].values()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 def test_new_fields_in_maps_need_delta_lake(
     scylla: Scylla, keyspace: str, execute: Execute, start: Start, place: dict[str, str]

@@ -1,4 +1,4 @@
-"""Finds the fields that a table's types have gained, and fits older values to the new types."""
+"""Compares the types of a copy with the types of its table, and fits older values to new types."""
 
 from __future__ import annotations
 
@@ -13,41 +13,66 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-ELEMENT, KEY, VALUE = "element", "key", "value"
-"""Names in a `NewField.path` for the elements of an array, and the keys and values of a map."""
+    _Part = tuple[str, DataType | None, DataType | None]
+
+_ELEMENT, _KEY, _VALUE = "element", "key", "value"
+"""Names for the elements of an array, and for the keys and values of a map, as in SQL."""
 
 
 @frozen
-class NewField:
-    """A column, or a field inside a column, that an older type lacks."""
+class Difference:
+    """A place at which a new type differs from an old one: a column, or a part of a column."""
 
     path: Sequence[str]
-    type: DataType
+    old: DataType | None
+    """None for a field that only the new type has."""
+    new: DataType | None
+    """None for a field that only the old type has."""
     in_map: bool
-    """Whether the field is inside the keys or values of a map."""
+    """Whether the place is inside the keys or values of a map."""
+
+    def __str__(self) -> str:
+        return ".".join(self.path)
 
 
-def new_fields(
-    old: DataType, new: DataType, path: Sequence[str] = (), *, in_map: bool = False
-) -> Iterator[NewField]:
-    """Yield the fields that `new` has, and `old` lacks, at any depth."""
+def differences(
+    old: DataType | None, new: DataType | None, path: Sequence[str] = (), *, in_map: bool = False
+) -> Iterator[Difference]:
+    """Yield all places, at any depth, at which the types differ."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     match old, new:
         case StructType(), StructType():
-            known = {field.name.lower(): field.dataType for field in old}
-            for field in new:
-                there, place = known.get(field.name.lower()), [*path, field.name]
-                if there is None:
-                    yield NewField(place, field.dataType, in_map)
-                else:
-                    yield from new_fields(there, field.dataType, place, in_map=in_map)
+            parts = _fields(old, new)
         case ArrayType(), ArrayType():
-            place = [*path, ELEMENT]
-            yield from new_fields(old.elementType, new.elementType, place, in_map=in_map)
+            parts = [(_ELEMENT, old.elementType, new.elementType)]
         case MapType(), MapType():
-            yield from new_fields(old.keyType, new.keyType, [*path, KEY], in_map=True)
-            yield from new_fields(old.valueType, new.valueType, [*path, VALUE], in_map=True)
+            parts = [(_KEY, old.keyType, new.keyType), (_VALUE, old.valueType, new.valueType)]
+            in_map = True
+        case _:
+            parts = []
+            if old != new:
+                yield Difference(path, old, new, in_map)
+    for name, there, wanted in parts:
+        yield from differences(there, wanted, [*path, name], in_map=in_map)
+
+
+def new_fields(old: StructType, new: StructType) -> list[Difference]:
+    """Return the columns, and the fields inside columns, that only `new` has."""
+    return [each for each in differences(old, new) if each.old is None]
+
+
+def _fields(old: StructType, new: StructType) -> list[_Part]:
+    """Pair the fields by name, without regard to case, as Spark does."""
+    olds, news = ({field.name.lower(): field for field in each} for each in (old, new))
+    return [
+        (
+            (news.get(name) or olds[name]).name,
+            olds[name].dataType if name in olds else None,
+            news[name].dataType if name in news else None,
+        )
+        for name in {**olds, **news}
+    ]
 
 
 def fitted(rows: DataFrame, schema: StructType) -> dict[str, Column]:
