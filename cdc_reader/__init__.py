@@ -21,8 +21,8 @@ from cdc_reader._lazy import lazily
 if TYPE_CHECKING:
     from cdc_reader._time import Clock, Micros, Moment
     from cdc_reader.changes.change import Bound, Change, RowRange
+    from cdc_reader.changes.deleted_rows import deleted_rows
     from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
-    from cdc_reader.changes.frames.deleted_rows import deleted_rows
     from cdc_reader.changes.frames.options import AdvancedEnvelope, IncludedImage, KeyPlacement
     from cdc_reader.changes.operation import ChangeOperation
     from cdc_reader.changes.part import Part
@@ -242,7 +242,7 @@ _HOMES = {
     "Window": "cdc_reader.streams.window",
     "WindowComplete": "cdc_reader.reading.delivery",
     "Writer": "cdc_reader.replication.replicator",
-    "deleted_rows": "cdc_reader.changes.frames.deleted_rows",
+    "deleted_rows": "cdc_reader.changes.deleted_rows",
 }
 
 __getattr__ = lazily(__name__, _HOMES)

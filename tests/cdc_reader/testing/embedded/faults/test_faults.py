@@ -59,6 +59,8 @@ def session_with(server: EmbeddedScylla, address: str) -> Session:
         [address],
         port=server.port,
         protocol_version=4,
+        connect_timeout=30,
+        control_connection_timeout=30,
         reconnection_policy=ConstantReconnectionPolicy(0.05, None),
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
     ).connect()
