@@ -9,7 +9,7 @@ import random
 import re
 import shutil
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from pyspark_scylla_cdc import Mirror, mirror
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 from pyspark_scylla_cdc.tables import mirror as mirroring
 from pyspark_scylla_cdc.tables import runs
-from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.sink import IS_CURRENT, Layout, MicroBatch, Sink
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import (
     Key,
@@ -125,48 +124,6 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
 
     monkeypatch.setattr(mirroring, "_sink", sink)
     return plan
-
-
-@pytest.fixture(
-    params=[
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "deltalake", "iceberg")),
-        "parquet",
-    ]
-)
-def place(
-    request: pytest.FixtureRequest,
-    spark: SparkSession,
-    keyspace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> dict[str, str]:
-    """The arguments of `mirror` for a copy, in each format that the session can write.
-
-    Delta Lake's library writes ``delta``, and the package deltalake writes ``deltalake``. The quick
-    tests of the documentation also write a copy with deltalake.
-    """
-    kind, target = request.param, str(tmp_path / "copy")
-    has_lakehouse = spark.conf.get(f"spark.sql.catalog.{CATALOG}", None) is not None
-    if kind in {"delta", "iceberg"} and not has_lakehouse:
-        pytest.skip("Iceberg and Delta Lake are tested on Spark 4.0 and 4.1, and need Maven")
-    if kind == "deltalake":
-        monkeypatch.setattr(mirroring, "DeltaSparkSink", lambda _spark, path: DeltaLakeSink(path))
-        kind = "delta"
-    if kind == "iceberg":
-        target = f"{CATALOG}.{keyspace}.t"
-    return {"format": kind, "target": target, "checkpoint": str(tmp_path / "positions")}
-
-
-@pytest.fixture
-def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start:
-    """Starts a copy that ends when it has read all available rows."""
-
-    def start(source: Mapping[str, str] | None = None, **more: Any) -> Mirror:
-        source = {**options, "confidenceWindow": "0s", "maxPartitions": "2", **(source or {})}
-        settings = {"target": str(tmp_path / "copy"), "trigger": {"availableNow": True}, **more}
-        return mirror(spark, source, **settings)
-
-    return start
 
 
 @pytest.mark.slow
@@ -536,11 +493,8 @@ def expiring(keyspace: str) -> Iterator[tuple[EmbeddedScylla, AdvancedClock, Ses
             session.cluster.shutdown()
 
 
-@pytest.mark.parametrize(
-    "history",
-    [False, pytest.param(True, marks=pytest.mark.slow)],
-    ids=["rows", "versions"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("history", [False, True], ids=["rows", "versions"])
 @pytest.mark.timeout(300)
 def test_changes_that_expire_between_runs(
     expiring: tuple[EmbeddedScylla, AdvancedClock, Session],

@@ -84,8 +84,9 @@ def list_of(cell: Any) -> Any:
     return list(cell) if isinstance(cell, tuple) else cell
 
 
-@pytest.mark.parametrize("history", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["pk", pytest.param("ck", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("name", ["pk", "ck"])
 def test_a_renamed_key_ends_the_copy(
     execute: Execute, start: Start, place: dict[str, str], name: str, history: bool
 ) -> None:
