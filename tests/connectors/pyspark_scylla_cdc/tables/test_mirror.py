@@ -185,9 +185,8 @@ def statements(draw: random.Random, count: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "limit", [5, pytest.param(None, marks=pytest.mark.slow)], ids=["limit", "default"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [5, None], ids=["limit", "default"])
 def test_available_now_reads_everything(
     execute: Execute,
     start: Start,
