@@ -91,12 +91,12 @@ def test_bytes(make: Make, write: Callable[..., None], rows: int, size: int) -> 
 
 @pytest.fixture
 def write_hot(session: Session, clock: ManualClock) -> Callable[..., None]:
-    """Write small rows of many keys and, after each five, a row of one key, of a given size."""
+    """Write rows of one key, of given sizes, and before each a number of small rows of others."""
 
-    def write_hot(sizes: list[int]) -> None:
+    def write_hot(sizes: list[int], others: int = 5) -> None:
         for number, size in enumerate(sizes):
-            for pk in range(5):
-                small = (1_000 + 5 * number + pk, "x")
+            for pk in range(others):
+                small = (1_000 + others * number + pk, "x")
                 session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", small)
                 clock.advance(SECOND // 100)
             session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (0, "x" * size))
@@ -151,7 +151,7 @@ def test_weighing_reads_little(make: Make, write_hot: Callable[..., None]) -> No
     stream = make(maxBytesPerTrigger="1m")
     count = row_count(stream._options, stream._schema)
     start = stream.initialOffset()["position"]
-    write_hot([20_000] * 300)
+    write_hot([20_000] * 300, others=0)  # a small row of the same stream would be weighed, too
     weighed: list[int] = []
     some = Weighed(count.some, weighed)
     window = Window(start, start + 60 * SECOND)
