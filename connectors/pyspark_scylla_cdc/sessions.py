@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import cache, cached_property, lru_cache
 
 from cdc_reader._log import get_logger
@@ -45,6 +44,8 @@ from pyspark_scylla_cdc.options.table import SchemaMode
 from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
 
 log = get_logger(__name__)
+
+_SECOND = 1_000_000
 
 
 def schema_of(options: SourceOptions) -> LogSchema:
@@ -107,7 +108,7 @@ def check_delay(options: SourceOptions, ttl: int) -> None:
     longest = longest_safe(ttl) - duration_micros(options.confidence_window)
     if duration_micros(options.max_trigger_delay) <= longest:
         return
-    seconds = longest // duration_micros(timedelta(seconds=1))
+    seconds = longest // _SECOND
     shorter = f"give at most {seconds} s" if seconds > 0 else "leave minRowsPerTrigger out"
     remedy = (
         f"the log of {options.table} keeps changes for {ttl} s, so rows that wait for "

@@ -60,7 +60,8 @@ def status_of(
     expires = end.ttls.expires(end.position)
     is_moved = source.startOffset != source.endOffset
     delivered = len(end.late.rows) if end.late is not None and is_moved else 0
-    lost = end.lost if end.begins_anew(_since(source.startOffset)) else None
+    since = None if source.startOffset is None else offset_of(source.startOffset)
+    lost = end.lost if end.begins_anew(since) else None
     status = StreamStatus(
         query=progress.name or str(progress.id),
         table=TableName(keyspace, name),
@@ -72,7 +73,7 @@ def status_of(
         position=as_datetime(end.position),
         expires=None if expires == FOREVER else as_datetime(expires),
         as_of=as_datetime(now),
-        snapshot_share=_snapshot_share(source.startOffset, end),
+        snapshot_share=_snapshot_share(since, end),
         lost=None if lost is None else (as_datetime(lost.start), as_datetime(lost.end)),
     )
     if reports:
@@ -80,14 +81,11 @@ def status_of(
     return evolve(status, partitions_reported=0) if are_expected and status.rows else status
 
 
-def _since(start: str | None) -> Offset | None:
-    """Parse the start of a micro-batch. Spark reports none for a query's first micro-batch."""
-    return None if start is None else offset_of(start)
+def _snapshot_share(since: Offset | None, end: Offset) -> float | None:
+    """Return the share of a snapshot read by `end`; None if it was already complete at `since`.
 
-
-def _snapshot_share(start: str | None, end: Offset) -> float | None:
-    """Return the share of a snapshot read by `end`; None if it was already complete at `start`."""
-    since = _since(start)
+    Spark reports no start for a query's first micro-batch.
+    """
     is_first = since is None and end.snapshot is not SnapshotState.NONE
     if not (is_first or end.begins_anew(since) or (since is not None and since.is_before_snapshot)):
         return None

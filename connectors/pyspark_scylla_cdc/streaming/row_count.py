@@ -47,10 +47,11 @@ class RowCount:
     def rows(self, window: Window, most: float) -> float:
         """Return the estimated number of rows, or TOO_MANY if it is above `most`."""
         rows = 0.0
-        for batch, share in self._sampled(self.keys, window):
-            rows += batch.num_rows * share
-            if rows > most:
-                return TOO_MANY
+        for sample, part, share in self._samples(window):
+            for batch in self._read(self.keys, sample, part):
+                rows += batch.num_rows * share
+                if rows > most:
+                    return TOO_MANY
         return rows
 
     def size(self, window: Window, most: float) -> float:
@@ -60,11 +61,8 @@ class RowCount:
         be larger than those of other streams.
         """
         size = 0.0
-        for span in self.spans(window):
-            streams = self.streams(span.generation)
-            sample = streams.sample(SAMPLE)
-            share = len(streams) / len(sample)
-            for found in self._sizes(sample, span.window, most / share):
+        for sample, part, share in self._samples(window):
+            for found in self._sizes(sample, part, most / share):
                 size += found * share
                 if size > most:
                     return TOO_MANY
@@ -103,14 +101,15 @@ class RowCount:
                 stream, count = found["values"], found["counts"]
                 yield sizes[stream] / rows[stream] * count
 
-    def _sampled(self, source: LogSource, window: Window) -> Iterator[tuple[pa.RecordBatch, float]]:
-        """Yield rows of a sample of streams, with the number of rows that each represents."""
+    def _samples(self, window: Window) -> Iterator[tuple[Streams, Window, float]]:
+        """Yield each generation's sample of streams and its part of the window.
+
+        The third value is the number of streams that each stream of the sample represents.
+        """
         for span in self.spans(window):
             streams = self.streams(span.generation)
             sample = streams.sample(SAMPLE)
-            share = len(streams) / len(sample)
-            for batch in self._read(source, sample, span.window):
-                yield batch, share
+            yield sample, span.window, len(streams) / len(sample)
 
     @staticmethod
     def _read(source: LogSource, streams: Streams, window: Window) -> Iterator[pa.RecordBatch]:

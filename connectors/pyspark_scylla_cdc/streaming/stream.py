@@ -101,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "maxWindowPerTrigger": options.max_window is not None,
             "maxRowsPerTrigger": options.max_rows is not None,
             "maxBytesPerTrigger": options.max_bytes is not None,
-            "minRowsPerTrigger": options.min_rows > 1,
+            "minRowsPerTrigger": options.waits_for_rows,
         }
         return [name for name, is_given in given.items() if is_given]
 

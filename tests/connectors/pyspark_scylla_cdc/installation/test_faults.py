@@ -26,7 +26,7 @@ HERE = Python(
     kernel="compiled",
     cluster="",
 )
-PLANNER = evolve(HERE, python="/work/environment/bin/python", cluster="reached")
+PLANNER = evolve(HERE, python="/srv/environment/bin/python", cluster="reached")
 EXECUTOR = evolve(PLANNER, host="worker", folder="/spark/app/0")
 OLD = {"version": "3.10.12"}
 REFUSED = "ConnectionFailedError: cannot connect to scylla:9042"

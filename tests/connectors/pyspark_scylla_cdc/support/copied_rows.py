@@ -1,12 +1,15 @@
-"""Compares all rows of a copy with all rows of its table."""
+"""Waits for the rows of a copy, and compares all of them with the rows of its table."""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from pyspark_scylla_cdc import Mirror
 
 Row = dict[str, Any]
 Key = tuple[int, str, str]
@@ -20,6 +23,12 @@ _COMPARE = {
     "<": operator.lt,
     "<=": operator.le,
 }
+
+
+def await_rows(copy: Mirror, count: int) -> None:
+    """Wait until a running copy has at least this many rows; raise the error of a failed query."""
+    while copy.read().count() < count:
+        copy.awaitTermination(timeout=1)
 
 
 def made_by_updates(statements: Iterable[str]) -> set[Key]:
@@ -39,7 +48,7 @@ def made_by_updates(statements: Iterable[str]) -> set[Key]:
     return found
 
 
-def check_copy(copy: Iterable[Row], table: Iterable[Row], by_updates: set[Key]) -> None:
+def check_copy(copy: Sequence[Row], table: Sequence[Row], by_updates: set[Key]) -> None:
     """Assert that the copy has all rows of the table, with equal values, and no others.
 
     Of the rows `by_updates`, the copy may have more, without values.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Start = Callable[..., Mirror]
+ADAPTIVE = "spark.sql.adaptive.enabled"
+
+
+@pytest.fixture
+def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
+    """Turn off adaptive execution, which would start a job for each exchange of a fold."""
+    spark.conf.set(ADAPTIVE, "false")
+    yield
+    spark.conf.unset(ADAPTIVE)
 
 
 @pytest.fixture(

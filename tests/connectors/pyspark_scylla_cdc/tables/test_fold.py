@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cdc_reader.testing import Scylla
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
 
 Execute = Callable[..., None]
 Load = Callable[..., "DataFrame"]
@@ -34,16 +34,7 @@ IMAGES = {
     "postimages": "{'enabled': true, 'postimage': true}",
     "full images": "{'enabled': true, 'preimage': 'full', 'postimage': true}",
 }
-ADAPTIVE = "spark.sql.adaptive.enabled"
 TIMES = [uuid_from_time(number, clock_seq=9, node=5) for number in range(4)]
-
-
-@pytest.fixture(autouse=True)
-def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Turn off adaptive execution, which would start a job for each exchange of a fold."""
-    spark.conf.set(ADAPTIVE, "false")
-    yield
-    spark.conf.unset(ADAPTIVE)
 
 
 def table_of(scylla: Scylla, name: str) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +15,6 @@ from pyspark_scylla_cdc.tables.mirror import layout_of
 from pyspark_scylla_cdc.tables.sink import IS_CURRENT, VALID_FROM, VALID_TO, VERSION
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import check_copy, made_by_updates
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
-    ADAPTIVE,
     CHANGES,
     IMAGES,
     TABLE,
@@ -27,24 +26,16 @@ from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from cdc_reader.testing import Scylla
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
 
 Rows = list[dict[str, Any]]
 Execute = Callable[..., None]
 Load = Callable[..., "DataFrame"]
 Watch = Callable[[Sequence[str]], list[tuple[int, Rows]]]
-
-
-@pytest.fixture(autouse=True)
-def one_job_a_query(spark: SparkSession) -> Iterator[None]:
-    """Turn off adaptive execution, which would start a job for each exchange of a query."""
-    spark.conf.set(ADAPTIVE, "false")
-    yield
-    spark.conf.unset(ADAPTIVE)
 
 
 @pytest.fixture

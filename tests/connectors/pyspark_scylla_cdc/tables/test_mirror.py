@@ -28,12 +28,12 @@ from pyspark_scylla_cdc.tables import runs
 from pyspark_scylla_cdc.tables.sink import IS_CURRENT, Layout, MicroBatch, Sink
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import (
     Key,
+    await_rows,
     check_copy,
     made_by_updates,
 )
 from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
-    ADAPTIVE,
     IMAGES,
     TABLE,
     rows_of,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from cdc_reader.testing import Scylla
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
 
 Execute = Callable[..., None]
 Start = Callable[..., Mirror]
@@ -60,14 +60,6 @@ ROUND = 15
 """The number of statements between two crashes."""
 PAGE = Path(__file__).parents[4] / "docs/howto/keep-a-table-current.md"
 BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(autouse=True)
-def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Turn off adaptive execution, which would start a job for each exchange of a fold."""
-    spark.conf.set(ADAPTIVE, "false")
-    yield
-    spark.conf.unset(ADAPTIVE)
 
 
 class Crash(Exception):
@@ -268,16 +260,14 @@ def test_new_columns_come_along(execute: Execute, start: Start, place: dict[str,
         "INSERT INTO {t} (pk, \"Odd.name\") VALUES (2, {'k': {1}})",
     )
     copy = start(**place, trigger={"processingTime": "0 seconds"})
-    while len(rows_of(copy.read())) < 3:
-        copy.awaitTermination(timeout=1)
+    await_rows(copy, 3)
     execute(
         "ALTER TABLE {t} ADD x text",
         "ALTER TABLE {t} DROP w",
         "UPDATE {t} SET v = 2 WHERE pk = 4",
         "INSERT INTO {t} (pk, x) VALUES (3, 'x')",
     )
-    while len(rows_of(copy.read())) < 4:
-        copy.awaitTermination(timeout=1)
+    await_rows(copy, 4)
     copy.stop()
     found = {row["pk"]: row for row in rows_of(copy.read())}
     assert (found[1]["w"], found[2]["Odd.name"], found[3]["x"]) == (1, {"k": [1]}, "x")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,14 +10,13 @@ import pytest
 from cdc_reader.errors import ConfigurationError, SchemaError
 from pyspark_scylla_cdc import Mirror
 from pyspark_scylla_cdc.tables.sink import IS_CURRENT
-from tests.connectors.pyspark_scylla_cdc.tables.test_fold import ADAPTIVE, rows_of, table_of
+from tests.connectors.pyspark_scylla_cdc.support.copied_rows import await_rows
+from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of, table_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from cdc_reader.testing import Scylla
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
 
 Execute = Callable[..., None]
 Start = Callable[..., Mirror]
@@ -29,14 +28,6 @@ KEYS = {
     "frozen<list<int>>": ("[1]", "[1, 2]"),
     "frozen<set<text>>": ("{'a'}", "{'a', 'b'}"),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Turn off adaptive execution, which would start a job for each exchange of a fold."""
-    spark.conf.set(ADAPTIVE, "false")
-    yield
-    spark.conf.unset(ADAPTIVE)
 
 
 @pytest.mark.slow
@@ -118,8 +109,7 @@ def test_a_key_renamed_while_the_copy_runs(
         "INSERT INTO {t} (pk, v) VALUES (1, 1)",
     )
     copy = start(**place, trigger={"processingTime": "0 seconds"})
-    while not rows_of(copy.read()):
-        copy.awaitTermination(timeout=1)
+    await_rows(copy, 1)
     execute("ALTER TABLE {t} RENAME pk TO new", "INSERT INTO {t} (new, v) VALUES (1, 2)")
     with pytest.raises(SchemaError, match="lacks key column new"):
         copy.awaitTermination(timeout=60)
@@ -204,12 +194,10 @@ def test_new_fields_while_the_copy_runs(
     """A query that runs while a type gains a field gets the field, too."""
     execute(insert(uses, 1, POINT))
     copy = start(**place, trigger={"processingTime": "0 seconds"})
-    while len(rows_of(copy.read())) < 1:
-        copy.awaitTermination(timeout=1)
+    await_rows(copy, 1)
     scylla.session.execute(f"ALTER TYPE {keyspace}.point ADD z text")
     execute(insert(uses, 2, NEW_POINT))
-    while len(rows_of(copy.read())) < 2:
-        copy.awaitTermination(timeout=1)
+    await_rows(copy, 2)
     copy.stop()
     old, new = {"x": 1, "y": 1, "z": None}, {"x": 1, "y": 2, "z": "z"}
     assert points(uses, rows_of(copy.read())) == {1: old, 2: new}
@@ -247,8 +235,7 @@ def test_a_changed_type_ends_the_copy(
         "INSERT INTO {t} (pk, v) VALUES (1, 1)",
     )
     copy = start(**place, trigger={"processingTime": "0 seconds"})
-    while not rows_of(copy.read()):
-        copy.awaitTermination(timeout=1)
+    await_rows(copy, 1)
     execute(
         "ALTER TABLE {t} ALTER v TYPE varint", f"INSERT INTO {{t}} (pk, v) VALUES (2, {1 << 70})"
     )
