@@ -439,6 +439,7 @@ class TableReader:
         except QueryRefusedError:
             with stopped_by(self._stop):
                 self._table.schema()  # raises a clearer error if the table was dropped
+                read.refused(window)
             raise
 
     def _formatted(

@@ -81,6 +81,17 @@ class BoundedRead:
         )
         self._unjudged = _NOTHING
 
+    def refused(self, window: Window) -> None:
+        """Report rows of `window` that are gone because the log was dropped, and created again.
+
+        To be called after a query was refused: in between, the log did not exist.
+        """
+        before = self._ttls.logs
+        self._see_log(window.start)
+        if self._ttls.logs != before:
+            now = self._clock.now()
+            self._losses.check_read(window, self._ttls, now, self._name, is_chosen=True)
+
     def _see_log(self, unread: Micros) -> None:
         """Record the log's current TTL and id.
 

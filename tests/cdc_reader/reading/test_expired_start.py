@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from attrs import evolve
+from cassandra import InvalidRequest
+from cassandra.cluster import ResponseFuture
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
 from cdc_reader._time import Clock
+from cdc_reader.cluster.connection import Connection
+from cdc_reader.cluster.wire import Query
 from cdc_reader.errors import DataLossError, TableNotFoundError
 from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.testing import EmbeddedScylla, ManualClock
@@ -113,6 +118,39 @@ def test_a_log_created_again_during_a_read(
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 3600}")
     with pytest.raises(DataLossError, match="the log was dropped, and created again"):
         list(rows)
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_query_while_a_log_is_created_again(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+) -> None:
+    """A query that is refused because the log is being recreated raises DataLossError, too."""
+    for p in range(50):
+        server.execute(f"INSERT INTO ks.t (p) VALUES ({p})")
+    clock.advance(60 * SECOND)
+    send = Connection._send
+    refused: list[ResponseFuture] = []
+
+    def send_too_early(connection: Connection, query: Query, *values: Any) -> ResponseFuture:
+        """Send the first query for rows of the log while the log does not exist."""
+        if refused or query.doing != "reading ks.t_scylla_cdc_log":
+            return send(connection, query, *values)
+        server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+        server.execute("DROP TABLE ks.t_scylla_cdc_log")
+        refused.append(send(connection, query, *values))
+        with suppress(InvalidRequest):
+            refused[0].result()
+        server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 3600}")
+        return refused[0]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "_send", send_too_early)
+        with pytest.raises(DataLossError, match="the log was dropped, and created again"):
+            list(read(open_reader(), "-10m"))
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
