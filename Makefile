@@ -50,6 +50,10 @@ SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py tests/docs/test_kafka.py \
     test_schema.py test_spark_versions.py monitoring test_bad_input.py::test_batch_stream_and_sql_raise_the_same_line) \
     --deselect=tests/connectors/pyspark_scylla_cdc/tables/test_fold.py::test_random_statements
 
+# Each of these files has its own cluster, so that two can run at once.
+CLUSTER_TESTS := tests/cluster/test_faults.py tests/cluster/test_reading.py
+CLUSTER_INSTALL_TESTS := tests/cluster/test_howto.py tests/cluster/test_doctor.py
+
 # Tests that run with scylla-driver instead of cassandra-driver, in a separate environment: the tests of
 # the reader, and the quick part of the Spark tests. .ci/run has time only for FORK_TESTS_QUICK.
 SCYLLA_DRIVER := 3.29.12
@@ -74,8 +78,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java prometheus chromium demo test test-slow test-all test-cluster test-spark \
-    test-spark-cluster test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients \
+.PHONY: help install java prometheus chromium demo test test-slow test-all test-cluster \
+    test-cluster-install test-spark test-spark-cluster test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients \
     test-containers embedded-image soak fuzz fuzz-kernel bench simulate simulate-snapshots \
     simulate-mirror simulate-mirror-spark lint format api constraints clean test-oldest test-newest screenshots docs \
     publish-docs sdist wheels local-wheels check-wheels check-docs
@@ -97,15 +101,18 @@ test-slow: install $(CLASSES) prometheus chromium ## run the other tests: faults
 test-all: install $(CLASSES) prometheus chromium ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
-test-cluster: install ## run what needs a Spark cluster of several machines, with counts; as root
+test-cluster: install ## read on a Spark cluster of several machines, with faults and counts; as root
 	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 \
-	    --numprocesses=3 --dist=loadgroup $(or $(TESTS),tests/cluster) $(ARGS)
+	    --numprocesses=2 --dist=loadgroup $(or $(TESTS),$(CLUSTER_TESTS)) $(ARGS)
+
+test-cluster-install: ## follow the how-to, and run `doctor`, on clusters without the package; as root
+	$(MAKE) test-cluster CLUSTER_TESTS="$(CLUSTER_INSTALL_TESTS)"
 
 test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older version; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"
 
-test-spark-cluster: $(OLDER)/constraints.txt ## run test-cluster on an older version; VERSION=4.0, 4.1, 4.2
-	$(MAKE) test-cluster VENV=$(OLDER)/venv CONSTRAINTS=$<
+test-spark-cluster: $(OLDER)/constraints.txt ## run both on an older version; VERSION=4.0, 4.1, 4.2
+	$(MAKE) test-cluster VENV=$(OLDER)/venv CONSTRAINTS=$< CLUSTER_TESTS=tests/cluster
 
 test-spark-quick: ## run the quick part of test-spark
 	$(MAKE) test-spark SPARK_TESTS="$(SPARK_TESTS_QUICK)"

@@ -47,7 +47,7 @@ NOTICED = {
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.cluster,
-    pytest.mark.xdist_group("cluster"),
+    pytest.mark.xdist_group("faults"),
     pytest.mark.timeout(600),
 ]
 

@@ -17,7 +17,7 @@ STREAM = {"maxRowsPerTrigger": str(ROWS // 4)}
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.cluster,
-    pytest.mark.xdist_group("cluster"),
+    pytest.mark.xdist_group("reading"),
     pytest.mark.timeout(600),
 ]
 
