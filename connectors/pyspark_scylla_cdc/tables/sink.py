@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
@@ -20,6 +22,7 @@ _PLAN_BITS = 32
 """The size of `MicroBatch.plan`."""
 GONE = "__gone"
 """A column of merged rows: true for rows that the table no longer has."""
+_BEFORE = "__before"
 VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """Columns of a copy with history, in which each row is a version of a row of the table."""
 
@@ -190,9 +193,18 @@ def merged(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
     """Return the rows `after`, and the keys of rows that are only in `before`, marked by `GONE`."""
     from pyspark.sql import functions as sf
 
-    key = [sf.col(quoted(name)) for name in layout.key]
-    gone = before.select(*key).subtract(after.select(*key)).withColumn(GONE, sf.lit(True))
-    return after.withColumn(GONE, sf.lit(False)).unionByName(gone, allowMissingColumns=True)
+    keys = [quoted(name) for name in layout.key]
+    there = before.select(sf.struct(*keys).alias(_BEFORE))
+    old = [sf.col(f"{_BEFORE}.{key}") for key in keys]
+    same = [sf.col(key).eqNullSafe(of_before) for key, of_before in zip(keys, old, strict=True)]
+    # A full join evaluates `after`, the result of a fold, only once.
+    rows = after.withColumn(GONE, sf.lit(False)).join(there, reduce(and_, same), "full")
+    is_gone = sf.coalesce(sf.col(GONE), sf.lit(True))
+    either = {
+        name: sf.when(is_gone, of_before).otherwise(sf.col(quoted(name)))
+        for name, of_before in zip(layout.key, old, strict=True)
+    }
+    return rows.withColumns({**either, GONE: is_gone}).drop(_BEFORE)
 
 
 def quoted(name: str) -> str:
