@@ -39,13 +39,13 @@ class Copy:
         self._name, self._table = str(name), quoted(name.name)
         self._database = duckdb.connect(str(path))
         self._database.execute(
-            "CREATE TABLE IF NOT EXISTS checkpoints (name TEXT, checkpoint BLOB)"
+            "CREATE TABLE IF NOT EXISTS _cdc_checkpoints (name TEXT, checkpoint BLOB)"
         )
         self._database.begin()
 
     def checkpoint(self) -> Checkpoint | None:
         """Return the last checkpoint, or None before the first one."""
-        query = "SELECT checkpoint FROM checkpoints WHERE name = ?"
+        query = "SELECT checkpoint FROM _cdc_checkpoints WHERE name = ?"
         found = self._database.execute(query, [self._name]).fetchall()
         return pickle.loads(found[0][0]) if found else None
 
@@ -54,7 +54,7 @@ class Copy:
         self._prepare(table, changes)
         count, first = changes.num_rows, 0
         placed = pa.table(changes).append_column("_place", pa.array(range(count), pa.int64()))
-        self._database.register("changes", placed)
+        self._database.register("_cdc_changes", placed)
         for number, kind in enumerate(changes["_change_type"].to_pylist()):
             if kind in ("delete_partition", "delete_range"):
                 self._merge(table, first, number)
@@ -64,9 +64,9 @@ class Copy:
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Store the checkpoint and commit it with the changes that were applied before."""
-        self._database.execute("DELETE FROM checkpoints WHERE name = ?", [self._name])
+        self._database.execute("DELETE FROM _cdc_checkpoints WHERE name = ?", [self._name])
         stored = [self._name, pickle.dumps(checkpoint)]
-        self._database.execute("INSERT INTO checkpoints VALUES (?, ?)", stored)
+        self._database.execute("INSERT INTO _cdc_checkpoints VALUES (?, ?)", stored)
         self._database.commit()
         self._database.begin()
 
@@ -79,14 +79,24 @@ class Copy:
         if table.of_kind(ColumnKind.STATIC):
             raise SystemExit(f"{table.name} has static columns, which this example does not copy")
         columns = [column.name for column in table.columns]
-        self._database.register("empty", changes.schema.empty_table().select(columns))
-        self._database.execute(f"CREATE TABLE IF NOT EXISTS {self._table} AS FROM empty")
-        there = {name for name, *_ in self._database.execute(f"DESCRIBE {self._table}").fetchall()}
-        for name, kind, *_ in self._database.execute("DESCRIBE FROM empty").fetchall():
+        self._database.register("_cdc_empty", changes.schema.empty_table().select(columns))
+        self._database.execute(f"CREATE TABLE IF NOT EXISTS {self._table} AS FROM _cdc_empty")
+        there = self._types(self._table)
+        for name, kind in self._types("_cdc_empty").items():
             if name not in there:
                 self._database.execute(
                     f"ALTER TABLE {self._table} ADD COLUMN {quoted(name)} {kind}"
                 )
+            elif there[name] != kind:
+                raise SystemExit(
+                    f"{table.name}: the copy's column {name} is {there[name]}, and the table's is "
+                    f"{kind}: delete the copy to start over"
+                )
+
+    def _types(self, table: str) -> dict[str, str]:
+        """Return the type of each column."""
+        described = self._database.execute(f"DESCRIBE FROM {table}").fetchall()
+        return {name: kind for name, kind, *_ in described}
 
     def _merge(self, table: TableSchema, first: int, end: int) -> None:
         """Replace each row that occurs in these changes with its last state."""
@@ -96,13 +106,13 @@ class Copy:
         key = [quoted(column.name) for column in table.columns if column.is_key]
         same = " AND ".join(f"t.{column} = s.{column}" for column in key)
         self._database.execute(
-            f"""CREATE OR REPLACE TEMP TABLE latest AS FROM changes
+            f"""CREATE OR REPLACE TEMP TABLE _cdc_latest AS FROM _cdc_changes
             WHERE _place >= {first} AND _place < {end} QUALIFY row_number() OVER
             (PARTITION BY {", ".join(key)} ORDER BY _place DESC) = 1"""
         )
-        self._database.execute(f"DELETE FROM {self._table} t USING latest s WHERE {same}")
+        self._database.execute(f"DELETE FROM {self._table} t USING _cdc_latest s WHERE {same}")
         self._database.execute(
-            f"""INSERT INTO {self._table} ({columns}) SELECT {columns} FROM latest
+            f"""INSERT INTO {self._table} ({columns}) SELECT {columns} FROM _cdc_latest
             WHERE _change_type <> 'delete'"""
         )
 
@@ -110,13 +120,13 @@ class Copy:
         """Delete a partition, or a range of its rows."""
         key = [quoted(column.name) for column in table.columns if column.is_key]
         partition = ", ".join(quoted(column.name) for column in table.partition_key)
-        self._database.register("removed", delete)
+        self._database.register("_cdc_removed", delete)
         rows = self._database.sql(
-            f"SELECT {', '.join(key)} FROM {self._table} SEMI JOIN removed USING ({partition})"
+            f"SELECT {', '.join(key)} FROM {self._table} SEMI JOIN _cdc_removed USING ({partition})"
         ).to_arrow_table()
-        self._database.register("gone", rows.filter(deleted_rows(table, delete, rows)))
+        self._database.register("_cdc_gone", rows.filter(deleted_rows(table, delete, rows)))
         same = " AND ".join(f"t.{column} = s.{column}" for column in key)
-        self._database.execute(f"DELETE FROM {self._table} t USING gone s WHERE {same}")
+        self._database.execute(f"DELETE FROM {self._table} t USING _cdc_gone s WHERE {same}")
 
 
 def quoted(name: str) -> str:

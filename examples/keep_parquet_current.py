@@ -64,8 +64,11 @@ class Folder:
         """Hold changes until `commit` writes them."""
         if table.of_kind(ColumnKind.STATIC):
             raise SystemExit(f"{table.name} has static columns, which this example does not copy")
-        key = [changes[column.name].to_pylist() for column in table.partition_key]
-        numbers = [crc32(repr(partition).encode()) % FILES for partition in zip(*key, strict=True)]
+        key = [changes[column.name] for column in table.columns if column.is_key]
+        if any(pa.types.is_nested(column.type) for column in key):
+            raise SystemExit(f"{table.name} has a key column that Arrow cannot group by")
+        cells = [values(changes[column.name]) for column in table.partition_key]
+        numbers = [crc32(repr(each).encode()) % FILES for each in zip(*cells, strict=True)]
         for number in set(numbers):
             own = changes.filter(pa.array([each == number for each in numbers]))
             self._pending[number].append((table, own))
@@ -92,6 +95,13 @@ class Folder:
             content = pa.BufferOutputStream()
             pq.write_table(rows, content)
             replace(file, content.getvalue())
+
+
+def values(column: pa.Array) -> list[object]:
+    """Return a column's values; times become numbers, because Python's years end with 9999."""
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        column = column.view(pa.int64() if column.type.bit_width == 64 else pa.int32())
+    return column.to_pylist()
 
 
 def replace(file: Path, content: bytes) -> None:

@@ -44,6 +44,8 @@ def deleted_rows(
         places = np.flatnonzero(found)  # only the rows of the partition become Python objects
         keys = _mappings(table.clustering, rows, places)
         found[places] = [*map(_test(table, delete), keys)]
+        first = table.clustering[0]
+        found &= booleans(_cells(first, rows).is_valid())  # no range contains the static row
     return to_arrow(found)
 
 

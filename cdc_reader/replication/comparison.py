@@ -82,7 +82,7 @@ class RowComparison:
     ) -> None:
         self.counts = Counts()
         self._key = {column.name: converter(column.type) for column in key}
-        self._values = [column.name for column in values]
+        self._values = {column.name: converter(column.type) for column in values}
         self._bits = [_BITS(each.type) for each in (Column(TOKEN, Native("bigint")), *key, *values)]
         names = [TOKEN, *self._key, *self._values]
         self._source, self._target = _Rows(source, names), _Rows(target, names)
@@ -131,8 +131,8 @@ class RowComparison:
         mine, theirs = self._source.rows.slice(0, 1), self._target.rows.slice(0, 1)
         columns = tuple(
             name
-            for name in self._values
-            if repr(mine.column(name).to_pylist()) != repr(theirs.column(name).to_pylist())
+            for name, convert in self._values.items()
+            if repr([*convert(mine.column(name))]) != repr([*convert(theirs.column(name))])
         )
         if columns:
             self.counts.differing[Kind.CHANGED] += 1

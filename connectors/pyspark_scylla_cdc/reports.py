@@ -23,6 +23,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from errno import EADDRINUSE
 from functools import cache
 from itertools import islice
 from typing import Any, Self
@@ -114,6 +115,12 @@ class Address:
         return cls(found[1] or found[2], int(found[3]), bytes.fromhex(found[4]))
 
 
+def everywhere(host: str) -> str:
+    """Return the address that stands for all addresses of this machine, in the family of `host`."""
+    place = _resolved(host, 0)
+    return "::" if place is not None and place[0] == socket.AF_INET6 else "0.0.0.0"  # noqa: S104
+
+
 def send(report: Report, address: Address) -> None:
     """Send a report; drop it if it cannot be sent."""
     text = report.to_bytes()
@@ -138,6 +145,9 @@ class Inbox:
         try:
             listening = _listening(bind or host, port)
         except OSError as error:
+            if error.errno == EADDRINUSE:
+                remedy = "another program uses this UDP port: give another, or 0 for a free one"
+                raise ConfigurationError("port", port, remedy) from None
             remedy = f"it cannot be listened at ({error.strerror}): give an address of this machine"
             raise ConfigurationError("host", f"{bind or host}:{port}", remedy) from None
         key = secrets.token_bytes(_HASH)

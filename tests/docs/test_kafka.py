@@ -116,9 +116,13 @@ def orders(scylla: Scylla, keyspace: str) -> str:
     return keyspace
 
 
-def written(broker: Broker, scylla: Scylla, keyspace: str, folder: Path) -> Messages:
+def written(
+    broker: Broker, scylla: Scylla, keyspace: str, folder: Path, *, tombstones: bool = False
+) -> Messages:
     """Run the page's query, and return all messages of the topic."""
-    (code,) = BLOCK.findall(PAGE)
+    code, with_tombstones = BLOCK.findall(PAGE)
+    if tombstones:
+        code = code.replace("messages =", f"{with_tombstones}messages =")
     code = code.replace("scylla.example.com:9042", scylla.contact_point)
     code = code.replace("kafka.example.com:9092", broker.address)
     code = code.replace('"shop"', f'"{keyspace}"').replace("/data/", f"{folder}/")
@@ -172,6 +176,14 @@ def test_the_query_writes_the_messages(
     again = without_times(written(broker, scylla, orders, tmp_path))
     assert len(again) == 2 * len(first)
     assert set(again) == set(without_times(first))
+
+    insert = INSERT.format(ks=orders)
+    scylla.session.execute(CHANGES[1].format(ks=orders))
+    scylla.session.execute(insert, (1,))
+    every = written(broker, scylla, orders, tmp_path, tombstones=True)
+    last = [message["value"] for message in every if json.loads(message["key"])["number"] == 1][-3:]
+    assert last[1] is None
+    assert [json.loads(last[at])["op"] for at in (0, 2)] == ["d", "c"]
 
 
 def forget_last(checkpoint: Path) -> None:

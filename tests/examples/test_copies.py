@@ -213,3 +213,64 @@ def test_ranges_of_types_that_do_not_sort_as_text(
     copied = {tuple(str(row[name]) for name in names) for row in example.read(example.target)}
     rows = scylla.session.execute(f"SELECT {', '.join(names)} FROM {name}")
     assert copied == {tuple(map(str, row)) for row in rows}
+
+
+@pytest.mark.parametrize("name", ["latest", "changes", "checkpoints"])
+def test_a_table_with_a_common_name(
+    scylla: Scylla, keyspace: str, tmp_path: Path, name: str
+) -> None:
+    """The example for DuckDB has no tables or views of its own with such names."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.{name} (pk int PRIMARY KEY) "
+        "WITH cdc = {'enabled': true, 'postimage': true}"
+    )
+    scylla.session.execute(f"INSERT INTO {keyspace}.{name} (pk) VALUES (1)")
+    example = Example("keep_duckdb_current", "commit", tmp_path / "file", in_duckdb)
+    assert example.run(scylla, f"{keyspace}.{name}") == 0
+    with duckdb.connect(str(example.target), read_only=True) as database:
+        assert database.execute(f"FROM main.{name}").fetchall() == [(1,)]
+
+
+def test_a_type_that_gains_a_field(
+    example: Example, scylla: Scylla, keyspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The copy in Parquet gets the field. DuckDB's is left unchanged, and an error tells why."""
+    name = f"{keyspace}.orders"
+    scylla.session.execute(f"CREATE TYPE {keyspace}.point (x int)")
+    scylla.session.execute(
+        f"CREATE TABLE {name} (pk int PRIMARY KEY, p frozen<point>) "
+        "WITH cdc = {'enabled': true, 'postimage': true}"
+    )
+    scylla.session.execute(f"INSERT INTO {name} (pk, p) VALUES (1, {{x: 1}})")
+    assert example.run(scylla, name) == 0
+    scylla.session.execute(f"ALTER TYPE {keyspace}.point ADD y int")
+    scylla.session.execute(f"INSERT INTO {name} (pk, p) VALUES (2, {{x: 1, y: 2}})")
+    status = example.run(scylla, name)
+    found = {row["pk"]: row["p"] for row in example.read(example.target)}
+    if example.module == "keep_parquet_current":
+        assert found == {1: {"x": 1, "y": None}, 2: {"x": 1, "y": 2}}
+    else:
+        assert status == 1
+        assert "column p is STRUCT(x INTEGER), and the table's is" in capfd.readouterr().err
+        assert found == {1: {"x": 1}}
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "date", "frozen<list<int>>"])
+def test_keys_in_parquet_files(
+    scylla: Scylla, keyspace: str, tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Keys may be times after the year 9999, but not collections, which Arrow cannot group by."""
+    name, far = f"{keyspace}.orders", {"timestamp": 2**50, "date": 2**31 + 2**30}
+    scylla.session.execute(
+        f"CREATE TABLE {name} (pk {kind} PRIMARY KEY) "
+        "WITH cdc = {'enabled': true, 'postimage': true}"
+    )
+    scylla.session.execute(f"INSERT INTO {name} (pk) VALUES ({far.get(kind, [1])})")
+    example = Example("keep_parquet_current", "replace", tmp_path / "copy", in_parquet)
+    status = example.run(scylla, name)
+    assert status == (0 if kind in far else 1), capfd.readouterr().err
+    if kind in far:
+        files = [pq.read_table(file) for file in example.target.glob("*.parquet")]
+        assert [each.num_rows for each in files] == [1]
+    else:
+        assert "has a key column that Arrow cannot group by" in capfd.readouterr().err

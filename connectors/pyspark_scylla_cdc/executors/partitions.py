@@ -34,9 +34,9 @@ def read_partition(
         rows = read_partition(options, schema, names, partition.partition, clock)
         yield from reported(rows, partition, options.report_to)
         return
-    if isinstance(partition, SourcePartition):
-        share_rate(options, partition.tasks)
     with hide_traceback(), with_remedy(), still_there(options, schema):
+        if isinstance(partition, SourcePartition):
+            share_rate(options, partition.tasks)
         match partition:
             case LogPartition() | LatePartition():
                 yield from log_rows(options, schema, names, partition, clock)

@@ -74,6 +74,7 @@ def command(
     and its dependencies, and whether it reaches ScyllaDB. Prints a table, and a remedy for each
     fault. Exits with status 1 if there is a fault, or if an executor was not examined.
     """
+    _refuse_connect(master, conf)
     spark = _start(SparkSession.builder.master(master) if master else SparkSession.builder, conf)
     try:
         failed = _examine(spark, options, timeout)
@@ -82,17 +83,33 @@ def command(
     raise SystemExit(failed)
 
 
+def _refuse_connect(master: str | None, conf: dict[str, str]) -> None:
+    """Raise ClickException for a session of Spark Connect, which shows no driver or executors."""
+    is_remote = "spark.remote" in conf or conf.get("spark.api.mode") == "connect"
+    if is_remote or (master is None and os.environ.get("SPARK_REMOTE")):
+        raise click.ClickException(
+            "found a session of Spark Connect, which does not show the server's machines: run "
+            "doctor on the server, without SPARK_REMOTE, with the server's master and settings"
+        )
+
+
 def _start(builder: SparkSession.Builder, conf: dict[str, str]) -> SparkSession:
     """Start Spark, with its output in a new file; raise ClickException if it does not start."""
     handle, path = tempfile.mkstemp(prefix="scylla-cdc-doctor-", suffix=".log")
     os.close(handle)
-    _progress(f"Starting Spark; its output is in {path}")
+    # spark-submit has started the JVM, which keeps its own output.
+    shown = "" if "PYSPARK_GATEWAY_PORT" in os.environ else f"; its output is in {path}"
+    _progress(f"Starting Spark{shown}")
     try:
         return quiet_session(builder.appName("scylla-cdc doctor"), Path(path), conf)
     except JavaError as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        home = os.environ.get("SPARK_HOME", "not set")
+        message = f"Spark does not start: {error}; SPARK_HOME is {home}: unset or correct it"
+        raise click.ClickException(message) from None
     except (PySparkException, Py4JError) as error:
-        message = f"Spark does not start: {reason(error)}; its output is in {path}"
+        message = f"Spark does not start: {reason(error)}{shown}"
         raise click.ClickException(message) from None
 
 
@@ -111,8 +128,9 @@ def _examine(spark: SparkSession, options: dict[str, str], timeout: float) -> bo
         click.echo(f"{number}. {fault.found}.\n   Remedy: {fault.remedy}.")
     if not found:
         click.echo("Spark finds the data source on the driver and on each executor.")
-    if started.note:
-        click.echo(f"{started.note}.")
+    for note in (started.note, *slow_kernels([plans, *runs.pythons])):
+        if note:
+            click.echo(f"{note}.")
     return bool(found)
 
 
@@ -127,6 +145,20 @@ def unexamined(runs: Executors) -> list[Fault]:
             "run doctor again; if it does not help, see in Spark's user interface whether "
             "executors are excluded or busy",
         )
+    ]
+
+
+def slow_kernels(pythons: Sequence[Python | Unusable]) -> list[str]:
+    """Return a sentence for each Python whose package lacks the compiled kernel."""
+    slow = {
+        (each.host, each.python)
+        for each in pythons
+        if isinstance(each, Python) and each.kernel == "python"
+    }
+    return [
+        f"On {host}, {python} decodes rows without the compiled kernel, many times more slowly: "
+        "install a wheel there, or a C compiler before the package"
+        for host, python in sorted(slow)
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import subprocess
 import tempfile
 from contextlib import suppress
@@ -32,22 +33,34 @@ class Command:
     """The command that Spark starts for data sources.
 
     `overridden` is a PYSPARK_PYTHON that it overrides; `ignored` is a setting, as NAME=VALUE, that
-    names another Python.
+    names another Python; `wanted` is the command that this process's variables name, if Spark's
+    variables name another. `modules` is the PYTHONPATH that Spark gives the command.
     """
 
     path: str
     overridden: str = ""
     ignored: str = ""
+    wanted: str = ""
+    modules: str = ""
 
     @property
     def note(self) -> str:
-        """A sentence about the ignored setting; empty if there is none."""
-        if not self.ignored:
-            return ""
-        return (
-            f"For data sources, Spark ignores {self.ignored} and starts {self.path}; the "
-            "environment variable PYSPARK_PYTHON sets it"
-        )
+        """A sentence that says why Spark starts another Python than the one that was set.
+
+        It is empty if Spark starts that Python.
+        """
+        if self.ignored:
+            return (
+                f"For data sources, Spark ignores {self.ignored} and starts {self.path}; the "
+                "environment variable PYSPARK_PYTHON sets it"
+            )
+        if self.wanted:
+            return (
+                f"In this process, the command is {self.wanted}, but Spark started with "
+                f"{self.path}: the variable was set after Spark had started, or Spark's "
+                "conf/spark-env.sh sets another; change it there"
+            )
+        return ""
 
 
 @frozen
@@ -91,7 +104,19 @@ def planner_command(context: SparkContext) -> Command:
     )
     path = of_driver or of_all or "python3"
     overridden = of_all if of_driver and of_all and of_driver != of_all else ""
-    return Command(path, overridden, _ignored(context, path))
+    own = os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ.get("PYSPARK_PYTHON") or path
+    paths = [jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath(), *_own_paths()]
+    return Command(
+        path,
+        overridden,
+        ignored=_ignored(context, path),
+        wanted="" if own == path else own,
+        modules=os.pathsep.join(filter(None, paths)),
+    )
+
+
+def _own_paths() -> list[str]:
+    return os.environ.get("PYTHONPATH", "").split(os.pathsep)
 
 
 def _ignored(context: SparkContext, path: str) -> str:
@@ -122,6 +147,7 @@ def planner(
                 stderr=errors,
                 check=False,
                 timeout=timeout,
+                env={**os.environ, "PYTHONPATH": command.modules} if command.modules else None,
             )
         except OSError as error:
             return _unusable(command, error.strerror or str(error))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from cdc_reader.errors import ConfigurationError
@@ -19,6 +19,7 @@ from pyspark_scylla_cdc.installation.pythons import (
     planner_command,
     this_python,
 )
+from pyspark_scylla_cdc.installation.submitted import submitted_settings
 
 _PYTHON, _DRIVER_PYTHON = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
@@ -79,8 +80,11 @@ def _jvm_runs() -> bool:
 
 
 def _archives(builder: SparkSession.Builder) -> str:
-    """Return the archives that the session will ship, from the builder or Spark's defaults."""
-    given: dict[str, Any] = {**dict(SparkConf().getAll()), **builder._options}  # noqa: SLF001
+    """Return the archives that the session will ship.
+
+    They are in the builder, in PYSPARK_SUBMIT_ARGS, or in Spark's file of defaults.
+    """
+    given: dict[str, Any] = {**submitted_settings(), **builder._options}  # noqa: SLF001
     return ",".join(str(given[name]) for name in _ARCHIVES if given.get(name))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from datetime import datetime
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict
@@ -20,7 +21,7 @@ from pyspark_scylla_cdc.monitoring.progress import offset_of, status_of
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
 from pyspark_scylla_cdc.monitoring.streams import MonitoredStreams
 from pyspark_scylla_cdc.offsets.offset import Offset
-from pyspark_scylla_cdc.reports import Inbox, Report
+from pyspark_scylla_cdc.reports import Inbox, Report, everywhere
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -35,7 +36,7 @@ log = get_logger(__name__)
 
 _OUR_ERRORS = f"{CdcError.__module__}."
 """Text that Spark's description of an error contains if the source raised the error."""
-_KEPT = 64
+_KEPT = 4096
 """The maximum number of micro-batches whose reports are kept until Spark reports progress."""
 
 
@@ -58,7 +59,8 @@ class ScyllaCdcListener(StreamingQueryListener):
     Args:
         registry: the registry of `prometheus_client` to export to; by default none. Use only one
             listener for each registry. Needs the extra `metrics`.
-        host: the host in `address`, at which Spark's executors reach this process; by default
+        host: the host in `address`, at which Spark's executors reach this process, possibly through
+            a gateway; the port is then opened at all addresses of this machine. By default
             ``spark.driver.host``, the address of the active session's driver.
         port: the UDP port for `address`; 0 for a free one.
         clock: replaces the system's clock in tests.
@@ -72,7 +74,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         port: int = 0,
         clock: Clock | None = None,
     ) -> None:
-        self._host = host
+        self._host = host and host.strip("[]")
         self._port = port
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -91,7 +93,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         """
         with self._lock:
             if self._inbox is None:
-                host, bind = (self._host, "") if self._host else _driver()
+                host, bind = (self._host, everywhere(self._host)) if self._host else _driver()
                 self._inbox = Inbox(host, self._port, bind)
             return str(self._inbox.address)
 
@@ -129,6 +131,8 @@ class ScyllaCdcListener(StreamingQueryListener):
             log.info("micro_batch", **_facts(status))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        with self._lock:
+            self._forget(str(event.id))
         error = event.exception
         is_ours = error is not None and _OUR_ERRORS in error
         self._streams.end(
@@ -140,10 +144,16 @@ class ScyllaCdcListener(StreamingQueryListener):
         with self._lock:
             for report in self._inbox.take() if self._inbox is not None else ():
                 self._reports.setdefault((report.query, report.batch), {})[report.task] = report
-            found = self._reports.pop((query, batch), {})
+            found = self._reports.get((query, batch), {})
+            self._forget(query, batch)
             for oldest in list(self._reports)[:-_KEPT]:
                 del self._reports[oldest]
         return list(found.values())
+
+    def _forget(self, query: str, until: float = inf) -> None:
+        """Drop the reports of a query's micro-batches up to the number `until`."""
+        for key in [key for key in self._reports if key[0] == query and key[1] <= until]:
+            del self._reports[key]
 
 
 def _about(end: Offset, reports: list[Report]) -> list[Report]:

@@ -105,6 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         return [name for name, is_given in given.items() if is_given]
 
+    @hide_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._window_end.finish(self._clock.now())
 
@@ -158,6 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lost = lost or since.lost
         return since.moved(end, table, state, now, late, began, done, lost, known).to_json()
 
+    @hide_traceback()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         state = SnapshotState.DONE if self._options.snapshot else SnapshotState.NONE
         return self._at(self._window_end.settled(self._clock.now()), state).to_json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -75,7 +76,8 @@ class DeltaLakeSink:
     def rows(self, spark: SparkSession) -> DataFrame:
         """See `Sink.rows`."""
         table = self._table()
-        return spark.read.schema(_schema_of(table)).parquet(*table.file_uris())
+        files = map(unquote, table.file_uris())  # Spark takes paths as they are
+        return spark.read.schema(_schema_of(table)).parquet(*files)
 
     def commit(
         self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame

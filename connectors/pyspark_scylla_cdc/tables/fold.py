@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.errors import SchemaError
-from pyspark_scylla_cdc.tables.keys import check_whole, refuse_maps
+from pyspark_scylla_cdc.tables.keys import check_whole, refuse_keys
 from pyspark_scylla_cdc.tables.ranges import column as _column
 from pyspark_scylla_cdc.tables.ranges import within
 
@@ -68,9 +68,10 @@ def fold(
     (``lateRows=deliver``) may be older than they are, and would overwrite newer values.
 
     `keys` are the columns of the primary key; by default they come from the schema's metadata,
-    which ``load()`` sets. Raises SchemaError if columns are missing, or if the key contains a map.
-    The query ends with an error if it meets a range delete whose bounds Spark orders differently
-    from the server, or a change that was made before a key column was renamed.
+    which ``load()`` sets. Raises SchemaError if columns are missing, if the key contains a map, or
+    if a clustering column contains decimals as text. The query ends with an error if it meets a
+    range delete whose bounds Spark orders differently from the server, or a change that was made
+    before a key column was renamed.
     """
     return Fold(changes, keys).result(onto)
 
@@ -98,11 +99,15 @@ class Fold:
             for field in self._fields
             if field.name not in self._key and field.name not in self._statics
         ]
-        refuse_maps(field for field in self._fields if field.name in self._key)
+        refuse_keys(field for field in self._fields if field.name in self._key)
         if names.BAD_RECORD in changes.columns:
             self._changes = changes.where(self._is_usable()).drop(names.BAD_RECORD)
         if self._of_kind("partition_key"):  # without metadata, any column may be of the clustering
             self._changes = self._changes.where(self._has_whole_key())
+        if self._clustering and not self._statics:  # changes of static columns that are not read
+            is_of_row = _column(self._clustering[0]).isNotNull()
+            is_upsert = _column(names.CHANGE_TYPE).isin(*UPSERTS)
+            self._changes = self._changes.where(is_of_row | ~is_upsert)
         self._has_delta = names.MODIFIED in changes.columns
         kind = changes.schema[names.CHANGE_TYPE]
         self._tells_inserts = self._has_delta or kind.metadata.get("cql.insert") == "statement"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
@@ -23,9 +24,18 @@ _INCOMPLETE = (
 )
 
 
-def refuse_maps(key: Iterable[StructField]) -> None:
-    """Raise SchemaError if a column of the key is or contains a map."""
+def refuse_keys(key: Iterable[StructField]) -> None:
+    """Raise SchemaError for key columns in which Spark cannot recognize equal values.
+
+    These are maps, and decimals as text in clustering columns, where 1.0 and 1.00 are one row. In a
+    partition key, they are two.
+    """
     for field in key:
+        if _is_text_of_decimal(field):
+            raise SchemaError(
+                f"clustering column {field.name} contains decimals, which are read as text, so "
+                "1.0 and 1.00 would be two rows: give decimalType, such as 'decimal(38, 6)'"
+            )
         if _has_map(field.dataType):
             raise SchemaError(
                 f"key column {field.name} is or contains a map, which Spark cannot compare: fold "
@@ -75,6 +85,12 @@ def _any_null(cells: Iterable[Column]) -> Column:
 
 def _all_null(cells: Iterable[Column]) -> Column:
     return reduce(and_, (cell.isNull() for cell in cells))
+
+
+def _is_text_of_decimal(field: StructField) -> bool:
+    has_decimals = re.search(r"\bdecimal\b", field.metadata.get("cql.type", "")) is not None
+    is_clustering = field.metadata.get("cql.kind") == "clustering"
+    return is_clustering and has_decimals and "decimal(" not in field.dataType.simpleString()
 
 
 def _has_map(kind: DataType) -> bool:

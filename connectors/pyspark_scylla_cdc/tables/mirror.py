@@ -21,7 +21,7 @@ from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.fold import fold
 from pyspark_scylla_cdc.tables.history import versions
-from pyspark_scylla_cdc.tables.keys import refuse_maps
+from pyspark_scylla_cdc.tables.keys import refuse_keys
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.parquet import ParquetSink
 from pyspark_scylla_cdc.tables.ranges import column
@@ -318,7 +318,7 @@ def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
         [name for name, found in kinds.items() if found == kind]
         for kind in ("partition_key", "clustering")
     )
-    refuse_maps(field for field in fields if field.name in {*partition, *clustering})
+    refuse_keys(field for field in fields if field.name in {*partition, *clustering})
     if not history:
         return Layout(StructType(plain), partition, clustering)
     if taken := [name for name in kinds if name.lower() in VERSION]:

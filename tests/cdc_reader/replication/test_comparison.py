@@ -101,6 +101,31 @@ def test_nested_floats_are_compared_by_their_bits(name: str) -> None:
     assert differences(float("nan"), float("nan")) == differences(-0.0, -0.0) == []
 
 
+FAR = {"timestamp": 2**50, "date": 2**30}
+"""The number of ms or days from 1970 to a time after the year 9999."""
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_times_that_python_does_not_have(name: str) -> None:
+    """Rows are compared even if their times are after the year 9999."""
+    far, column = FAR[name], Column("seen", parse(name))
+    pages = [
+        pa.RecordBatch.from_arrays(
+            [
+                pa.array([far], arrow_type(column.type)),
+                pa.array([value], pa.float64()),
+                pa.array([0], pa.int32()),
+                pa.array([0], pa.int32()),
+                pa.array([0], pa.int64()),
+            ],
+            names=["seen", *SCHEMA.names],
+        )
+        for value in (1.0, 2.0)
+    ]
+    compared = RowComparison(iter(pages[:1]), iter(pages[1:]), KEY, [VALUE, column])
+    assert [found.columns for found in compared.differences()] == [("v",)]
+
+
 def test_rows_of_one_table_are_not_kept() -> None:
     """A comparison keeps only a few pages in memory, even if one of the tables is empty."""
     pages, count = 200, 50

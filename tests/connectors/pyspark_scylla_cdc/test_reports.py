@@ -20,7 +20,7 @@ from cdc_reader._stats import ReadStats
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc import ScyllaCdcListener
 from pyspark_scylla_cdc import reports as reporting
-from pyspark_scylla_cdc.reports import Address, Inbox, Plan, Report, send
+from pyspark_scylla_cdc.reports import Address, Inbox, Plan, Report, everywhere, send
 
 KEY = bytes(range(16))
 all_stats = st.builds(ReadStats, st.integers(0, 10**9), st.integers(0, 10**6), st.floats(0, 1e9))
@@ -118,6 +118,28 @@ def test_an_unusable_listening_address_is_refused() -> None:
     """The error for an unusable listening address contains the address."""
     with pytest.raises(ConfigurationError, match=r"203\.0\.113\.1:0.*this machine"):
         Inbox("203.0.113.1")
+
+
+def test_a_port_in_use_is_named(inbox: Inbox) -> None:
+    """The error for a port that is in use names the port, not the host."""
+    port = inbox.address.port
+    with pytest.raises(ConfigurationError, match=f"^port is {port}: another program uses this"):
+        Inbox("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("203.0.113.1", "0.0.0.0"), ("nowhere.invalid", "0.0.0.0"), ("::1", "::")],
+)
+def test_a_host_of_a_gateway(host: str, expected: str) -> None:
+    """An address that this machine does not own is announced; all own addresses are opened."""
+    assert everywhere(host) == expected
+    inbox = Inbox(host, bind=expected)
+    assert str(inbox.address).startswith(f"[{host}]:" if ":" in host else f"{host}:")
+    send(REPORT, evolve(inbox.address, host="127.0.0.1"))
+    wait_until_read(inbox)
+    assert list(inbox.take()) == [REPORT]
+    inbox.close()
 
 
 def wait_until_read(inbox: Inbox) -> None:

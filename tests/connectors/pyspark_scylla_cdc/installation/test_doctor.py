@@ -12,7 +12,10 @@ from subprocess import CompletedProcess
 
 import pyspark
 import pytest
+from attrs import evolve
 
+from pyspark_scylla_cdc.installation.doctor import slow_kernels
+from pyspark_scylla_cdc.installation.pythons import Unusable, this_python
 from tests.quick_spark import INTERPRETED, START_FAST
 
 pytestmark = pytest.mark.spark
@@ -85,6 +88,31 @@ def test_spark_that_does_not_start(tmp_path: Path) -> None:
     [line] = re.findall("^Error: .*$", ran.stderr, re.MULTILINE)
     assert line.startswith("Error: Spark does not start: Invalid master URL: spark://nonsense; ")
     assert "Traceback" not in ran.stderr
+
+
+def test_sessions_of_spark_connect_are_refused(tmp_path: Path) -> None:
+    """`doctor` cannot see the machines of a server of Spark Connect."""
+    ran = doctor(tmp_path, **{"spark.remote": "sc://localhost"})
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("Error: found a session of Spark Connect, which does not show")
+
+
+def test_missing_installation_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SPARK_HOME that does not exist is named in the one-line error."""
+    monkeypatch.setenv("SPARK_HOME", "/no/spark")
+    ran = doctor(tmp_path, "--master=local[1]")
+    assert ran.returncode == 1
+    assert "SPARK_HOME is /no/spark: unset or correct it" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_kernels_that_are_not_compiled() -> None:
+    """The machines that decode slowly are named, each once."""
+    fast = this_python({})
+    slow = evolve(fast, host="worker", kernel="python")
+    assert slow_kernels([fast, Unusable("worker", "no answer")]) == []
+    [told] = slow_kernels([evolve(fast, kernel="cython"), slow, slow])
+    assert told.startswith(f"On worker, {slow.python} decodes rows without the compiled kernel")
 
 
 def test_cluster_without_free_cores(master: str, tmp_path: Path) -> None:

@@ -145,6 +145,18 @@ def test_setting_that_spark_ignores(context: SparkContext, monkeypatch: pytest.M
     assert not planner_command(context).note
 
 
+def test_variable_that_a_start_script_sets(
+    context: SparkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If Spark started with another command than this process names, the note says so."""
+    command = planner_command(context)
+    assert "pyspark" in command.modules
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    note = planner_command(context).note
+    assert f"command is ./environment/bin/python, but Spark started with {command.path}" in note
+    assert "conf/spark-env.sh" in note
+
+
 def test_no_thread_remains(context: SparkContext) -> None:
     """The thread that watches the deadline ends with the check."""
     before = threading.active_count()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from pyspark_scylla_cdc.installation.pythons import Command, Python, Unusable, planner
 
@@ -40,6 +41,14 @@ def test_script_that_prints(script: Script) -> None:
     """The lines that a script prints are ignored."""
     found = planner(script(f'echo hello; {sys.executable} "$@"; echo 3; echo bye'), {}, SECONDS)
     assert isinstance(found, Python)
+
+
+def test_modules_that_spark_adds(tmp_path: Path) -> None:
+    """The Python finds the modules to which Spark adds paths, such as pyspark in an archive."""
+    (tmp_path / "pyspark.py").write_text("__version__ = '4.0.0 of Spark'")
+    found = planner(evolve(Command(sys.executable), modules=str(tmp_path)), {}, SECONDS)
+    assert isinstance(found, Python)
+    assert found.pyspark == "4.0.0 of Spark"
 
 
 @pytest.mark.parametrize(

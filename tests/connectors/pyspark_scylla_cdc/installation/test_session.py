@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_reader.errors import ConfigurationError
-from pyspark_scylla_cdc.installation.session import prepare
+from pyspark_scylla_cdc.installation.session import _archives, prepare
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +36,32 @@ def test_archive(archives: str, folder: str) -> None:
     prepare(archives)
     assert os.environ["PYSPARK_PYTHON"] == f"./{folder}/bin/python"
     assert Path(folder).readlink() == Path(sys.prefix)
+
+
+SHIPPED = "env.tar.gz#environment"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "defaults"),
+    [
+        ("", f"spark.archives  {SHIPPED}"),
+        ("", f"# comment\n spark.archives={SHIPPED} \nspark.x y"),
+        (f"--archives {SHIPPED} pyspark-shell", "spark.archives other.zip"),
+        (f"--conf spark.archives={SHIPPED} pyspark-shell", ""),
+        (f"--conf=spark.archives={SHIPPED} --properties-file no.conf pyspark-shell", ""),
+        ("--properties-file own.conf pyspark-shell", "spark.archives other.zip"),
+    ],
+)
+def test_archive_of_the_administrator(
+    monkeypatch: pytest.MonkeyPatch, arguments: str, defaults: str
+) -> None:
+    """Archives in Spark's arguments or defaults count. The builder has precedence."""
+    Path("spark-defaults.conf").write_text(defaults)
+    Path("own.conf").write_text(f"spark.archives: {SHIPPED}")
+    monkeypatch.setenv("SPARK_CONF_DIR", ".")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    assert _archives(SparkSession.Builder()) == SHIPPED
+    assert _archives(SparkSession.Builder().config("spark.archives", "mine.zip")) == "mine.zip"
 
 
 @pytest.mark.parametrize("archives", ["", "data.zip"])

@@ -434,6 +434,23 @@ def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
     assert listener.streams[0].queries is None
 
 
+def test_reports_of_many_queries_wait_for_their_progress(listener: ScyllaCdcListener) -> None:
+    """Reports of many other micro-batches do not replace those of a micro-batch in progress.
+
+    Reports of a query's earlier micro-batches, and of a query that has ended, are dropped.
+    """
+    others = [evolve(report(1, 0), query=f"query {number}") for number in range(200)]
+    own = [evolve(report(1, 0), batch=2), report(2, 1)]
+    for each in (*own, *others):
+        send(each, Address.parse(listener.address))
+    listener.onQueryProgress(event(source(text(START), text(END), 4)))
+    assert listener.streams[0].partitions_reported == 1
+    assert len(listener._reports) == 200
+    tell(listener, evolve(report(1, 0), batch=4))
+    listener.onQueryTerminated(ended())
+    assert not any(query == str(COPY) for query, _ in listener._reports)
+
+
 def test_late_rows_that_are_only_reported_come_with_the_plan(listener: ScyllaCdcListener) -> None:
     """Late rows are counted once, although the report of every task contains their number."""
     tell(listener, report(1, 0, late_rows=5), report(2, 1, late_rows=5))

@@ -64,6 +64,34 @@ def test_keys_with_maps_are_refused(execute: Execute, load: Load, key: str, kind
             refused(frame)
 
 
+@pytest.mark.parametrize("kind", ["decimal", "frozen<tuple<int, decimal>>"])
+def test_clustering_keys_with_decimals_as_text_are_refused(
+    execute: Execute, load: Load, kind: str
+) -> None:
+    """1.0 and 1.00 are one row of the table, but two texts; as numbers, they are equal."""
+    execute(f"CREATE TABLE {{t}} (pk decimal, d {kind}, PRIMARY KEY (pk, d)) {POSTIMAGES}")
+    for use in (fold, layout_of):
+        with pytest.raises(
+            SchemaError, match=r"^clustering column d contains decimals, .* give dec"
+        ):
+            use(load(**CHANGES))
+        use(load(**CHANGES, decimalType="decimal(20, 3)"))
+
+
+@pytest.mark.parametrize("delta", ["true", "false"])
+def test_static_columns_that_are_not_read(execute: Execute, load: Load, delta: str) -> None:
+    """A partition that has only static values has no row in a copy without these columns."""
+    execute(
+        TABLE.replace("'postimage'", "'preimage': true, 'postimage'"),
+        "INSERT INTO {t} (pk, s) VALUES (1, {'a': 1})",
+        "UPDATE {t} SET s = {'b': 2} WHERE pk = 2",
+        "INSERT INTO {t} (pk, a, b, v) VALUES (3, 1, 1, 1)",
+        "UPDATE {t} SET s = {'b': 2} WHERE pk = 3",
+    )
+    changes = load(**CHANGES, includeDelta=delta, columns="v")
+    assert folded(changes) == [{"pk": 3, "a": 1, "b": 1, "v": 1}]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("delta", ["true", "false"])
 @pytest.mark.parametrize("renamed", ["pk", "a", "b"])

@@ -63,6 +63,21 @@ def test_clustering_keys_of_any_type(
     assert len(found) == 4
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["deltalake", "parquet"], indirect=True)
+def test_a_path_with_other_characters(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """The path of a copy may contain spaces, and characters that are not ASCII."""
+    place["target"] += " of ü #1"
+    execute(f"CREATE TABLE {{t}} (pk int PRIMARY KEY) {ENABLED}")
+    for pk in range(3):
+        execute(f"INSERT INTO {{t}} (pk) VALUES ({pk})")
+        copy = start(**place)
+        assert copy.awaitTermination()
+        assert rows_of(copy.read()) == [{"pk": each} for each in range(pk + 1)]
+
+
 def plain(rows: list[dict[str, Any]]) -> list[str]:
     """Return the rows in a form that does not distinguish tuples, structs and lists."""
     return sorted(str([list_of(cell) for cell in row.values()]) for row in rows)
