@@ -46,6 +46,14 @@ def jars(profile: str, **properties: str) -> list[Path]:
         pytest.skip(str(error))
 
 
+def sink_jars() -> list[Path]:
+    """Return Spark's sink for Kafka; a patch release may be missing from Maven's repositories."""
+    version = pyspark.__version__
+    with suppress(maven.Unavailable):
+        return maven.jars(POM, "sink", spark=version)
+    return jars("sink", spark=f"{version.rpartition('.')[0]}.0")
+
+
 def free_port() -> int:
     """Return a port that nothing listens on."""
     with closing(socket.socket()) as free:
@@ -127,7 +135,7 @@ def written(
     code = code.replace("kafka.example.com:9092", broker.address)
     code = code.replace('"shop"', f'"{keyspace}"').replace("/data/", f"{folder}/")
     code = code.replace(".load()", '.option("confidenceWindow", "0s").load()')
-    sink = ",".join(map(str, jars("sink", spark=pyspark.__version__)))
+    sink = ",".join(map(str, sink_jars()))
     ran = subprocess.run(
         [sys.executable, str(RUNNER), str(folder), sink, broker.address, TOPIC],
         input=code,
@@ -158,7 +166,7 @@ def test_the_query_writes_the_messages(
     scylla: Scylla, orders: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """After a crash, repeated messages have the same key, sequence and value as before."""
-    jars("sink", spark=pyspark.__version__)
+    sink_jars()
     broker: Broker = request.getfixturevalue("broker")
     first = written(broker, scylla, orders, tmp_path)
     values = [json.loads(message["value"]) for message in first]

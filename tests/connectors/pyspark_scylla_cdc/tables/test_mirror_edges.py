@@ -31,28 +31,33 @@ KEYS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KEYS)
-def test_clustering_keys_of_any_type(
-    scylla: Scylla,
-    keyspace: str,
-    execute: Execute,
-    start: Start,
-    place: dict[str, str],
-    kind: str,
+def test_clustering_keys_of_many_types(
+    scylla: Scylla, keyspace: str, execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
     """Rows are added, updated and deleted by their whole keys, beside a static map."""
-    low, high = KEYS[kind]
-    insert = "INSERT INTO {t} (pk, ck, v) VALUES"
+    names = [f"k{number}" for number in range(len(KEYS))]
+    key = ", ".join(names)
+    low, high = (list(cells) for cells in zip(*KEYS.values(), strict=True))
+    keys = low, high, [*low[:-1], high[-1]]
+
+    def where(cells: list[str]) -> str:
+        return " AND ".join(f"{name} = {cell}" for name, cell in zip(names, cells, strict=True))
+
+    declared = ", ".join(f"{name} {kind}" for name, kind in zip(names, KEYS, strict=True))
     execute(
-        f"CREATE TABLE {{t}} (pk int, ck {kind}, s map<text, int> static, v int, "
-        f"PRIMARY KEY (pk, ck)) {ENABLED}",
-        *(f"{insert} ({pk}, {key}, 1)" for pk in range(3) for key in (low, high)),
+        f"CREATE TABLE {{t}} (pk int, {declared}, s map<text, int> static, v int, "
+        f"PRIMARY KEY (pk, {key})) {ENABLED}",
+        *(
+            f"INSERT INTO {{t}} (pk, {key}, v) VALUES ({pk}, {', '.join(cells)}, 1)"
+            for pk in range(3)
+            for cells in keys
+        ),
         *(f"UPDATE {{t}} SET s = {{'a': {pk}}} WHERE pk = {pk}" for pk in range(4)),
     )
     assert start(**place).awaitTermination()
     execute(
-        f"UPDATE {{t}} SET v = 2 WHERE pk = 0 AND ck = {low}",
-        f"DELETE FROM {{t}} WHERE pk = 0 AND ck = {high}",
+        f"UPDATE {{t}} SET v = 2 WHERE pk = 0 AND {where(low)}",
+        f"DELETE FROM {{t}} WHERE pk = 0 AND {where(high)}",
         "UPDATE {t} SET s['b'] = 2 WHERE pk = 1",
         "DELETE FROM {t} WHERE pk = 2",
     )
@@ -60,7 +65,7 @@ def test_clustering_keys_of_any_type(
     assert copy.awaitTermination()
     found = rows_of(copy.read())
     assert plain(found) == plain(table_of(scylla, f"{keyspace}.t"))
-    assert len(found) == 4
+    assert len(found) == 6
 
 
 @pytest.mark.slow
@@ -91,8 +96,7 @@ def list_of(cell: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("history", [False, True])
-@pytest.mark.parametrize("name", ["pk", "ck"])
+@pytest.mark.parametrize(("name", "history"), [("pk", False), ("ck", True)])
 def test_a_renamed_key_ends_the_copy(
     execute: Execute, start: Start, place: dict[str, str], name: str, history: bool
 ) -> None:
