@@ -181,7 +181,7 @@ simulate-mirror: install $(CLASSES) ## keep copies of a table in 20 random histo
 	    --numprocesses=2 --dist=load --maxschedchunk=1 -k through_crashes \
 	    tests/connectors/pyspark_scylla_cdc/tables/test_mirror.py $(ARGS)
 
-simulate-mirror-spark: $(OLDER)/constraints.txt ## the same on 4.0 or 4.1, with Iceberg and Delta Lake too
+simulate-mirror-spark: $(OLDER)/constraints.txt ## the same on an older version, with Delta Lake (up to 4.2) and Iceberg (4.0, 4.1) too
 	$(MAKE) simulate-mirror VENV=$(OLDER)/venv CONSTRAINTS=$<
 
 lint: $(INSTALLED) ## check style, types and imports between packages
