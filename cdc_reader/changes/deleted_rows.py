@@ -41,11 +41,10 @@ def deleted_rows(
     for column in table.partition_key:
         found &= _equal(column, delete, rows)
     if table.clustering and kinds[0] != "delete_partition":
+        found &= booleans(_cells(table.clustering[0], rows).is_valid())  # static rows stay
         places = np.flatnonzero(found)  # only the rows of the partition become Python objects
         keys = _mappings(table.clustering, rows, places)
         found[places] = [*map(_test(table, delete), keys)]
-        first = table.clustering[0]
-        found &= booleans(_cells(first, rows).is_valid())  # no range contains the static row
     return to_arrow(found)
 
 

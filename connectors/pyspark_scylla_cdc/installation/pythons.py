@@ -105,18 +105,14 @@ def planner_command(context: SparkContext) -> Command:
     path = of_driver or of_all or "python3"
     overridden = of_all if of_driver and of_all and of_driver != of_all else ""
     own = os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ.get("PYSPARK_PYTHON") or path
-    paths = [jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath(), *_own_paths()]
+    of_spark = jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
     return Command(
         path,
         overridden,
         ignored=_ignored(context, path),
         wanted="" if own == path else own,
-        modules=os.pathsep.join(filter(None, paths)),
+        modules=os.pathsep.join(filter(None, [of_spark, os.environ.get("PYTHONPATH")])),
     )
-
-
-def _own_paths() -> list[str]:
-    return os.environ.get("PYTHONPATH", "").split(os.pathsep)
 
 
 def _ignored(context: SparkContext, path: str) -> str:
