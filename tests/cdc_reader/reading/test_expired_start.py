@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,6 +63,15 @@ def open_reader(server: EmbeddedScylla, clock: ManualClock) -> Iterator[Callable
         reader.close()
 
 
+@contextmanager
+def without_log(server: EmbeddedScylla) -> Iterator[None]:
+    """Drop the table's log during the block, and create it again afterwards."""
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    server.execute("DROP TABLE ks.t_scylla_cdc_log")
+    yield
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 3600}")
+
+
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("ttl", [3_600, 86_400])
 def test_rows_since_a_snapshot_that_expired(
@@ -113,9 +122,8 @@ def test_a_log_created_again_during_a_read(
     clock.advance(60 * SECOND)
     rows = iter(read(open_reader(ReadConfig(data_loss="fail", fetch_size=1, chunk_size=1)), "-10m"))
     next(rows)
-    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
-    server.execute("DROP TABLE ks.t_scylla_cdc_log")
-    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 3600}")
+    with without_log(server):
+        pass
     with pytest.raises(DataLossError, match="the log was dropped, and created again"):
         list(rows)
 
@@ -139,12 +147,9 @@ def test_a_query_while_a_log_is_created_again(
         """Send the first query for rows of the log while the log does not exist."""
         if refused or query.doing != "reading ks.t_scylla_cdc_log":
             return send(connection, query, *values)
-        server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
-        server.execute("DROP TABLE ks.t_scylla_cdc_log")
-        refused.append(send(connection, query, *values))
-        with suppress(InvalidRequest):
+        with without_log(server), suppress(InvalidRequest):
+            refused.append(send(connection, query, *values))
             refused[0].result()
-        server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 3600}")
         return refused[0]
 
     with monkeypatch.context() as patched:
@@ -169,9 +174,8 @@ def test_a_log_created_again_between_two_reads(
     reader = open_reader(ReadConfig(data_loss="fail"))
     assert len(list(read(reader, "-10m"))) == 1
     server.skew_clock(server.nodes[0], -HOUR)
-    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
-    server.execute("DROP TABLE ks.t_scylla_cdc_log")
-    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 3600}")
+    with without_log(server):
+        pass
     with pytest.raises(DataLossError, match="the log was dropped, and created again"):
         list(read(reader, "-10m"))
 
