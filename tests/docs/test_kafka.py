@@ -47,11 +47,12 @@ def jars(profile: str, **properties: str) -> list[Path]:
 
 
 def sink_jars() -> list[Path]:
-    """Return Spark's sink for Kafka; a patch release may be missing from Maven's repositories."""
-    version = pyspark.__version__
-    with suppress(maven.Unavailable):
-        return maven.jars(POM, "sink", spark=version)
-    return jars("sink", spark=f"{version.rpartition('.')[0]}.0")
+    """Return Spark's sink for Kafka, of the newest patch release that Maven's repositories have."""
+    series, _, patch = pyspark.__version__.rpartition(".")
+    for earlier in range(int(patch), 0, -1):
+        with suppress(maven.Unavailable):
+            return maven.jars(POM, "sink", spark=f"{series}.{earlier}")
+    return jars("sink", spark=f"{series}.0")
 
 
 def free_port() -> int:
