@@ -100,11 +100,12 @@ class Query:
     reader: StreamReader | None = None
     is_ending: bool = False
     repeated: int | None = None
-    """The number of the last micro-batch that an earlier run had stored, until the next one."""
+    """The number of the micro-batch that an earlier run stored, and that this run repeats."""
 
     def start(self, *, available_now: bool = False) -> StreamReader:
         """Start a run. Like Spark, plan an empty micro-batch at the checkpoint first."""
         self.reader, self.is_ending = self.make(), available_now
+        self.repeated = self.committed if len(self.offsets) > self.committed else None
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
         if self.committed:
@@ -118,8 +119,6 @@ class Query:
 
     def step(self, crash: Callable[[], bool] = lambda: False) -> bool:
         """Run a micro-batch, which crashes if `crash` returns True. Return False if none is due."""
-        if self.reader is None and len(self.offsets) > self.committed:
-            self.repeated = self.committed
         reader = self.reader or self.start(available_now=self.is_ending)
         start = self._start(reader)
         if len(self.offsets) == self.committed:
@@ -155,8 +154,7 @@ class Query:
 
         As documented, the loss is forgotten if the query ends now.
         """
-        is_last = self.repeated is not None and self.repeated == self.committed - 1
-        return is_last and len(self.offsets) == self.committed
+        return self.repeated == self.committed - 1 and len(self.offsets) == self.committed
 
     @property
     def ends(self) -> list[Offset]:
@@ -476,14 +474,14 @@ def check_history(seed: int, make: Make, session: Session, clock: ManualClock) -
     given = {"maxRowsPerTrigger": str(limit), "lateRows": draw.choice(["ignore", "deliver"])}
     query = Query(lambda: make(**given))
     chance, writes = draw.choice([0, 0.05, 0.3]), draw.choice([0, 1, 4])
-    before = _write_times(session)
+    before = _rows(session, "WRITETIME(v)")
     while not query.committed or query.ends[query.committed - 1]["snapshot"] != "done":
         for _ in range(draw.randrange(writes + 1)):
             clock.advance(draw.randrange(SECOND))
             _write(session, draw, partitions)
         query.is_ending = draw.random() < 0.2
         assert query.step(lambda: draw.random() < chance)
-    unchanged = before.items() & _write_times(session).items()
+    unchanged = before.items() & _rows(session, "WRITETIME(v)").items()
     table_batches = query.committed
     for _ in range(draw.randrange(3)):
         _write(session, draw, partitions)
@@ -508,13 +506,8 @@ def check_history(seed: int, make: Make, session: Session, clock: ManualClock) -
     assert shown.keys() == delivered.keys()
 
 
-def _rows(session: Session) -> dict[Key, int | None]:
-    return {(pk, ck): v for pk, ck, v in session.execute("SELECT pk, ck, v FROM ks.t")}
-
-
-def _write_times(session: Session) -> dict[Key, int]:
-    found = session.execute("SELECT pk, ck, WRITETIME(v) FROM ks.t")
-    return {(pk, ck): time for pk, ck, time in found}
+def _rows(session: Session, value: str = "v") -> dict[Key, int | None]:
+    return {(pk, ck): v for pk, ck, v in session.execute(f"SELECT pk, ck, {value} FROM ks.t")}
 
 
 def check_seeds(count: int, check: Callable[[int], None]) -> None:
