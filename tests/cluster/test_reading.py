@@ -7,6 +7,7 @@ from subprocess import PIPE
 
 import pytest
 
+from pyspark_scylla_cdc.spark_versions import TELLS_START
 from tests.cluster.log import ROWS, NumberedLog
 from tests.cluster.reader import PROGRAM, Reader
 from tests.cluster.standalone import WORKERS, Standalone
@@ -40,9 +41,20 @@ def test_batch(reader: Reader, log: NumberedLog) -> None:
 @pytest.mark.parametrize("way", ["parquet", "for_each_batch", "delta"])
 def test_stream(reader: Reader, log: NumberedLog, way: str) -> None:
     """A restarted query resumes where it stopped."""
-    assert reader.read(way, way, **STREAM) == log.whole
+    assert read_until_the_end(reader, way) == log.whole
     log.fill(MORE)
-    assert reader.read(way, way, **STREAM) == log.whole
+    assert read_until_the_end(reader, way) == log.whole
+
+
+def read_until_the_end(reader: Reader, way: str) -> list[int]:
+    """Run a query with limits once; on Spark 4.0 and 4.1, until a run has no rows.
+
+    There, `availableNow` ends a query with limits after one micro-batch.
+    """
+    found, before = reader.read(way, way, **STREAM), None
+    while not TELLS_START and found != before:
+        found, before = reader.read(way, way, **STREAM), found
+    return found
 
 
 def test_snapshot(reader: Reader, log: NumberedLog) -> None:
