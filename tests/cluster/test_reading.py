@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from subprocess import PIPE
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_stream(reader: Reader, log: NumberedLog, way: str) -> None:
     assert read_until_the_end(reader, way) == log.whole
 
 
-def read_until_the_end(reader: Reader, way: str) -> list[int]:
+def read_until_the_end(reader: Reader, way: str) -> Any:
     """Run a query with limits once; on Spark 4.0 and 4.1, until a run has no rows.
 
     There, `availableNow` ends a query with limits after one micro-batch.
