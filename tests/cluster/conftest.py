@@ -15,10 +15,15 @@ from tests.cluster.environment import executor_environment
 from tests.cluster.log import ROWS, NumberedLog, numbered_log
 from tests.cluster.machine import best_isolation
 from tests.cluster.standalone import Standalone, standalone
+from tests.connectors.pyspark_scylla_cdc.support import available_now
+from tests.connectors.pyspark_scylla_cdc.support.followed_query import SCRIPT
 from tests.locking import locked
 from tests.packaging.conftest import make_environment, wheel
 
 __all__ = ["wheel"]
+
+IMPORTED = (Path(available_now.__file__), SCRIPT)
+"""The modules of the tests that programs on a cluster import."""
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +49,8 @@ def cluster(
     """A running cluster, whose machines have the package."""
     folder = tmp_path_factory.mktemp("cluster")
     with standalone(folder, best_isolation(), environment, archive=classes) as cluster:
+        for module in IMPORTED:
+            cluster.copy_module(module)
         yield cluster
 
 

@@ -116,6 +116,12 @@ class Standalone:
             **settings,
         )
 
+    def copy_module(self, module: Path) -> None:
+        """Copy a module of the tests to the driver's machine, so that programs can import it."""
+        there = self.driver.disk / module.relative_to(ROOT)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(module, there)
+
     def archive_classes(self, archive: Path) -> None:
         """Let all JVMs on the machines start from `archive`, which is created if it is missing.
 

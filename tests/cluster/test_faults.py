@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,8 +22,8 @@ from tests.cluster.log import ROWS, NumberedLog
 from tests.cluster.machine import Isolation, best_isolation
 from tests.cluster.reader import PROGRAM as READING
 from tests.cluster.reader import Reader
-from tests.cluster.standalone import ROOT, Standalone
-from tests.connectors.pyspark_scylla_cdc.support.followed_query import SCRIPT, FollowedQuery
+from tests.cluster.standalone import Standalone
+from tests.connectors.pyspark_scylla_cdc.support.followed_query import FollowedQuery
 
 PROGRAM = Path(__file__).parent / "programs" / "following.py"
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -58,9 +57,6 @@ class ClusterQuery(FollowedQuery):
     def __init__(self, cluster: Standalone, options: dict[str, str]) -> None:
         super().__init__(cluster.store, options)
         self._cluster = cluster
-        there = cluster.driver.disk / SCRIPT.relative_to(ROOT)
-        there.parent.mkdir(parents=True)
-        shutil.copy(SCRIPT, there)
 
     def _launch(self, errors: IO[bytes]) -> Popen[str]:
         where = str(self._cluster.driver.store)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from subprocess import PIPE
-from typing import Any
 
 import pytest
 
-from pyspark_scylla_cdc.spark_versions import TELLS_START
 from tests.cluster.log import ROWS, NumberedLog
 from tests.cluster.reader import PROGRAM, Reader
 from tests.cluster.standalone import WORKERS, Standalone
@@ -42,20 +40,9 @@ def test_batch(reader: Reader, log: NumberedLog) -> None:
 @pytest.mark.parametrize("way", ["parquet", "for_each_batch", "delta"])
 def test_stream(reader: Reader, log: NumberedLog, way: str) -> None:
     """A restarted query resumes where it stopped."""
-    assert read_until_the_end(reader, way) == log.whole
+    assert reader.read(way, way, **STREAM) == log.whole
     log.fill(MORE)
-    assert read_until_the_end(reader, way) == log.whole
-
-
-def read_until_the_end(reader: Reader, way: str) -> Any:
-    """Run a query with limits once; on Spark 4.0 and 4.1, until a run has no rows.
-
-    There, `availableNow` ends a query with limits after one micro-batch.
-    """
-    found, before = reader.read(way, way, **STREAM), None
-    while not TELLS_START and found != before:
-        found, before = reader.read(way, way, **STREAM), found
-    return found
+    assert reader.read(way, way, **STREAM) == log.whole
 
 
 def test_snapshot(reader: Reader, log: NumberedLog) -> None:

@@ -20,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tests.connectors.pyspark_scylla_cdc.support.available_now import read_available
+
 Options = dict[str, str]
 
 
@@ -82,14 +84,13 @@ WAYS = {way.__name__: way for way in (batch, places, parquet, kept, for_each_bat
 
 
 def changes(spark: SparkSession, options: Options) -> DataStreamWriter:
-    """Return a query that ends when it has read all settled rows."""
-    frame = spark.readStream.format("scylla_cdc").options(**options).load()
-    return frame.writeStream.trigger(availableNow=True)
+    """Return a query that reads the log."""
+    return spark.readStream.format("scylla_cdc").options(**options).load().writeStream
 
 
 def run(writer: DataStreamWriter, folder: str) -> None:
-    """Run the query until it ends."""
-    writer.option("checkpointLocation", f"{folder}/checkpoint").start().awaitTermination()
+    """Run the query until it has read all settled rows."""
+    read_available(writer.option("checkpointLocation", f"{folder}/checkpoint"))
 
 
 def found(frame: DataFrame) -> list[int]:
