@@ -46,7 +46,6 @@ class Option:
     """One option of the data source.
 
     An option without a default is None unless it is given. A `secret` value is never shown.
-    `aliases` are the names that other connectors use. The value of an alias may be in milliseconds.
     """
 
     name: str
@@ -55,7 +54,6 @@ class Option:
     default: str | None = None
     required: bool = False
     secret: bool = False
-    aliases: tuple[str, ...] = ()
 
     def value(self, given: str | None) -> Any:
         """Parse the given text, or the default; raise ConfigurationError if it is invalid."""

@@ -61,22 +61,18 @@ class EnvelopeOutput(StrEnum):
     ADVANCED = "advanced"
 
 
-_CASSANDRA = "spark.cassandra."
-
 OPTIONS = (
     Option(
         "hosts",
         TEXT,
         "Contact points of the cluster: `host` or `host:port`, separated by commas.",
         required=True,
-        aliases=(f"{_CASSANDRA}connection.host",),
     ),
     Option(
         "port",
         COUNT,
         "Port for the contact points that do not specify one.",
         default="9042",
-        aliases=(f"{_CASSANDRA}connection.port",),
     ),
     Option(
         "keyspace",
@@ -98,14 +94,12 @@ OPTIONS = (
         "username",
         TEXT,
         "Role to log in as; requires a password.",
-        aliases=(f"{_CASSANDRA}auth.username",),
     ),
     Option(
         "password",
         TEXT,
         "Password of the role. Never shown in plans or errors.",
         secret=True,
-        aliases=(f"{_CASSANDRA}auth.password",),
     ),
     Option(
         "passwordFile",
@@ -117,7 +111,6 @@ OPTIONS = (
         "ssl.enabled",
         FLAG,
         "Whether to connect with TLS. Without `ssl.caFile`, the system's trusted CAs are used.",
-        aliases=(f"{_CASSANDRA}connection.ssl.enabled",),
     ),
     Option("ssl.caFile", TEXT, "PEM file of the CA certificates to trust; turns TLS on."),
     Option(
@@ -134,28 +127,24 @@ OPTIONS = (
         TEXT,
         "Datacenter whose nodes receive the queries. Default: the datacenter of the contact point "
         "that is reached first.",
-        aliases=(f"{_CASSANDRA}connection.localDC",),
     ),
     Option(
         "consistencyLevel",
         CONSISTENCY,
         "Consistency of log reads. Levels below QUORUM can miss rows that were written at QUORUM.",
         default="QUORUM",
-        aliases=(f"{_CASSANDRA}input.consistency.level",),
     ),
     Option(
         "connectTimeout",
         POSITIVE_DURATION,
         "How long to try to reach the cluster.",
         default="10s",
-        aliases=(f"{_CASSANDRA}connection.timeoutMS",),
     ),
     Option(
         "requestTimeout",
         POSITIVE_DURATION,
         "How long to wait for one page of rows.",
         default="20s",
-        aliases=(f"{_CASSANDRA}read.timeoutMS",),
     ),
     Option(
         "retryTimeout",
@@ -394,7 +383,6 @@ OPTIONS = (
         "Maximum number of rows in a page. The server may end a page sooner, after 1 MiB of one "
         "stream.",
         default="5000",
-        aliases=(f"{_CASSANDRA}input.fetch.sizeInRows",),
     ),
     Option(
         "chunkSize",
@@ -450,10 +438,47 @@ OPTIONS = (
     ),
 )
 
+GONE = {
+    "port": "give the port in hosts, as 'host:9042'",
+    "startingBoundInclusive": (
+        "startingTimestamp is included: to leave it out, start a microsecond later"
+    ),
+    "endingBoundInclusive": ("endingTimestamp is left out: to include it, end a microsecond later"),
+    "failOnDataLoss": "give onDataLoss, 'fail' or 'continue'",
+    "connectTimeout": "leave it out, and let retryTimeout limit how long a query tries",
+    "minAdvance": "give the trigger an interval, as trigger(processingTime='10 seconds')",
+    "idleAdvance": "leave it out: an idle stream moves its position by itself",
+    "minRowsPerTrigger": "give the trigger an interval, as trigger(processingTime='5 minutes')",
+    "maxTriggerDelay": "give the trigger an interval, as trigger(processingTime='5 minutes')",
+    "chunkSize": "leave it out: the source learns how many streams a query may name",
+    "inFlight": "leave it out: the source adapts it; to limit the load, give maxQueriesPerSecond",
+    "readStrategy": "leave it out: the source measures which way of reading is faster",
+    "reportTo": "leave it out: a ScyllaCdcListener needs no reports from tasks",
+    "envelopeOutput": "leave it out: format 'envelope' always has plain values",
+    "includeBefore": "leave it out: before is the whole row if the log has full preimages",
+    "includeAfter": "leave it out: after is always the whole row",
+    "keyPlacement": "leave it out: the key is always in the column key",
+    **{
+        f"spark.cassandra.{name}": f"give {instead}"
+        for name, instead in {
+            "connection.host": "hosts",
+            "connection.port": "the port in hosts, as 'host:9042'",
+            "connection.localDC": "localDC",
+            "connection.ssl.enabled": "ssl.enabled",
+            "connection.timeoutMS": "retryTimeout, as '2m'",
+            "auth.username": "username",
+            "auth.password": "password",
+            "input.consistency.level": "consistencyLevel",
+            "input.fetch.sizeInRows": "fetchSize",
+            "read.timeoutMS": "requestTimeout, as '20s'",
+        }.items()
+    },
+}
+"""What to do instead of giving an option that only other sources have, or that none needs."""
+
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
-_BY_ALIAS = {alias.lower(): option for option in OPTIONS for alias in option.aliases}
+_INSTEAD = {name.lower(): instead for name, instead in GONE.items()}
 _SECRET_NAME = re.compile("pass|secret|token|pwd", re.IGNORECASE)
-_MILLISECONDS = re.compile(r".*\.timeoutms")
 
 
 def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
@@ -461,35 +486,25 @@ def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
 
     Raises ConfigurationError, which names the option, for an invalid value or an unknown name.
     """
-    texts: dict[str, str] = {}
-    for name, text in given.items():
-        option = _named(name, text)
-        if option.name in texts:
-            shown = "(not shown)" if option.secret else text
-            remedy = f"it is an alias of {option.name}, which is also given: give one of them"
-            raise ConfigurationError(name, shown, remedy)
-        is_bare = _MILLISECONDS.fullmatch(name.lower()) and text.strip().isdigit()
-        texts[option.name] = f"{text.strip()}ms" if is_bare else text
+    texts = {_named(name, text).name: text for name, text in given.items()}
     return {option.name: option.value(texts.get(option.name)) for option in OPTIONS}
 
 
 def _named(name: str, text: str) -> Option:
-    """Return the option with this name or alias, or raise ConfigurationError with a suggestion."""
+    """Return the option with this name; raise ConfigurationError with a suggestion otherwise."""
     lowered = name.lower()
-    option = _BY_LOWER_NAME.get(lowered) or _BY_ALIAS.get(lowered)
-    if option is not None:
+    if (option := _BY_LOWER_NAME.get(lowered)) is not None:
         return option
     nearest = _nearest(lowered)
     secret = _SECRET_NAME.search(name) or (nearest and nearest.secret)
     known = f"the options are {', '.join(option.name for option in OPTIONS)}"
-    remedy = f"did you mean {nearest.name}?" if nearest else known
+    remedy = _INSTEAD.get(lowered) or (f"did you mean {nearest.name}?" if nearest else known)
     raise ConfigurationError(name, "(not shown)" if secret else text, f"no such option; {remedy}")
 
 
 def _nearest(name: str) -> Option | None:
-    known = {**_BY_ALIAS, **_BY_LOWER_NAME}
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return known[close[0]] if close else None
+    close = difflib.get_close_matches(name, _BY_LOWER_NAME, n=1, cutoff=0.5)
+    return _BY_LOWER_NAME[close[0]] if close else None
 
 
 def markdown() -> str:
@@ -502,12 +517,5 @@ def markdown() -> str:
     return "\n".join(rows) + "\n"
 
 
-def aliases_markdown() -> str:
-    """Return the table of aliases for the reference pages."""
-    rows = ["| alias | option |", "|---|---|"]
-    rows += [f"| `{alias}` | `{option.name}` |" for option in OPTIONS for alias in option.aliases]
-    return "\n".join(rows) + "\n"
-
-
 if __name__ == "__main__":
-    print(f"{markdown()}\n{aliases_markdown()}", end="")  # noqa: T201 - the module's output
+    print(markdown(), end="")  # noqa: T201 - the module's output

@@ -256,7 +256,6 @@ def lower(options: dict[str, str]) -> dict[str, str]:
             "give startingTimestamp or startingOffsets, not both",
         ),
         ({"username": "u", "password": "p", "passwordFile": "/"}, "password or passwordFile, not"),
-        ({"port": "1", "spark.cassandra.connection.port": "2"}, "an alias of port"),
         ({"format": "changes"}, "ALTER TABLE"),
         ({"format": "envelope", "preimages": "require"}, "ALTER TABLE"),
         ({"format": "envelope", "rangeDeletes": "emit"}, "rangeDeletes is 'emit'"),

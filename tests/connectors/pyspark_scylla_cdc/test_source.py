@@ -284,23 +284,6 @@ def test_a_schema_is_a_projection(spark: SparkSession, options: dict[str, str]) 
 
 
 @pytest.mark.usefixtures("numbers")
-def test_aliases_of_another_connector(spark: SparkSession, options: dict[str, str]) -> None:
-    """Names of the Spark Cassandra Connector's options are accepted as aliases."""
-    host, _, port = options["hosts"].rpartition(":")
-    reader = spark.read.format("scylla_cdc").options(
-        **{
-            "spark.cassandra.connection.host": host,
-            "spark.cassandra.connection.port": port,
-            "spark.cassandra.connection.timeoutMS": "5000",
-            "spark.cassandra.input.consistency.level": "LOCAL_ONE",
-            "keyspace": options["keyspace"],
-            "table": "t",
-        }
-    )
-    assert reader.load().count() == 100
-
-
-@pytest.mark.usefixtures("numbers")
 def test_columns_have_metadata(load: Callable[..., DataFrame]) -> None:
     """The metadata of a column contains its CQL type and its role in the key."""
     schema = load(format="changes", includeDelta="true").schema

@@ -26,7 +26,7 @@ from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.kinds import POSITIVE_DURATION, Option
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.options.table import OPTIONS, SchemaMode, aliases_markdown, markdown
+from pyspark_scylla_cdc.options.table import GONE, OPTIONS, SchemaMode, markdown
 from pyspark_scylla_cdc.schema import markdown as types_markdown
 
 REQUIRED = {"hosts": "db1,db2:9043", "keyspace": "shop", "table": "orders"}
@@ -354,10 +354,6 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ({"minPartitions": "9"}, "minPartitions is 9: give no more than maxPartitions, which is 8"),
         ({"partitionKey": "[1]"}, "partitionKey is '[1]': give a JSON object"),
         ({"snapshot": "always"}, "snapshot is 'always': give none or initial"),
-        (
-            {"spark.cassandra.connection.port": "1", "port": "2"},
-            "it is an alias of port, which is also given: give one of them",
-        ),
         ({"fetchSize": "0"}, "fetchSize is '0': give a whole number above zero"),
         ({"fetchSize": "2000000"}, "fetchSize is 2000000"),
         ({"consistencyLevel": "MOST"}, "consistencyLevel is 'MOST': give one of ONE"),
@@ -367,7 +363,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
             "ssl.caFile is None: give the authority that signs the servers' certificates, or turn ",
         ),
         (
-            {"spark.cassandra.connection.ssl.enabled": "false", "ssl.caFile": "/ca"},
+            {"ssl.enabled": "false", "ssl.caFile": "/ca"},
             "ssl.enabled is 'false': leave ssl.caFile out, or turn ssl.enabled on",
         ),
         ({"username": "u"}, "password"),
@@ -381,6 +377,13 @@ def test_latest_is_the_moment_of_the_query() -> None:
 def test_refusals(given: dict[str, str], expected: str) -> None:
     """The error names the option, its value, and the valid values."""
     assert expected in refusal(**given)
+
+
+@pytest.mark.parametrize("name", sorted(GONE.keys() - {option.name for option in OPTIONS}))
+def test_what_to_do_instead(name: str) -> None:
+    """The error for an option that other sources have says what to do instead."""
+    value = "(not shown)" if name.endswith("password") else "x1"
+    assert refusal(**{name: "x1"}) == f"{name} is {value!r}: no such option; {GONE[name]}"
 
 
 @pytest.mark.parametrize("name", list(REQUIRED))
@@ -414,10 +417,9 @@ def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
 
 
 def test_reference_page_is_current() -> None:
-    """The page contains the current tables of options, aliases and types."""
+    """The page contains the current tables of options and types."""
     page = REFERENCE.read_text(encoding="utf-8")
     assert markdown() in page
-    assert aliases_markdown() in page
     assert types_markdown() in page
 
 
