@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,6 +25,9 @@ settings.load_profile("tests")
 
 spark_classes.use()
 
+SLOWEST = 20
+"""The number of tests whose durations are printed."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests that use Spark first, so that none of these long tests is left for the end."""
@@ -34,6 +38,24 @@ def pytest_configure(config: pytest.Config) -> None:
     """Ignore the sockets that Spark 4.0 and 4.1 leave open."""
     if version("pyspark") < "4.2":
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the twenty slowest tests, and the sum of each package, with their fixtures."""
+    tests: Counter[str] = Counter()
+    packages: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                tests[report.nodeid] += report.duration
+                packages[report.nodeid.partition("::")[0].rpartition("/")[0]] += report.duration
+    if len(tests) <= SLOWEST:
+        return
+    terminalreporter.section("seconds of the slowest tests, and of each package")
+    for seconds in (tests.most_common(SLOWEST), packages.most_common()):
+        for name, duration in seconds:
+            terminalreporter.write_line(f"{duration:8.1f} {name}")
+        terminalreporter.write_line("")
 
 
 @pytest.fixture(scope="session")
