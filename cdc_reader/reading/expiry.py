@@ -281,12 +281,6 @@ def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
     return Window(max(lost.start, first_written(created)), lost.end)
 
 
-def longest_safe(ttl: int) -> int:
-    """Return the age, in µs, up to which rows with a TTL of `ttl` seconds are not `endangered`."""
-    kept = ttl * _SECOND
-    return kept - TtlHistory(((0, ttl),)).endangered(Micros(0), Micros(kept)).end
-
-
 def refuse_endless_snapshots(
     option: str, ttl: int, needed: int, behind: str = "the confidence window"
 ) -> None:

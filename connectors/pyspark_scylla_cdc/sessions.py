@@ -27,13 +27,12 @@ from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema, TableSchema, TableState
 from cdc_reader.errors import (
-    ConfigurationError,
     QueryRefusedError,
     SchemaError,
     TableNotFoundError,
     UnsupportedTableError,
 )
-from cdc_reader.reading.expiry import longest_safe, refuse_endless_snapshots
+from cdc_reader.reading.expiry import refuse_endless_snapshots
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
@@ -45,7 +44,8 @@ from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
 
 log = get_logger(__name__)
 
-_SECOND = 1_000_000
+LONGEST_IDLE = 60_000_000
+"""µs of write time after which the position of an idle stream advances."""
 
 
 def schema_of(options: SourceOptions) -> LogSchema:
@@ -58,7 +58,6 @@ def schema_of(options: SourceOptions) -> LogSchema:
     options.check_start(schema.base)
     _check_key(options, schema.base)
     late_rows(options, schema.base)
-    check_delay(options, schema.base.cdc.ttl)
     check_resnapshot(options, schema.base.cdc.ttl)
     return project(schema, options.columns)
 
@@ -90,31 +89,8 @@ def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
 def check_resnapshot(options: SourceOptions, ttl: int) -> None:
     """Raise ConfigurationError if the log's TTL, in seconds, is too short for new snapshots."""
     if options.takes_new_snapshots:
-        confidence, idle = map(duration_micros, (options.confidence_window, options.idle_advance))
-        needed, behind = 2 * confidence + idle, "confidenceWindow or idleAdvance"
-        if options.waits_for_rows:
-            needed = 2 * confidence + max(idle, duration_micros(options.max_trigger_delay))
-            behind = "confidenceWindow, idleAdvance or maxTriggerDelay"
-        refuse_endless_snapshots("onDataLoss", ttl, needed, behind)
-
-
-def check_delay(options: SourceOptions, ttl: int) -> None:
-    """Raise ConfigurationError if rows may expire while they wait for `minRowsPerTrigger`.
-
-    `ttl` is the log's TTL, in seconds. Waiting rows are `confidenceWindow` older than the wait.
-    """
-    if not (ttl and options.waits_for_rows):
-        return
-    longest = longest_safe(ttl) - duration_micros(options.confidence_window)
-    if duration_micros(options.max_trigger_delay) <= longest:
-        return
-    seconds = longest // _SECOND
-    shorter = f"give at most {seconds} s" if seconds > 0 else "leave minRowsPerTrigger out"
-    remedy = (
-        f"the log of {options.table} keeps changes for {ttl} s, so rows that wait for "
-        f"minRowsPerTrigger may expire: {shorter}, or raise the table's cdc ttl"
-    )
-    raise ConfigurationError("maxTriggerDelay", options.max_trigger_delay, remedy)
+        needed = 2 * duration_micros(options.confidence_window) + LONGEST_IDLE
+        refuse_endless_snapshots("onDataLoss", ttl, needed, "confidenceWindow")
 
 
 def row_format(options: SourceOptions, schema: LogSchema) -> Format:

@@ -67,7 +67,6 @@ __all__ = [
 log = get_logger(__name__)
 
 _WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
-_MINIMUM = "minRowsPerTrigger"
 _ONE_RUN = (
     "a run with trigger availableNow or once reads one micro-batch, and leaves rows unread: use "
     "trigger processingTime, or run the query again until a run has no micro-batch; mirror does so "
@@ -80,7 +79,7 @@ def for_this_spark(
 ) -> DataSourceStreamReader:
     """Adapt the stream reader to the running Spark.
 
-    `limits` are the names of the options that limit or delay its micro-batches.
+    `limits` are the names of the options that limit its micro-batches.
     """
     return reader if TELLS_START else WithoutStart(reader, limits)
 
@@ -136,9 +135,8 @@ class WithoutStart(DataSourceStreamReader):
         self, start: dict[str, Any], offered: dict[str, Any], settled: dict[str, Any]
     ) -> bool:
         """Return True if a run that ends at `offered` may leave settled rows unread."""
-        if _MINIMUM in self._limits or offered.get("token") is not None:
-            return True
-        return bool(offered != start and offered["position"] < settled["position"])
+        is_behind = offered != start and offered["position"] < settled["position"]
+        return bool(is_behind or offered.get("token") is not None)
 
     @hide_traceback()
     def _refuse_restart(self, start: dict[str, Any]) -> None:

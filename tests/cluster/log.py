@@ -60,6 +60,12 @@ class NumberedLog:
             self.scylla.execute(_INSERT, (key, key, note))
             self.written = number + 1
 
+    def write(self, at: int) -> None:
+        """Insert one row with this timestamp."""
+        insert = self._session.prepare(f"{_INSERT} USING TIMESTAMP ?")
+        self._session.execute(insert, (self.written, self.written, _NOTE, at))
+        self.written += 1
+
     @contextmanager
     def growing(self) -> Iterator[None]:
         """Insert rows in the background, one after another."""

@@ -17,7 +17,6 @@ from typing import IO
 import pytest
 from attrs import define
 
-from cdc_reader._time import SystemClock
 from tests.cluster.log import ROWS, NumberedLog
 from tests.cluster.machine import Isolation, best_isolation
 from tests.cluster.reader import PROGRAM as READING
@@ -32,8 +31,6 @@ SILENCE = 30.0  # seconds without a network
 LONGEST = 1.5  # seconds from a micro-batch's start to the latest fault: about one micro-batch
 OPTIONS = {
     "confidenceWindow": "1s",
-    "minAdvance": "200ms",
-    "idleAdvance": "1s",  # so that the position shows when all rows have been read
     "maxPartitions": "4",
 }
 NOTICED = {
@@ -83,7 +80,7 @@ class Followed:
             self.query.stay(self.chance.uniform(0, LONGEST))
             yield
             self.run(3)
-        self.query.await_position(SystemClock().now())
+        self.query.await_written(self.log.write)
         self.check()
 
     def run(self, batches: int) -> None:
@@ -117,7 +114,7 @@ def followed(cluster: Standalone, log: NumberedLog, reader: Reader) -> Iterator[
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
     print(f"KILL_SEED={seed}")
     with ClusterQuery(cluster, {**log.options, **OPTIONS}) as query:
-        query.await_position(SystemClock().now())
+        query.await_written(log.write)
         yield Followed(cluster, log, query, reader, random.Random(seed))
 
 

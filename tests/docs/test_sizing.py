@@ -12,7 +12,8 @@ from cdc_reader.testing import Scylla
 from pyspark_scylla_cdc.options.table import parse_options
 from pyspark_scylla_cdc.planning.partition import LogPartition
 from pyspark_scylla_cdc.planning.plan import StreamSpan, divide
-from pyspark_scylla_cdc.streaming.idle import MOST_QUERIES
+from pyspark_scylla_cdc.sessions import LONGEST_IDLE
+from pyspark_scylla_cdc.streaming.idle import MOST_QUERIES, STEP
 from tests.benchmarks import log_cost
 
 PAGE = Path(__file__).parents[2] / "docs/operate/sizing.md"
@@ -32,15 +33,13 @@ def test_what_a_write_costs(scylla: Scylla) -> None:
 def test_the_queries_of_a_window() -> None:
     """The page's numbers of queries follow from the default settings."""
     read = ReadConfig()
-    options = parse_options({"hosts": "scylla", "path": "shop.orders"})
-    shortest, longest = (options[n].total_seconds() for n in ("minAdvance", "idleAdvance"))
     rows = ROW.findall(PAGE.read_text())
     assert len(rows) == 5
     for row in rows:
         nodes, shards, *shown = (int(number.replace(",", "")) for number in row)
         streams = nodes * VNODES * shards
         queries = len(Chunking(range(streams), read.chunk_size))
-        step = min(longest, shortest * queries // MOST_QUERIES)
+        step = min(LONGEST_IDLE, STEP * queries // MOST_QUERIES) // 1_000_000
         assert shown == [
             streams,
             queries,
@@ -55,7 +54,7 @@ def test_the_example_of_partitions() -> None:
     streams, chunk, partitions = 5_000, options["chunkSize"], options["maxPartitions"]
     queries = len(Chunking(range(streams), chunk))
     micro_batch = queries_of(streams, partitions, chunk)
-    step = options["minAdvance"].total_seconds() * queries / MOST_QUERIES
+    step = STEP / 1e6 * queries / MOST_QUERIES
     shown = " ".join(CLUSTER.read_text().split())
     assert queries > MOST_QUERIES
     few = {queries_of(streams, count, chunk) for count in (8, 16, 20, 40, 79)}

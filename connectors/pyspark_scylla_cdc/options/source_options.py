@@ -12,7 +12,6 @@ from uuid import UUID
 from attrs import evolve, field, frozen
 
 from cdc_reader._time import (
-    BEGINNING,
     FOREVER,
     Micros,
     SystemClock,
@@ -81,10 +80,6 @@ class SourceOptions:
     max_window: timedelta | None
     max_rows: int | None
     max_bytes: int | None
-    min_rows: int
-    max_trigger_delay: timedelta
-    min_advance: timedelta
-    idle_advance: timedelta
     strategy: Strategy
     max_partitions: int
     min_partitions: int
@@ -112,7 +107,7 @@ class SourceOptions:
                 starting=_starting(values, given),
                 starting_offset=_starting_offset(values),
                 starting_option=_starting_option(values),
-                ending=_ending(values),
+                ending=values["endingTimestamp"],
                 relative=_relative(given),
                 snapshot=_snapshot(values, given),
                 data_loss=_data_loss(values),
@@ -122,10 +117,6 @@ class SourceOptions:
                 max_window=values["maxWindowPerTrigger"],
                 max_rows=values["maxRowsPerTrigger"],
                 max_bytes=values["maxBytesPerTrigger"],
-                min_rows=values["minRowsPerTrigger"] or 1,
-                max_trigger_delay=values["maxTriggerDelay"],
-                min_advance=values["minAdvance"],
-                idle_advance=values["idleAdvance"],
                 strategy=values["readStrategy"],
                 max_partitions=values["maxPartitions"],
                 min_partitions=values["minPartitions"] or 1,
@@ -140,7 +131,6 @@ class SourceOptions:
         options._check_window()
         options._check_starting_offset()
         options._check_partitions()
-        options._check_rows()
         return options
 
     @property
@@ -152,11 +142,6 @@ class SourceOptions:
     def takes_new_snapshots(self) -> bool:
         """True if a stream takes a new snapshot when rows have expired before they were read."""
         return self.data_loss is DataLossMode.RESNAPSHOT
-
-    @property
-    def waits_for_rows(self) -> bool:
-        """True if a stream that has caught up waits until there are `min_rows` rows."""
-        return self.min_rows > 1
 
     @contextmanager
     def as_option_errors(self) -> Iterator[None]:
@@ -245,11 +230,6 @@ class SourceOptions:
             raise ConfigurationError("passwordFile", path, "put the password in its first line")
         return lines[0]
 
-    def _check_rows(self) -> None:
-        if self.max_rows is not None and self.min_rows > self.max_rows:
-            remedy = f"give no more than maxRowsPerTrigger, which is {self.max_rows}"
-            raise ConfigurationError("minRowsPerTrigger", self.min_rows, remedy)
-
     def _check_partitions(self) -> None:
         if self.min_partitions > self.max_partitions:
             remedy = f"give no more than maxPartitions, which is {self.max_partitions}"
@@ -312,9 +292,7 @@ def _envelope(values: Mapping[str, Any]) -> AdvancedEnvelope | None:
 
 def _starting(values: Mapping[str, Any], given: Mapping[str, str]) -> Micros:
     if values["startingOffsets"] is None:
-        start = int(values["startingTimestamp"])
-        is_moment = start not in (BEGINNING, FOREVER)
-        return start + 1 if is_moment and not values["startingBoundInclusive"] else start
+        return int(values["startingTimestamp"])
     if (text := _given(given, "startingTimestamp")) is not None:
         remedy = "give startingTimestamp or startingOffsets, not both"
         raise ConfigurationError("startingTimestamp", text, remedy)
@@ -348,16 +326,11 @@ def _given(given: Mapping[str, str], option: str) -> str | None:
 
 
 def _data_loss(values: Mapping[str, Any]) -> DataLossMode:
-    """Return the mode; raise ConfigurationError if two options set it, or the format forbids it."""
-    mode: DataLossMode | None = values["onDataLoss"]
-    fails: bool | None = values["failOnDataLoss"]
-    if mode is not None and fails is not None:
-        raise ConfigurationError("failOnDataLoss", fails, "onDataLoss is given: leave it out")
+    """Return the mode; raise ConfigurationError if the format or the key forbids it."""
+    mode: DataLossMode = values["onDataLoss"]
     if mode is DataLossMode.RESNAPSHOT:
         _check_snapshot(values, "onDataLoss", mode.value)
-    if mode is not None:
-        return mode
-    return DataLossMode.CONTINUE if fails is False else DataLossMode.FAIL
+    return mode
 
 
 def _check_snapshot(values: Mapping[str, Any], option: str, value: str) -> None:
@@ -370,11 +343,6 @@ def _check_snapshot(values: Mapping[str, Any], option: str, value: str) -> None:
     if values["partitionKey"] is not None:
         remedy = "a snapshot reads the whole table as it is now: leave it out"
         raise ConfigurationError("partitionKey", values["partitionKey"], remedy)
-
-
-def _ending(values: Mapping[str, Any]) -> Micros | None:
-    end: Micros | None = values["endingTimestamp"]
-    return end + 1 if end is not None and values["endingBoundInclusive"] else end
 
 
 def _relative(given: Mapping[str, str]) -> frozenset[str]:

@@ -277,22 +277,10 @@ OPTIONS = (
         default=SnapshotMode.NONE.value,
     ),
     Option(
-        "startingBoundInclusive",
-        FLAG,
-        "Whether a change made at `startingTimestamp` itself is read.",
-        default="true",
-    ),
-    Option(
         "endingTimestamp",
         TIMESTAMP,
         "Write time to end at (exclusive). Without it, a batch reads everything in the log, and "
         "a stream does not end.",
-    ),
-    Option(
-        "endingBoundInclusive",
-        FLAG,
-        "Whether a change made at `endingTimestamp` itself is read.",
-        default="false",
     ),
     Option(
         "onDataLoss",
@@ -300,12 +288,8 @@ OPTIONS = (
         "What to do if unread changes may be gone, because the query's position is older than the "
         "log's TTL, or because the log was dropped and created again. `fail` ends the query with "
         "an error, `continue` logs a warning, and `resnapshot` makes a stream read the table "
-        "again. Default: `fail`. See [Data loss](#data-loss).",
-    ),
-    Option(
-        "failOnDataLoss",
-        FLAG,
-        "`true` means `onDataLoss=fail`, and `false` means `onDataLoss=continue`.",
+        "again. See [Data loss](#data-loss).",
+        default=DataLossMode.FAIL.value,
     ),
     Option(
         "lateRows",
@@ -348,34 +332,6 @@ OPTIONS = (
         "Approximate maximum size of the rows in one micro-batch, measured as Arrow data in "
         "memory. The value is a number of bytes, or a number followed by `k`, `m` or `g`. The size "
         "is estimated from a few rows of each of at most 512 streams.",
-    ),
-    Option(
-        "minRowsPerTrigger",
-        COUNT,
-        "Approximate minimum number of log rows in one micro-batch: a stream that has caught up "
-        "waits for more rows. The number is estimated from at most 512 streams, as for "
-        "`maxRowsPerTrigger`.",
-    ),
-    Option(
-        "maxTriggerDelay",
-        POSITIVE_DURATION,
-        "With `minRowsPerTrigger`: the longest time that rows wait for further rows, in write "
-        "time. With `confidenceWindow`, it must leave at least a tenth of the log's TTL, or ten "
-        "minutes if that is shorter.",
-        default="15m",
-    ),
-    Option(
-        "minAdvance",
-        POSITIVE_DURATION,
-        "The shortest span of write time in a micro-batch.",
-        default="1s",
-    ),
-    Option(
-        "idleAdvance",
-        POSITIVE_DURATION,
-        "How long a stream may be idle, in write time, before an empty micro-batch advances the "
-        "position. See [Batches and streams](#batches-and-streams).",
-        default="1m",
     ),
     Option(
         "fetchSize",

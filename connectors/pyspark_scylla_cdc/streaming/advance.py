@@ -8,6 +8,13 @@ from cdc_reader._time import FOREVER, Micros, duration_micros
 from cdc_reader.reading.horizon import settled_before
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 
+SHORTEST_STEP, LONGEST_STEP = 1_000, 1_000_000
+"""A step is as long as the confidence window, within these limits, in µs.
+
+A shorter confidence window means that rows are wanted sooner. A longer step means fewer queries of
+idle logs.
+"""
+
 
 @frozen
 class AdvancePolicy:
@@ -15,21 +22,22 @@ class AdvancePolicy:
 
     The position never passes `final`, and stays at least `confidence` behind the present. Spark
     requests the latest offset about forty times a second, and starts a micro-batch for each new
-    offset. Therefore, the position advances by at least `min_advance`, except in the last step to
+    offset. Therefore, the position advances by at least one `step`, except in the last step to
     `final`. It advances by at most `max_window` if Spark's trigger sets a limit.
     """
 
     confidence: int
-    min_advance: int
+    step: int
     max_window: int = FOREVER
     final: Micros = FOREVER
 
     @classmethod
     def of(cls, options: SourceOptions) -> AdvancePolicy:
         """Return the policy set by the options of a query."""
+        confidence = duration_micros(options.confidence_window)
         return cls(
-            confidence=duration_micros(options.confidence_window),
-            min_advance=duration_micros(options.min_advance),
+            confidence=confidence,
+            step=max(SHORTEST_STEP, min(confidence, LONGEST_STEP)),
             max_window=FOREVER
             if options.max_window is None
             else duration_micros(options.max_window),
@@ -51,7 +59,7 @@ class AdvancePolicy:
     def next(self, position: Micros, now: Micros, *, limited: bool) -> Micros:
         """Return the end of the next micro-batch, or `position` if it is too early for one."""
         settled = self.settled(now)
-        if settled < self.final and settled - position < self.min_advance:
+        if settled < self.final and settled - position < self.step:
             return position
         end = min(position + self.max_window, settled) if limited else settled
         return max(position, end)

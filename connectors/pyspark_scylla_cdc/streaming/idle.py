@@ -23,8 +23,10 @@ MOST_QUERIES = 64
 """The maximum number of queries of one check.
 
 If the check of a window would take more queries, the driver does not check the window. The position
-then advances in longer steps, in proportion to the number of queries.
+then advances in steps whose length is in proportion to the number of queries: `STEP` for each
+`MOST_QUERIES`, but at most `longest`.
 """
+STEP = 1_000_000
 
 
 class Idle:
@@ -33,20 +35,20 @@ class Idle:
     A window of `longest` or more is worth a micro-batch even without rows, but not directly after
     another such window. Without this exception, `processAllAvailable` would never return if the
     trigger interval had that length. While no rows are found, the driver checks again each time the
-    window has grown by `shortest`. The `generations` are read at most once a second.
+    window has grown by `step`. The `generations` are read at most once a second.
     """
 
     def __init__(
         self,
         probe: Callable[[], RowProbe],
         generations: Callable[[], Timeline],
-        shortest: int,
+        step: int,
         longest: int,
     ) -> None:
         self._make_probe = probe
         self._probe: RowProbe | None = None  # created on first use, after the reader was pickled
         self._generations = generations
-        self._shortest = shortest
+        self._step = step
         self._longest = longest
         self._moved_to = BEGINNING
         self._timeline = Timeline(())
@@ -74,14 +76,14 @@ class Idle:
         self._has_rows = False
 
     def _finds_rows(self, window: Window) -> bool:
-        if window.end - self._empty_until < self._shortest:
+        if window.end - self._empty_until < self._step:
             return False
         self._refresh_generations(window.end)
         unseen = Window(self._empty_until, window.end)
         probe = self._probe = self._probe or self._make_probe()
         parts = probe.spans(self._timeline, unseen)
         if (queries := probe.queries(parts)) > MOST_QUERIES:
-            return window.length >= min(self._longest, self._shortest * queries // MOST_QUERIES)
+            return window.length >= min(self._longest, STEP * queries // MOST_QUERIES)
         if probe.finds_row(parts):
             return True
         self._empty_until = window.end

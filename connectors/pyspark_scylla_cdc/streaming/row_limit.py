@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 from attrs import evolve, frozen
 
-from cdc_reader._time import Micros, duration_micros
+from cdc_reader._time import Micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, row_count
 
+SHORTEST = 1_000
+"""The shortest window, in µs, to which another is cut."""
 _COUNTED = 2
 """The multiple of the limit at which measuring ends, because there are too many rows."""
 _ROUNDS, _MOST_ROUNDS = 5, 40
@@ -83,8 +85,8 @@ class RowLimit:
 
 def within_limits(options: SourceOptions, schema: LogSchema, window: Window) -> Micros:
     """Return the end of `window` after it is cut to the limits of a micro-batch."""
-    count, shortest = row_count(options, schema), duration_micros(options.min_advance)
+    count = row_count(options, schema)
     for measure, limit in ((count.rows, options.max_rows), (count.size, options.max_bytes)):
         if limit is not None:
-            window = evolve(window, end=RowLimit(measure, limit, shortest).end(window))
+            window = evolve(window, end=RowLimit(measure, limit, SHORTEST).end(window))
     return window.end

@@ -95,13 +95,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def limits(self) -> list[str]:
-        """The names of the options that limit or delay this query's micro-batches."""
+        """The names of the options that limit this query's micro-batches."""
         options = self._options
         given = {
             "maxWindowPerTrigger": options.max_window is not None,
             "maxRowsPerTrigger": options.max_rows is not None,
             "maxBytesPerTrigger": options.max_bytes is not None,
-            "minRowsPerTrigger": options.waits_for_rows,
         }
         return [name for name, is_given in given.items() if is_given]
 

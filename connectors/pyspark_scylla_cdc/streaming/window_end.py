@@ -1,16 +1,14 @@
 """Decides where a micro-batch ends: how far its window of write time reaches.
 
-The window begins at the position of the last offset. Six steps determine its end. Each step after
+The window begins at the position of the last offset. Five steps determine its end. Each step after
 the first can only shorten the window, which may become empty:
 
 1. It covers the write times that have settled, up to the limit of Spark's trigger
    (`AdvancePolicy`).
 2. If it covers all settled write times, but no rows are found, it becomes empty (`Idle`).
-3. It also becomes empty if it contains fewer rows than a micro-batch needs, is still short, and has
-   no rows that may soon expire (`MinimumRows`).
-4. It ends before a generation that is only partly published (`PublicationGate`).
-5. It is cut to about the number of rows and bytes that a micro-batch may contain (`RowLimit`).
-6. It is cut to the number of strays that an offset can list (`LateWatch`, which also finds the late
+3. It ends before a generation that is only partly published (`PublicationGate`).
+4. It is cut to about the number of rows and bytes that a micro-batch may contain (`RowLimit`).
+5. It is cut to the number of strays that an offset can list (`LateWatch`, which also finds the late
    rows that the micro-batch delivers).
 
 While a snapshot is being read, the window is empty: `SnapshotEnd` decides how much of the table the
@@ -38,13 +36,11 @@ from pyspark_scylla_cdc.offsets.generations import KnownGenerations
 from pyspark_scylla_cdc.offsets.late import Late
 from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import generations_of, timeline_of
+from pyspark_scylla_cdc.sessions import LONGEST_IDLE, generations_of, timeline_of
 from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
 from pyspark_scylla_cdc.streaming.announced import AnnouncedGenerations
 from pyspark_scylla_cdc.streaming.idle import GENERATIONS_INTERVAL, Idle
 from pyspark_scylla_cdc.streaming.late_watch import Step, late_watch
-from pyspark_scylla_cdc.streaming.minimum import MinimumRows
-from pyspark_scylla_cdc.streaming.row_count import row_count
 from pyspark_scylla_cdc.streaming.row_limit import within_limits
 from pyspark_scylla_cdc.streaming.row_probe import row_probe
 from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
@@ -87,15 +83,8 @@ class WindowEnd:
         self._idle = Idle(
             partial(row_probe, options, schema),
             self._announced.read,
-            duration_micros(options.min_advance),
-            duration_micros(options.idle_advance),
-        )
-        self._minimum = MinimumRows(
-            partial(_rows, options, schema),
-            options.min_rows,
-            shortest=duration_micros(options.min_advance),
-            longest=duration_micros(options.max_trigger_delay),
-            idle=duration_micros(options.idle_advance),
+            self._policy.step,
+            LONGEST_IDLE,
         )
         self._gate = PublicationGate(
             partial(generations_of, options),
@@ -126,7 +115,7 @@ class WindowEnd:
             return self._of_snapshot(since, ttls)
         window = self._settled(since.position, now, limited=limited)
         if limited and not since.is_before_snapshot:
-            window = self._with_rows(window, now, ttls)
+            window = self._with_rows(window, now)
         window = self._published(window, now)
         if limited:
             window = self._within_limits(window)
@@ -142,17 +131,10 @@ class WindowEnd:
     def _settled(self, position: Micros, now: Micros, *, limited: bool) -> Window:
         return Window(position, self._policy.next(position, now, limited=limited))
 
-    def _with_rows(self, window: Window, now: Micros, ttls: Callable[[], TtlHistory]) -> Window:
+    def _with_rows(self, window: Window, now: Micros) -> Window:
         if not self._policy.has_caught_up(window.end, now):
             return window
-        window = evolve(window, end=self._idle.end(window))
-        if window.is_empty or not self._options.waits_for_rows:
-            return window
-
-        def is_endangered() -> bool:
-            return not ttls().endangered(window.start, now).intersect(window).is_empty
-
-        return evolve(window, end=self._minimum.end(window, is_endangered))
+        return evolve(window, end=self._idle.end(window))
 
     def _published(self, window: Window, now: Micros) -> Window:
         if window.is_empty:
@@ -180,8 +162,3 @@ class WindowEnd:
         if late is not None and not window.is_empty:
             window = evolve(window, end=late.position)
         return evolve(batch, window=window, late=late)
-
-
-def _rows(options: SourceOptions, schema: LogSchema, window: Window) -> float:
-    """Estimate the number of rows in a window, up to the number that a micro-batch waits for."""
-    return row_count(options, schema).rows(window, options.min_rows)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LIMITS = ("maxrowspertrigger", "maxbytespertrigger")
-_MINIMUM = "minrowspertrigger"
 
 
 def needs_repeats(trigger: Mapping[str, Any]) -> bool:
@@ -51,10 +50,9 @@ class RepeatedRuns:
     def begin(self) -> dict[str, str]:
         """Begin a run, and return its options.
 
-        A snapshot is read in micro-batches of limited size, as in newer versions of Spark. As in
-        these versions, a run does not wait for ``minRowsPerTrigger``.
+        A snapshot is read in micro-batches of limited size, as in newer versions of Spark.
         """
-        options = {name: value for name, value in self._options.items() if name.lower() != _MINIMUM}
+        options = dict(self._options)
         parsed = SourceOptions.parse(options)
         if self._until is None:
             self._until = _settled(parsed)

@@ -54,7 +54,6 @@ class Bench:
             "consistencyLevel": "ONE",
             "maxPartitions": str(PARTITIONS),
             "confidenceWindow": "0s",
-            "minAdvance": "1ms",
         }
 
     def ready(self, frame: DataFrame, rows: int) -> dict[str, str]:

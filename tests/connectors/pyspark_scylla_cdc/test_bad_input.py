@@ -125,16 +125,13 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "snapshot": [
         ("initial", "snapshot is 'initial': a snapshot has rows of the table, not of its log")
     ],
-    "startingBoundInclusive": [("1", "startingBoundInclusive is '1': give true or false")],
     "endingTimestamp": [
         (FAR, f"endingTimestamp is '{FAR}': not a likely time of a change in millis")
     ],
-    "endingBoundInclusive": [("no", "endingBoundInclusive is 'no': give true or false")],
     "onDataLoss": [
         ("warn", "onDataLoss is 'warn': give continue, fail or resnapshot"),
         ("resnapshot", "onDataLoss is 'resnapshot': a snapshot has rows of the table, not of"),
     ],
-    "failOnDataLoss": [("é", "failOnDataLoss is 'é': give true or false")],
     "lateRows": [("drop", "lateRows is 'drop': give ignore, report or deliver")],
     "lateHorizon": [("0s", "lateHorizon is '0s': give a duration above zero")],
     "confidenceWindow": [("30", "confidenceWindow is '30': give a unit, such as '30s'")],
@@ -144,14 +141,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("64 MiB", "maxBytesPerTrigger is '64 MiB': give a number of bytes, such as"),
         ("0", "maxBytesPerTrigger is '0': give a number of bytes"),
     ],
-    "minRowsPerTrigger": [("0", "minRowsPerTrigger is '0': give a whole number above zero")],
-    "maxTriggerDelay": [("0s", "maxTriggerDelay is '0s': give a duration above zero")],
-    "minAdvance": [("soon", "minAdvance is 'soon': give a duration such as")],
     "fetchSize": [(FAR, f"fetchSize is '{FAR}': give a whole number above zero that fits 64 bits")],
     "chunkSize": [("101", "chunkSize is 101: give a whole number from 1 to 100")],
     "inFlight": [("0", "inFlight is '0': give a whole number above zero")],
     "maxQueriesPerSecond": [("0.5", "maxQueriesPerSecond is '0.5': give a whole number above")],
-    "idleAdvance": [("0s", "idleAdvance is '0s': give a duration above zero")],
     "readStrategy": [("scan", "readStrategy is 'scan': give ")],
     "maxPartitions": [("many", "maxPartitions is 'many': give a whole number above zero")],
     "minPartitions": [("9", "minPartitions is 9: give no more than maxPartitions, which is 8")],
@@ -385,7 +378,7 @@ def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> Non
 @pytest.mark.usefixtures("tables")
 def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> None:
     """A table dropped during or after the read ends the query with the error of `load()`."""
-    stream = load(stream=True, confidenceWindow="0s", minAdvance="1ms").writeStream.format("noop")
+    stream = load(stream=True, confidenceWindow="0s").writeStream.format("noop")
     query = stream.option("checkpointLocation", str(tmp_path / "c")).start()
     while len(query.recentProgress) < 3:
         assert not query.awaitTermination(1)

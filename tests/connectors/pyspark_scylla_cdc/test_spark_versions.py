@@ -118,13 +118,12 @@ def test_limits_hold(make: Make) -> None:
             {"maxWindowPerTrigger": "1s", "maxBytesPerTrigger": "1g"},
             "maxWindowPerTrigger, maxBytes",
         ),
-        ({"minRowsPerTrigger": "100"}, "minRowsPerTrigger"),
         (
             {"snapshot": "initial", "format": "envelope", "maxRowsPerTrigger": "3"},
             "maxRowsPerTrigger",
         ),
     ],
-    ids=["none", "enough", "rows", "time", "minimum", "snapshot"],
+    ids=["none", "enough", "rows", "time", "snapshot"],
 )
 def test_a_run_that_leaves_rows_unread_is_reported(
     make: Make, caplog: pytest.LogCaptureFixture, given: dict[str, str], named: str | None
@@ -191,7 +190,7 @@ def run(load: Load, tmp_path: Path) -> Callable[..., Batches]:
             if fails:
                 raise OSError("the sink is gone")
 
-        frame = load(stream=True, **{"confidenceWindow": "0s", "minAdvance": "1ms", **more})
+        frame = load(stream=True, **{"confidenceWindow": "0s", **more})
         writer = frame.writeStream.foreachBatch(keep)
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
         if available_now:

@@ -109,7 +109,7 @@ def frame(
         if request.param == "batch":
             return load(**options)
         query = (
-            load(stream=True, confidenceWindow="0s", minAdvance="1ms", **options)
+            load(stream=True, confidenceWindow="0s", **options)
             .writeStream.format("parquet")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)

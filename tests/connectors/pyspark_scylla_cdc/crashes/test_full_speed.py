@@ -80,15 +80,14 @@ def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path)
         "table": "t",
         "consistencyLevel": "ONE",
         "confidenceWindow": "1s",
-        "idleAdvance": "1s",  # so that the position shows when all rows have been read
         "maxPartitions": "2",
     }
     with FollowedQuery(tmp_path, options) as query:
         query.next_batch()  # Spark has started
         with writing(host, port) as writer:
             samples = list(sampled(query))
-            written = int(writer.communicate()[0])
-        query.await_position(SystemClock().now())
+            written = int(writer.communicate()[0]) + 1
+        query.await_written(lambda at: write(host, port, written - 1, at))
     print(f"{written:,} rows, {len(samples)} micro-batches")
 
     number = functions.col("number")
@@ -101,6 +100,14 @@ def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path)
     assert tuple(found.collect()[0]) == (written, written, 0, written - 1)
     assert query.failures == []
     assert_steady(samples)
+
+
+def write(host: str, port: int, number: int, at: int) -> None:
+    """Write one row with this timestamp."""
+    session = open_session(host, port)
+    values = f"(0, {number}, '')"
+    session.execute(f"INSERT INTO ks.t (pk, number, note) VALUES {values} USING TIMESTAMP {at}")
+    session.cluster.shutdown()
 
 
 @contextmanager

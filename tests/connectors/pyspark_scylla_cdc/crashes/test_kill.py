@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_reader._time import SystemClock
 from cdc_reader.testing import EmbeddedScylla, Fault
 from cdc_reader.testing.cql_session import open_session
 from tests.connectors.pyspark_scylla_cdc.support.followed_query import (
@@ -93,7 +92,10 @@ def test_killed_and_restarted(
                     cluster.join(vnodes=4)
                 cluster.faults.add(Fault("drop", LOG, times=2, after=chance.randrange(9)))
                 run_and_kill(query, role, chance)
-        query.await_position(SystemClock().now())
+        last = "SET m = {0: 'x'} WHERE pk = 0 AND ck = 0"
+        query.await_written(
+            lambda at: session.execute(f"UPDATE {TABLE} USING TIMESTAMP {at} {last}")
+        )
     cluster.faults.clear()  # faults that have not occurred yet
 
     rows = spark.read.parquet(str(query.folder / "rows")).select(*KEY)

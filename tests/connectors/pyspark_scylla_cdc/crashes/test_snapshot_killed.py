@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_reader._time import SystemClock
 from cdc_reader.testing import EmbeddedScylla, Fault
 from pyspark_scylla_cdc import fold
 from tests.connectors.pyspark_scylla_cdc.support.followed_query import (
@@ -86,7 +85,8 @@ def test_each_row_comes_once(
             offsets = offsets_of(query.folder)
             while offsets_of(query.folder)[-1]["snapshot"] != "done":
                 query.next_batch()
-        query.await_position(SystemClock().now())
+        last = f"INSERT INTO ks.t (p, c, v) VALUES (0, {ROWS}, 1) USING TIMESTAMP"
+        query.await_written(lambda at: cluster.execute(f"{last} {at}"))
     cluster.faults.clear()  # faults that have not occurred yet
 
     assert len({each["position"] for each in offsets if each["snapshot"] == "pending"}) == 1

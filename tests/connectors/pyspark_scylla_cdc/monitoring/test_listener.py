@@ -495,7 +495,7 @@ def test_a_query_in_spark(
     listener = ScyllaCdcListener(registry)
     spark.streams.addListener(listener)
     caplog.set_level("INFO", "pyspark_scylla_cdc")
-    given = {"confidenceWindow": "0s", "minAdvance": "1ms", "reportTo": listener.address}
+    given = {"confidenceWindow": "0s", "reportTo": listener.address}
     query = (
         load(stream=True, **given)
         .writeStream.format("noop")
@@ -541,7 +541,7 @@ def test_a_query_that_fails_in_spark_before_its_first_micro_batch(
     execute(table, "INSERT INTO {t} (pk, v) VALUES (1, 0)")
 
     def start() -> StreamingQuery:
-        loaded = load(stream=True, confidenceWindow="0s", minAdvance="1ms")
+        loaded = load(stream=True, confidenceWindow="0s")
         writer = loaded.writeStream.format("noop").queryName("copy")
         return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 

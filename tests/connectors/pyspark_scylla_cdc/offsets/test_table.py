@@ -427,7 +427,7 @@ def test_starting_offsets_whose_rows_expired(
         message = r"TTL was 3600 s.* onDataLoss .* with startingOffsets 'earliest' and a new"
         with pytest.raises(DataLossError, match=message):
             strict.partitions(start, strict.latestOffset(start, LIMIT))
-    lenient = tables.query(startingOffsets=json.dumps(given), failOnDataLoss="false")
+    lenient = tables.query(startingOffsets=json.dumps(given), onDataLoss="continue")
     assert keys(lenient) == [3]
     assert ("rows_lost" in caplog.text) == is_known
     caplog.clear()
@@ -448,7 +448,7 @@ def test_a_batch_from_offsets_whose_rows_expired(
         message = r"TTL was 3600 s, .*onDataLoss .*, or leave startingOffsets out$"
         with pytest.raises(DataLossError, match=message):
             tables.batch(**starting).partitions()
-    assert batch_keys(tables.batch(**starting, failOnDataLoss="false")) == [3]
+    assert batch_keys(tables.batch(**starting, onDataLoss="continue")) == [3]
     assert ("rows_lost" in caplog.text) == is_known
     caplog.clear()
     assert batch_keys(tables.batch()) == [3]
@@ -715,7 +715,7 @@ def test_spark_ends_a_stream_whose_rows_expired(
     execute(f"CREATE TABLE {{t}} (pk int PRIMARY KEY) WITH cdc = {cdc}")
 
     def run() -> None:
-        frame = load(stream=True, confidenceWindow="0s", idleAdvance="1s")
+        frame = load(stream=True, confidenceWindow="0s")
         writer = frame.writeStream.format("noop").trigger(availableNow=True)
         writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
 

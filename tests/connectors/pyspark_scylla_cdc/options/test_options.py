@@ -130,14 +130,10 @@ def test_options_of_this_source() -> None:
         schemaMode="fail",
         snapshot="none",
         startingTimestamp="1970-01-01T00:00:01Z",
-        startingBoundInclusive="false",
         endingTimestamp="1970-01-01T00:00:02Z",
-        endingBoundInclusive="true",
-        failOnDataLoss="false",
+        onDataLoss="continue",
         maxRowsPerTrigger="7",
         maxBytesPerTrigger="64m",
-        minRowsPerTrigger="5",
-        maxTriggerDelay="1h",
         readStrategy="ranges",
         minPartitions="3",
         partitionKey='{"a": 1}',
@@ -151,9 +147,8 @@ def test_options_of_this_source() -> None:
         ValueTypes(pa.decimal128(20, 3)),
     )
     assert options.columns == ("a", "b,c")
-    assert options.window(now=0) == Window(1_000_001, 2_000_001)
-    assert (options.max_bytes, options.min_rows) == (64 << 20, 5)
-    assert options.max_trigger_delay == timedelta(hours=1)
+    assert options.window(now=0) == Window(1_000_000, 2_000_000)
+    assert options.max_bytes == 64 << 20
     assert (options.data_loss, options.max_rows, options.min_partitions) == ("continue", 7, 3)
     assert (options.strategy, options.schema_mode) == (Strategy.RANGES, SchemaMode.FAIL)
     assert options.partition_key == '{"a": 1}'
@@ -239,7 +234,6 @@ def test_every_option_is_read() -> None:
             "endingTimestamp": "1970-01-01T00:00:02+00:00",
             "confidenceWindow": "0s",
             "maxWindowPerTrigger": "5 minutes",
-            "minAdvance": "250ms",
             "fetchSize": "10",
             "chunkSize": "16",
             "inFlight": "3",
@@ -260,7 +254,6 @@ def test_every_option_is_read() -> None:
     assert options.read.max_queries_per_second == 250
     assert options.read.retry_deadline == timedelta(seconds=3)
     assert options.max_window == timedelta(minutes=5)
-    assert options.min_advance == timedelta(milliseconds=250)
     assert options.confidence_window == timedelta(0)
 
 
@@ -342,12 +335,6 @@ def test_latest_is_the_moment_of_the_query() -> None:
         (
             {"startingOffsets": "latest", "startingTimestamp": "latest"},
             "startingTimestamp is 'latest': give startingTimestamp or startingOffsets, not both",
-        ),
-        ({"startingBoundInclusive": "1"}, "startingBoundInclusive is '1': give true or false"),
-        ({"failOnDataLoss": "no"}, "failOnDataLoss is 'no': give true or false"),
-        (
-            {"maxRowsPerTrigger": "5", "minRowsPerTrigger": "6"},
-            "minRowsPerTrigger is 6: give no more than maxRowsPerTrigger, which is 5",
         ),
         ({"maxRowsPerTrigger": "-1"}, "maxRowsPerTrigger is '-1': give a whole number above zero"),
         ({"readStrategy": "scan"}, "readStrategy is 'scan': give streams, ranges or auto"),

@@ -107,7 +107,7 @@ def test_streamed(
     checkpoint = tmp_path / "checkpoint"
 
     def run() -> int:
-        frame = load(stream=True, confidenceWindow="0s", minAdvance="1ms", **SNAPSHOT, **limits)
+        frame = load(stream=True, confidenceWindow="0s", **SNAPSHOT, **limits)
         query = (
             frame.writeStream.format("parquet")
             .option("checkpointLocation", str(checkpoint))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,11 +10,12 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
 
 TIMES = st.integers(min_value=-(10**15), max_value=4 * 10**15)
+GIVEN = {"hosts": "h", "keyspace": "k", "table": "t"}
 SPANS = st.integers(min_value=1, max_value=10**13)
 PACES = st.builds(
     AdvancePolicy,
     confidence=st.integers(min_value=0, max_value=10**10),
-    min_advance=SPANS,
+    step=SPANS,
     max_window=SPANS,
     final=TIMES,
 )
@@ -43,21 +45,21 @@ def test_a_bounded_query_ends(pace: AdvancePolicy, position: int, now: int, late
 
 def test_small_advances_wait() -> None:
     """However often Spark polls, each advance of the position is at least the minimum."""
-    pace = AdvancePolicy(confidence=30, min_advance=10)
+    pace = AdvancePolicy(confidence=30, step=10)
     ends = [pace.next(100, now, limited=True) for now in range(130, 145)]
     assert ends == [100] * 10 + [110, 111, 112, 113, 114]
 
 
 def test_the_last_stretch_is_not_held_back() -> None:
     """The requested end is reached even if it is nearer than the minimum advance."""
-    pace = AdvancePolicy(confidence=0, min_advance=10, final=105)
+    pace = AdvancePolicy(confidence=0, step=10, final=105)
     assert pace.next(100, 104, limited=True) == 100
     assert pace.next(100, 105, limited=True) == 105
 
 
 def test_limit_is_ignored_when_spark_asks_for_all() -> None:
     """A trigger that requests everything gets everything in one micro-batch."""
-    pace = AdvancePolicy(confidence=0, min_advance=1, max_window=10)
+    pace = AdvancePolicy(confidence=0, step=1, max_window=10)
     assert pace.next(0, 1_000, limited=True) == 10
     assert pace.next(0, 1_000, limited=False) == 1_000
 
@@ -75,15 +77,25 @@ def test_a_limited_micro_batch_has_not_caught_up(
 
 def test_pace_of_options() -> None:
     """The durations given as options are converted to microseconds."""
-    given = {"hosts": "h", "keyspace": "k", "table": "t", "confidenceWindow": "1s"}
     options = SourceOptions.parse(
         {
-            **given,
-            "minAdvance": "2s",
+            **GIVEN,
+            "confidenceWindow": "1s",
             "maxWindowPerTrigger": "3s",
             "endingTimestamp": "1795239000000",
         }
     )
     assert AdvancePolicy.of(options) == AdvancePolicy(
-        1_000_000, 2_000_000, 3_000_000, 1_795_239_000_000_000
+        1_000_000, 1_000_000, 3_000_000, 1_795_239_000_000_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("confidence", "step"), [("0s", 1_000), ("200ms", 200_000), ("30s", 1_000_000)]
+)
+def test_the_step_follows_the_confidence_window(confidence: str, step: int) -> None:
+    """Who shortens the confidence window wants rows sooner, so the step is no longer than it."""
+    assert (
+        AdvancePolicy.of(SourceOptions.parse({**GIVEN, "confidenceWindow": confidence})).step
+        == step
     )

@@ -165,16 +165,9 @@ def test_a_generation_after_an_idle_time(
     assert sorted(pk for window in windows for pk in rows(stream, *window)) == list(range(20))
 
 
-def test_idle_advance(make: Make, clock: ManualClock) -> None:
-    """The option `idleAdvance` sets how often the position of an idle stream advances."""
-    stream = make(idleAdvance="10s")
-    start = settled(stream, clock)
-    assert len(poll(stream, start, clock, 100)) in (9, 10)
-
-
 @pytest.mark.parametrize("every", [60, 90])
 def test_triggers_as_long_as_the_advance(make: Make, clock: ManualClock, every: int) -> None:
-    """If triggers are `idleAdvance` or more apart, only every second trigger gets a new offset."""
+    """If triggers are a minute or more apart, only every second trigger gets a new offset."""
     stream = make()
     offset = settled(stream, clock)
     moved = []
@@ -318,7 +311,7 @@ def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> 
     Rows that are written afterwards are delivered too.
     """
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
-    frame = load(stream=True, confidenceWindow="0s", minAdvance="1ms")
+    frame = load(stream=True, confidenceWindow="0s")
     found: list[int] = []
     query = (
         frame.writeStream.foreachBatch(lambda rows, _: found.extend(r.pk for r in rows.collect()))

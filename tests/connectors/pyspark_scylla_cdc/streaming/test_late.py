@@ -659,7 +659,7 @@ def test_in_spark(
         )
 
     def run() -> list[int]:
-        frame = load(stream=True, lateRows="deliver", confidenceWindow="0s", minAdvance="1ms")
+        frame = load(stream=True, lateRows="deliver", confidenceWindow="0s")
         writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "rows"))
         read_available(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
         return sorted(row["pk"] for row in spark.read.parquet(str(tmp_path / "rows")).collect())

@@ -1,27 +1,22 @@
-"""Limits on a micro-batch, the rows for which it waits, and the query rate that its tasks share."""
+"""Limits on a micro-batch, and the query rate that its tasks share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from attrs import evolve, frozen
 from cassandra.cluster import Session
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.sessions import connection_of
-from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
-from pyspark_scylla_cdc.streaming.minimum import MinimumRows
+from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, row_count
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.connectors.pyspark_scylla_cdc.support.readers import stream_readers
@@ -79,7 +74,7 @@ def sizes(stream: StreamReader, start: Offset) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(("rows", "size"), [(300, 1_000), (60, 20_000)])
 def test_bytes(make: Make, write: Callable[..., None], rows: int, size: int) -> None:
     """Micro-batches have about the same size in bytes, whatever the size of a row."""
-    stream = make(maxBytesPerTrigger="100k", minAdvance="100ms")
+    stream = make(maxBytesPerTrigger="100k")
     start = stream.initialOffset()
     write(rows, size)
     found = sizes(stream, start)
@@ -108,7 +103,7 @@ def write_hot(session: Session, clock: ManualClock) -> Callable[..., None]:
 
 def test_bytes_of_a_hot_stream(make: Make, write_hot: Callable[..., None]) -> None:
     """The size of rows is estimated for each stream: one stream has rows larger than all others."""
-    stream = make(maxBytesPerTrigger="100k", minAdvance="100ms")
+    stream = make(maxBytesPerTrigger="100k")
     start = stream.initialOffset()
     write_hot([20_000] * 60)
     found = sizes(stream, start)
@@ -122,7 +117,7 @@ def test_bytes_of_a_stream_whose_rows_change(
     make: Make, write_hot: Callable[..., None], *, grows: bool
 ) -> None:
     """A cut window is weighed again, because the rows of a stream may grow or shrink."""
-    stream = make(maxBytesPerTrigger="100k", minAdvance="100ms")
+    stream = make(maxBytesPerTrigger="100k")
     start = stream.initialOffset()
     write_hot(sorted([20] * 40 + [20_000] * 40, reverse=not grows))
     found = sizes(stream, start)
@@ -169,145 +164,8 @@ def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
     start = stream.initialOffset()
     write(40)
     assert max(count for count, _ in sizes(stream, start)) <= 10
-    stream = make(maxBytesPerTrigger="1", minAdvance="1ms")
+    stream = make(maxBytesPerTrigger="1")
     assert [count for count, _ in sizes(stream, start)] == [1] * 40
-
-
-def test_a_micro_batch_waits_for_rows(
-    make: Make, write: Callable[..., None], clock: ManualClock
-) -> None:
-    """A micro-batch waits for enough rows, or until its first row has waited long enough."""
-    stream = make(minRowsPerTrigger="20", maxTriggerDelay="10m", idleAdvance="1m")
-    start = stream.initialOffset()
-    write(15)
-    assert stream.latestOffset(start, LIMIT) == start
-    clock.advance(120 * SECOND)
-    assert stream.latestOffset(start, LIMIT) == start
-    write(6)
-    assert [count for count, _ in sizes(stream, start)] == [21]
-
-    start = stream.latestOffset(start, LIMIT)
-    write(3)
-    assert stream.latestOffset(start, LIMIT) == start
-    clock.advance(600 * SECOND)
-    assert [count for count, _ in sizes(stream, start)] == [3]
-
-
-def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., None]) -> None:
-    """A stream that is behind does not wait for rows.
-
-    Neither does a stream that has an end, or whose trigger requests everything.
-    """
-    stream = make(minRowsPerTrigger="50", maxWindowPerTrigger="1s")
-    start = stream.initialOffset()
-    write(30)
-    first = stream.latestOffset(start, LIMIT)
-    assert first != start
-    waiting = make(minRowsPerTrigger="50")
-    assert waiting.latestOffset(start, LIMIT) == start
-    assert waiting.latestOffset(start, ReadAllAvailable()) != start
-    waiting.prepareForTriggerAvailableNow()
-    assert [count for count, _ in sizes(waiting, start)] == [30]
-
-
-def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
-    """An idle stream advances: a window without rows waits no longer than `idleAdvance`."""
-    stream = make(minRowsPerTrigger="50", idleAdvance="1m")
-    start = stream.initialOffset()
-    clock.advance(62 * SECOND)
-    assert [count for count, _ in sizes(stream, start)] == [0]
-
-
-def set_ttl(session: Session, seconds: int) -> None:
-    """Change the TTL of the log for rows still to be written."""
-    session.execute(f"ALTER TABLE ks.t WITH cdc = {{'enabled': true, 'ttl': {seconds}}}")
-
-
-def test_a_wait_longer_than_the_ttl_allows_is_refused(make: Make, session: Session) -> None:
-    """`load()` rejects a `maxTriggerDelay` during which waiting rows expire, also by default.
-
-    The message shows the longest delay that is accepted.
-    """
-    set_ttl(session, 600)
-    message = r"maxTriggerDelay is 900 s: .* keeps changes for 600 s, .* at most 539 s"
-    with pytest.raises(ConfigurationError, match=message):
-        make(minRowsPerTrigger="100000")
-    make(minRowsPerTrigger="100000", maxTriggerDelay="539s")
-    make(minRowsPerTrigger="1")
-    with pytest.raises(ConfigurationError, match=r"maxTriggerDelay is 540 s: .* at most 539 s"):
-        make(minRowsPerTrigger="100000", maxTriggerDelay="540s")
-    set_ttl(session, 30)
-    with pytest.raises(ConfigurationError, match="leave minRowsPerTrigger out"):
-        make(minRowsPerTrigger="100000", confidenceWindow="30s")
-    set_ttl(session, 0)
-    make(minRowsPerTrigger="100000")
-
-
-def test_new_snapshots_allow_for_the_wait(make: Make, session: Session) -> None:
-    """With new snapshots, the TTL must also exceed the wait after each snapshot."""
-    set_ttl(session, 750)
-    waiting = {"minRowsPerTrigger": "9", "maxTriggerDelay": "10m", "confidenceWindow": "1m"}
-    make(format="changes", includeDelta="true", **waiting)
-    with pytest.raises(ConfigurationError, match=r"cdc ttl to 801 or more, .* maxTriggerDelay"):
-        make(format="changes", includeDelta="true", onDataLoss="resnapshot", **waiting)
-
-
-def test_rows_do_not_wait_until_they_expire(
-    make: Make, write: Callable[..., None], session: Session, clock: ManualClock
-) -> None:
-    """A lower TTL of the table ends the wait before rows expire. Earlier rows keep their TTL."""
-    stream = make(minRowsPerTrigger="20", maxTriggerDelay="10m")
-    start = stream.initialOffset()
-    write(3)
-    clock.advance(200 * SECOND)
-    assert stream.latestOffset(start, LIMIT) == start
-    set_ttl(session, 120)
-    write(3)
-    clock.advance(90 * SECOND)
-    assert stream.latestOffset(start, LIMIT) == start
-    clock.advance(17 * SECOND)
-    assert [count for count, _ in sizes(stream, start)] == [6]
-
-
-@given(
-    rows=st.lists(st.integers(1, 1_000), max_size=50),
-    polls=st.lists(st.integers(1, 1_200), min_size=1, max_size=30),
-    least=st.integers(2, 20),
-    shortest=st.integers(1, 100),
-    longest=st.integers(200, 2_000),
-    idle=st.integers(50, 500),
-)
-def test_each_row_is_counted_once(
-    rows: list[int], polls: list[int], least: int, shortest: int, longest: int, idle: int
-) -> None:
-    """Windows wait until they have enough rows or are long, and no row is counted twice.
-
-    A window without rows waits only until it is as long as `idle`.
-    """
-    counted: list[Window] = []
-
-    def held(window: Window) -> int:
-        return sum(at in window for at in rows)
-
-    def count(window: Window) -> float:
-        counted.append(window)
-        return held(window)
-
-    minimum = MinimumRows(count, least, shortest=shortest, longest=longest, idle=idle)
-    start = 0
-    for end in sorted(polls):
-        window = Window(start, end)
-        is_offered = minimum.end(window, lambda: False) == end > start
-        is_long = window.length >= longest
-        if is_offered:
-            assert is_long or held(window) >= least or not held(window)
-            start = end
-        else:
-            assert not is_long
-            assert window.length < idle or held(window)
-            assert held(Window(start, max(start, end - shortest))) < least
-    for before, after in pairwise(counted):
-        assert before.end <= after.start
 
 
 def test_tasks_share_the_rate(make: Make, write: Callable[..., None]) -> None:

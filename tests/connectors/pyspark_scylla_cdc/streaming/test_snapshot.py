@@ -374,7 +374,7 @@ def test_a_snapshot_that_outlasts_the_log_loses_rows(
     clock.advance(2 * 3_600 * SECOND)
     with pytest.raises(DataLossError, match="expired before they were read"):
         query.step()
-    query = Query(lambda: make(maxRowsPerTrigger="15", failOnDataLoss="false"))
+    query = Query(lambda: make(maxRowsPerTrigger="15", onDataLoss="continue"))
     query.start()
     query.step()
     clock.advance(2 * 3_600 * SECOND)
@@ -721,7 +721,6 @@ def test_a_loss_that_shows_when_rows_were_read(
             {"partitionKey": '{"pk": 1}', "snapshot": "none"},
             "partitionKey .* the whole table as it is now",
         ),
-        ({"failOnDataLoss": "true"}, "failOnDataLoss is .*: onDataLoss is given: leave it out"),
     ],
 )
 def test_what_excludes_a_new_snapshot(make: Make, given: dict[str, str], message: str) -> None:

@@ -99,7 +99,7 @@ def test_a_stream(clock: ManualClock, parse: Parse, write: Callable[..., None], 
     """A stream delivers each row once, one confidence window behind the cluster's clock."""
     clock.advance(HOUR)
     own = WrongClock(clock, ahead)
-    reader = stream_reader(parse(idleAdvance="1s", minAdvance="1s"), own)
+    reader = stream_reader(parse(), own)
     offset, found = reader.initialOffset(), []
     for pk in range(100, 120):
         clock.advance(SECOND)
@@ -151,7 +151,7 @@ def test_a_stream_that_lost_rows(
 
 def test_micro_batches_cost_no_query_for_the_time(clock: ManualClock, parse: Parse) -> None:
     """Only the first micro-batch, and the first after five minutes, query the cluster's time."""
-    options = parse(idleAdvance="1s", minAdvance="1s")
+    options = parse()
 
     def cost(own: WrongClock | None) -> list[int]:
         clock_of_query, costs = SourceClock(options, own), []

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -16,15 +17,15 @@ from typing import IO, Self
 
 from attrs import frozen
 
+from cdc_reader._time import SystemClock
+
 SCRIPT = Path(__file__).with_name("following_query.py")
 SHORT_STEPS = {
     "consistencyLevel": "ONE",
     "confidenceWindow": "1s",
-    "minAdvance": "200ms",
-    "idleAdvance": "1s",  # so that the position shows when all rows have been read
     "maxPartitions": "2",
 }
-"""Options of a query that advances in small micro-batches, even without rows."""
+"""Options of a query that advances in small micro-batches."""
 FAILURES = 3
 """The query counts as lost after this number of consecutive failures without a micro-batch."""
 
@@ -129,9 +130,11 @@ class FollowedQuery:
             self.failures.append(told["failed"])
         raise AssertionError(f"the query fails again and again: {self.failures[-1]}")
 
-    def await_position(self, position: int) -> None:
-        """Wait until all rows written before `position` are in the sink."""
-        while self.next_batch().position < position:
+    def await_written(self, write: Callable[[int], object]) -> None:
+        """Write a last row, at the given timestamp, and wait until all rows are in the sink."""
+        now = SystemClock().now()
+        write(now)
+        while self.next_batch().position <= now:
             pass
 
     def stay(self, seconds: float) -> None:

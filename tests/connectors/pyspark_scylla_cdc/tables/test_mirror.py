@@ -208,7 +208,7 @@ def test_available_now_reads_everything(
     batches = micro_batches(place)
     assert batches >= 3 or (TELLS_START and limit is None)
     execute(*(f"INSERT INTO {{t}} (pk) VALUES ({pk + 12})" for pk in keys))
-    copy = start({**source, "minRowsPerTrigger": "5"} if source else {}, **place)
+    copy = start(source, **place)
     assert copy.awaitTermination()
     assert len(rows_of(copy.read())) == 24
     assert micro_batches(place) > batches
