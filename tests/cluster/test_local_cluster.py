@@ -58,6 +58,7 @@ def driver(spark_home: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
             yield driver
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_batch_and_stream(driver: subprocess.Popen[str], tmp_path: Path) -> None:
     """A batch and a stream read each row once, and both executors take part."""

@@ -154,9 +154,10 @@ def test_the_copy_equals_the_table(example: Example, scylla: Scylla, orders: Ord
 @pytest.mark.slow
 def test_the_copy_survives_kills(example: Example, scylla: Scylla, orders: Orders) -> None:
     """The copy survives kills during and after the snapshot, before and after checkpoints."""
-    survive(example, scylla, orders, 12)
+    survive(example, scylla, orders, 6)
 
 
+@pytest.mark.slow
 def test_the_program_copies_the_existing_rows(
     example: Example, scylla: Scylla, orders: Orders
 ) -> None:
@@ -166,6 +167,7 @@ def test_the_program_copies_the_existing_rows(
     assert example.rows() == orders.rows()
 
 
+@pytest.mark.slow
 def test_a_column_that_is_added(example: Example, scylla: Scylla, orders: Orders) -> None:
     """After the next change, the copy contains a column that was added to the table."""
     assert example.run(scylla, orders.name) == 0
@@ -194,6 +196,7 @@ RANGES = (
 )
 
 
+@pytest.mark.slow
 def test_ranges_of_types_that_do_not_sort_as_text(
     example: Example, scylla: Scylla, keyspace: str
 ) -> None:
@@ -215,7 +218,8 @@ def test_ranges_of_types_that_do_not_sort_as_text(
     assert copied == {tuple(map(str, row)) for row in rows}
 
 
-@pytest.mark.parametrize("name", ["latest", "changes", "checkpoints"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["changes", "checkpoints"])
 def test_a_table_with_a_common_name(
     scylla: Scylla, keyspace: str, tmp_path: Path, name: str
 ) -> None:
@@ -231,6 +235,7 @@ def test_a_table_with_a_common_name(
         assert database.execute(f"FROM main.{name}").fetchall() == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_type_that_gains_a_field(
     example: Example, scylla: Scylla, keyspace: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,6 +260,7 @@ def test_a_type_that_gains_a_field(
         assert found == {1: {"x": 1}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["timestamp", "date", "frozen<list<int>>"])
 def test_keys_in_parquet_files(
     scylla: Scylla, keyspace: str, tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]

@@ -7,9 +7,12 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
     """A wheel contains two typed packages and the license, and nothing else at the top level."""
     names = zipfile.ZipFile(wheel).namelist()
@@ -21,6 +24,7 @@ def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
     assert f"{information}/licenses/LICENSE" in names
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     """A wheel contains all files of the packages, including grammars and other data files."""
     names = set(zipfile.ZipFile(wheel).namelist())
@@ -33,6 +37,7 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
             assert wanted <= names
 
 
+@pytest.mark.slow
 def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
     """A relative link in the README becomes a link to the repository, at this version's tag."""
     archive = zipfile.ZipFile(wheel)

@@ -29,6 +29,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
 
 
+@pytest.mark.slow
 def test_a_wheel_with_the_kernel_is_platform_specific(
     environment: Environment, wheel: Path
 ) -> None:

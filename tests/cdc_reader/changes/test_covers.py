@@ -163,7 +163,7 @@ def table(request: pytest.FixtureRequest, scylla: Scylla, keyspace: str) -> tupl
 
 
 @settings(
-    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=1, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_a_delete_covers_the_rows_that_it_removes(

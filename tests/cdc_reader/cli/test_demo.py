@@ -36,6 +36,7 @@ def counts(output: str) -> dict[str, int]:
     return {what: int(number.replace(",", "")) for what, number in found}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_embedded() -> None:
     """With an embedded server, the demo succeeds and reports that its counts match."""

@@ -231,6 +231,7 @@ def three_generations(scylla: Scylla, keyspace: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("three_generations")
 @pytest.mark.parametrize(("table", "count", "key"), [("t", 450, ["pk"]), ("c", 60, ["a", "b"])])
 @pytest.mark.parametrize("partitions", [1, 4])

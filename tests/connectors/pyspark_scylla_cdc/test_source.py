@@ -131,6 +131,7 @@ def test_columns_are_the_log_tables(
     assert frame.columns[:3] == LOG_KEY
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 def test_one_dataframe_in_many_queries(load: Callable[..., DataFrame]) -> None:
     """Queries with different filters on one DataFrame do not affect each other."""
@@ -271,6 +272,7 @@ def test_table_altered_since_load(
         losing.count()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 def test_a_schema_is_a_projection(spark: SparkSession, options: dict[str, str]) -> None:
     """The given schema selects columns and their order, in SQL too."""

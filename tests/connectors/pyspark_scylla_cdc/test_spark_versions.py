@@ -229,6 +229,7 @@ def test_the_first_micro_batch_is_repeated(run: Callable[..., Batches], execute:
     assert list(again.values()) == [[10]]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
     """Rows that are `maxWindowPerTrigger` apart are in separate micro-batches."""

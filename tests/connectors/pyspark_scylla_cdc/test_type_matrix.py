@@ -158,6 +158,7 @@ def test_decimal_type(load: Load) -> None:
         frame.collect()
 
 
+@pytest.mark.slow
 def test_nested_decimals(execute: Execute, load: Load) -> None:
     """The option `decimalType` applies within collections, tuples and maps."""
     execute(

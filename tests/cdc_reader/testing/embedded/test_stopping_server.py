@@ -54,7 +54,7 @@ def connecting(contact_point: str) -> Iterator[None]:
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_server_that_stops() -> None:
     """A server that is stopped leaves no socket open. Python would warn of an open socket."""
-    for _ in range(5):
+    for _ in range(3):
         with EmbeddedScylla() as server, connecting(server.contact_point):
             server.stop()
         gc.collect()
@@ -65,7 +65,7 @@ def test_a_node_that_fails() -> None:
     """A node that is taken down leaves no socket open."""
     with EmbeddedScylla() as server:
         [node] = server.cluster.nodes
-        for _ in range(20):
+        for _ in range(5):
             with connecting(server.contact_point):
                 server.take_down(node)
             gc.collect()

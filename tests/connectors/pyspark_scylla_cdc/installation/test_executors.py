@@ -91,6 +91,7 @@ def test_healthy(context: SparkContext) -> None:
     assert not context.getJobTags()
 
 
+@pytest.mark.slow
 def test_another_version_of_python(context: SparkContext, tmp_path: Path) -> None:
     """If Spark refuses the executors' Python because of its version, the fault says so."""
     command, here = newer_python(tmp_path), this_python({})
@@ -113,6 +114,7 @@ def test_python_that_does_not_exist(context: SparkContext) -> None:
     assert missing.reason.startswith('Cannot run program "./no/bin/python"')
 
 
+@pytest.mark.slow
 def test_no_free_core(context: SparkContext, tmp_path: Path) -> None:
     """If no task of the check can run, it ends in time, and the application can run others."""
     with busy(context, tmp_path / "end"):
@@ -124,6 +126,7 @@ def test_no_free_core(context: SparkContext, tmp_path: Path) -> None:
     assert executors(context, OWN, {}, SECONDS).late is None
 
 
+@pytest.mark.slow
 def test_session_with_no_free_core(context: SparkContext, tmp_path: Path) -> None:
     """`session` raises a one-line error if the executors do not run its tasks in time."""
     with (

@@ -109,6 +109,7 @@ def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any, stra
     assert found.total() == ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_changes_fold_to_the_table(cluster: EmbeddedScylla, load: Any) -> None:
     """The last change determines each row, whichever partitions contain its changes."""

@@ -84,6 +84,7 @@ def test_folded(scylla: Scylla, keyspace: str, load: Load) -> None:
     assert len(folded(load(format="changes", maxPartitions="2"))) < 10
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("table")
 @pytest.mark.parametrize(
     "limit",

@@ -71,6 +71,7 @@ def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
     session.cluster.shutdown()
 
 
+@pytest.mark.slow
 def test_delivered_once(follow: Make) -> None:
     """Rows that arrive minutes late are delivered once, like all other rows."""
     followed = follow(lateRows="deliver")
@@ -96,6 +97,7 @@ def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None
     assert all('"late"' not in offset for offset in followed.offsets)
 
 
+@pytest.mark.slow
 def test_rows_in_time_are_not_reported(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
     """Timely rows are delivered and not counted, however short the confidence window is."""
     followed = follow(confidenceWindow="0s")
@@ -139,7 +141,7 @@ def test_micro_batch_done_again(follow: Make) -> None:
     assert followed.run(200) == [3, 4]
 
 
-@pytest.mark.parametrize("after", [0, 300_000, 700_000, 2_000_000, 9_000_000])
+@pytest.mark.parametrize("after", [0, 700_000, 9_000_000])
 def test_rows_that_arrive_around_a_plan(follow: Make, after: int) -> None:
     """A row that arrives around the time of a plan is in exactly one micro-batch.
 
@@ -163,6 +165,7 @@ def test_rows_that_arrive_around_a_plan(follow: Make, after: int) -> None:
     assert sorted(found + followed.run(150)) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_restarts(follow: Make) -> None:
     """A restart resumes at the checkpoint, and no row is lost or repeated."""
     followed = follow(lateRows="deliver")
@@ -192,6 +195,7 @@ def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.Mo
     assert len(sizes) <= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("strategy", ["streams", "ranges"])
 def test_strays_are_delivered_once(
@@ -414,6 +418,7 @@ def test_a_log_that_keeps_rows_for_good(follow: Make, session: Session) -> None:
         follow(lateRows="deliver")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ttl", [600, 172_800])
 def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
     """After a change of the TTL, late rows and timely rows are still recognized."""

@@ -140,19 +140,6 @@ def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) 
     assert [row["pk"] for row in folded(rest)] == [2]
 
 
-def test_last_postimages(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
-    """Without `includeDelta`, each row equals its last postimage."""
-    execute(
-        TABLE + IMAGES["postimages"],
-        f"INSERT INTO {{t}} (pk, a, b, s, v, w) VALUES (1, 'x', {TIMES[0]}, 2, 3, {{4}})",
-        f"UPDATE {{t}} SET w = w + {{5}}, v = null WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",
-        f"INSERT INTO {{t}} (pk, a, b, v) VALUES (1, 'y', {TIMES[1]}, 7)",
-        "DELETE FROM {t} WHERE pk = 1 AND a = 'y'",
-        "UPDATE {t} SET s = 8 WHERE pk = 2",
-    )
-    assert folded(load(**CHANGES)) == table_of(scylla, f"{keyspace}.t")
-
-
 def test_a_row_without_values_remains_only_if_inserted(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:

@@ -73,6 +73,7 @@ def valid_at(time: int, found: Rows) -> Rows:
     )
 
 
+@pytest.mark.slow
 def test_the_valid_versions_are_the_table_at_each_time(
     execute: Execute, load: Load, watch: Watch
 ) -> None:

@@ -441,6 +441,7 @@ def test_micro_batches_without_rows_count(
     assert rows_of(copy.read()) == [{"pk": 1, "v": 1}, {"pk": 3, "v": 3}]
 
 
+@pytest.mark.slow
 def test_a_copy_keeps_its_kind(execute: Execute, start: Start, place: dict[str, str]) -> None:
     """A copy with history cannot continue without history, and rejects a column `valid_to`."""
     execute(

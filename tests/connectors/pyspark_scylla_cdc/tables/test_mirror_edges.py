@@ -176,6 +176,7 @@ def points(uses: list[str], rows: list[dict[str, Any]]) -> dict[int, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_new_fields_of_a_type_come_along(
     scylla: Scylla,

@@ -37,7 +37,8 @@ def uuids(seed: int) -> list[uuid.UUID]:
     return found
 
 
-@pytest.mark.parametrize("order", ["ASC", pytest.param("DESC", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["ASC", "DESC"])
 def test_ranges_of_uuids(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load, order: str
 ) -> None:
@@ -57,8 +58,7 @@ def test_ranges_of_uuids(
     ("kind", "low", "high"),
     [
         ("inet", "'10.0.0.1'", "'10.0.0.2'"),
-        ("varint", "9", "10"),
-        pytest.param("frozen<set<int>>", "{1}", "{2}", marks=pytest.mark.slow),
+        pytest.param("varint", "9", "10", marks=pytest.mark.slow),
         pytest.param("frozen<tuple<int, text>>", "(1, 'a')", "(2, 'b')", marks=pytest.mark.slow),
     ],
 )
@@ -83,6 +83,7 @@ def test_ranges_in_another_order(
         folded(load(**CHANGES))
 
 
+@pytest.mark.slow
 def test_ranges_of_earlier_columns(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
