@@ -20,10 +20,11 @@ IMAGE := build/image
 PYTHON_IMAGE = python:$(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')-slim
 # The number of test processes is one more than the number of processors, because many tests wait for a
 # server, but at most four, because each process may start Spark. The tests of a file share a process and
-# its fixtures, and files run in the order in which they are collected (tests/conftest.py). Slow tests are
-# distributed one by one.
+# its fixtures, and files run in the order in which they are collected (tests/conftest.py). Slow and nightly
+# tests are distributed one by one.
 PROCESSES := --numprocesses=$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses=4
 BY_FILE := --dist=loadfile --no-loadscope-reorder
+ONE_BY_ONE := --dist=load --maxschedchunk=1
 KERNEL := $(wildcard cdc_reader/decoding/*.pyx cdc_reader/decoding/native/*.pxi)
 
 # Spark runs on the Java that the script finds, and its workers on the environment's Python.
@@ -32,8 +33,8 @@ CLASSES := $(VENV)/spark-classes.jsa
 SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 
 # Tests that use Spark also run on older versions of Spark, each in a separate environment. VERSION is one
-# of the versions below, or an exact version. The quick part covers each use of Spark once: batch, stream,
-# SQL, Connect, types, errors, and the documentation.
+# of the versions below, or an exact version. The quick part is what differs between the versions: batch,
+# stream, triggers, types, SQL, `fold` and errors. The tests of executors and plans start no Spark.
 VERSION := 4.2
 SPARK_4.0 := 4.0.0
 SPARK_4.1 := 4.1.4
@@ -42,20 +43,16 @@ OLDER_SPARK := $(or $(SPARK_$(VERSION)),$(VERSION))
 OLDER := build/spark-$(OLDER_SPARK)$(addprefix -,$(notdir $(PYTHON)))
 SPARK_TESTS := tests/connectors tests/docs tests/examples \
     tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py tests/cluster/test_local_cluster.py
-SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py tests/docs/test_kafka.py \
-    tests/cluster/test_local_cluster.py \
-    $(addprefix tests/connectors/pyspark_scylla_cdc/,executors/test_changes.py \
-    executors/test_decimals.py executors/test_envelope.py executors/test_in_python.py \
-    test_connect.py tables/test_fold.py test_import.py planning/test_snapshot.py test_source.py streaming/test_stream.py test_type_matrix.py \
-    test_schema.py test_spark_versions.py monitoring test_bad_input.py::test_batch_stream_and_sql_raise_the_same_line) \
-    --deselect=tests/connectors/pyspark_scylla_cdc/tables/test_fold.py::test_random_statements
+SPARK_TESTS_QUICK := $(addprefix tests/connectors/pyspark_scylla_cdc/,test_import.py test_schema.py \
+    test_source.py test_spark_versions.py test_type_matrix.py streaming/test_stream.py tables/test_fold.py \
+    test_bad_input.py::test_batch_stream_and_sql_raise_the_same_line)
 
 # Each of these files has its own cluster, so that two can run at once.
 CLUSTER_TESTS := tests/cluster/test_faults.py tests/cluster/test_reading.py
 CLUSTER_INSTALL_TESTS := tests/cluster/test_howto.py tests/cluster/test_doctor.py
 
 # Tests that run with scylla-driver instead of cassandra-driver, in a separate environment: the tests of
-# the reader, and the quick part of the Spark tests. .ci/run has time only for FORK_TESTS_QUICK.
+# the reader, and the quick part of the Spark tests. The quick part is what differs between the drivers.
 SCYLLA_DRIVER := 3.29.12
 FORK := build/scylla-driver/venv
 FORKED := $(VENV)/.scylla-driver-$(SCYLLA_DRIVER)
@@ -78,7 +75,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java prometheus chromium demo test test-slow test-all test-cluster \
+.PHONY: help install java prometheus chromium demo test test-slow test-nightly test-all test-some test-cluster \
     test-cluster-install test-spark test-spark-cluster test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients \
     test-containers embedded-image soak fuzz fuzz-kernel bench simulate simulate-snapshots \
     simulate-mirror simulate-mirror-spark lint format api constraints clean test-oldest test-newest screenshots docs \
@@ -93,13 +90,19 @@ demo: install ## watch a Spark DataFrame fill from a CDC log
 	@$(SPARK_ENV) $(BIN)/scylla-cdc demo
 
 test: install $(CLASSES) prometheus ## run the quick tests: every part of the project once; ARGS="-k window" runs some
-	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow and not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow and not nightly and not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
-test-slow: install $(CLASSES) prometheus chromium ## run the other tests: faults, load, random histories, other libraries
-	$(SPARK_ENV) $(BIN)/python -m pytest -m "slow and not cluster" $(PROCESSES) --dist=load --maxschedchunk=1 $(TESTS) $(ARGS)
+test-slow: install $(CLASSES) prometheus ## run slower tests: mutations, faults, random histories, other libraries
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "slow and not nightly and not cluster" $(PROCESSES) $(ONE_BY_ONE) $(TESTS) $(ARGS)
+
+test-nightly: install $(CLASSES) prometheus chromium ## run the slowest tests: variations, load, crashes
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "nightly and not cluster" $(PROCESSES) $(ONE_BY_ONE) $(TESTS) $(ARGS)
 
 test-all: install $(CLASSES) prometheus chromium ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
+
+test-some: install $(CLASSES)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "not nightly and not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
 test-cluster: install ## read on a Spark cluster of several machines, with faults and counts; as root
 	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 \
@@ -114,15 +117,16 @@ test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older
 test-spark-cluster: $(OLDER)/constraints.txt ## run both on an older version; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-cluster VENV=$(OLDER)/venv CONSTRAINTS=$< CLUSTER_TESTS=tests/cluster
 
-test-spark-quick: ## run the quick part of test-spark
-	$(MAKE) test-spark SPARK_TESTS="$(SPARK_TESTS_QUICK)"
+test-spark-quick: $(OLDER)/constraints.txt ## run the quick part of test-spark, without nightly tests
+	$(MAKE) test-some VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS_QUICK)"
 
 test-scylla-driver: ## run the tests with scylla-driver, the quick part of Spark included
 	$(MAKE) scylla-driver VENV=$(FORK)
 	$(MAKE) test-all VENV=$(FORK) TESTS="$(FORK_TESTS)"
 
-test-scylla-driver-quick: ## run the quick part of test-scylla-driver
-	$(MAKE) test-scylla-driver FORK_TESTS="$(FORK_TESTS_QUICK)"
+test-scylla-driver-quick: ## run the quick part of test-scylla-driver, without nightly tests
+	$(MAKE) scylla-driver VENV=$(FORK)
+	$(MAKE) test-some VENV=$(FORK) TESTS="$(FORK_TESTS_QUICK)"
 
 test-oldest: install ## run the quick tests with the oldest dependencies that pyproject.toml allows
 	mkdir -p $(OLDEST)
