@@ -77,13 +77,13 @@ def kept(version: str, kind: str) -> Any:
     return read_recording(record.DATA / f"scylla-{version}-{kind}.json.gz")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_kind_is_recorded(recorded: dict[str, Any], version: str) -> None:
     """Every kind is recorded. Tablets are recorded only if the server supports CDC with them."""
     assert set(recorded) == KINDS_OF[version]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_scenarios_recorded_here_are_those_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
@@ -96,14 +96,14 @@ def test_scenarios_recorded_here_are_those_of_the_real_server(
             assert not list(wanted.differences(recorded_scenario(found))), expected["name"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str, Any]) -> None:
     """Histories recorded here equal the real ones, including their relative write times."""
     for expected, found in zip(record.newest("histories"), recorded["histories"], strict=True):
         assert not list(recorded_history(expected).differences(recorded_history(found)))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_statements_recorded_here_are_those_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
@@ -118,7 +118,7 @@ def test_statements_recorded_here_are_those_of_the_real_server(
     assert sum(a == b for a, b in pairs) >= LEAST_EQUAL * len(pairs)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
     recorded: dict[str, Any],
 ) -> None:
@@ -135,7 +135,7 @@ def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
     assert json.dumps(frames).isascii()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_recorded_tablets_go_through_the_phases_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
@@ -148,7 +148,7 @@ def test_recorded_tablets_go_through_the_phases_of_the_real_server(
     assert [p["name"] for p in found["phases"]] == [p["name"] for p in expected["phases"]]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_command_writes_to_the_given_directory(
     scylla: Scylla,
     tmp_path: Path,

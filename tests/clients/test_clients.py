@@ -143,7 +143,7 @@ def shards_of(session: Session) -> set[int]:
     return {row.shard_id for row in rows if "scylla" in (row.driver_name or "").lower()}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_works(client: str, server: Scylla, keyspace: str) -> None:
@@ -204,7 +204,7 @@ def cqlsh(server: Scylla, keyspace: str, shell: str, tmp_path: Path) -> Callable
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("shell", CQLSH)
 def test_cqlsh_works(

@@ -75,7 +75,7 @@ def run(number: int, scylla: Scylla, keyspace: str, folder: Path) -> tuple[str, 
     return told["said"], told["orders"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.skipif(not HAS_PIPELINES, reason="Spark 4.1 and later have declarative pipelines")
 def test_a_view_of_the_changes(scylla: Scylla, orders: str, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_the_copy_equals_the_table(example: Example, scylla: Scylla, orders: Ord
     assert len(orders.rows()) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_copy_survives_kills(example: Example, scylla: Scylla, orders: Orders) -> None:
     """The copy survives kills during and after the snapshot, before and after checkpoints."""
     survive(example, scylla, orders, 6)
@@ -218,7 +218,7 @@ def test_ranges_of_types_that_do_not_sort_as_text(
     assert copied == {tuple(map(str, row)) for row in rows}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["changes", "checkpoints"])
 def test_a_table_with_a_common_name(
     scylla: Scylla, keyspace: str, tmp_path: Path, name: str
@@ -260,7 +260,7 @@ def test_a_type_that_gains_a_field(
         assert found == {1: {"x": 1}}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["timestamp", "date", "frozen<list<int>>"])
 def test_keys_in_parquet_files(
     scylla: Scylla, keyspace: str, tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]

@@ -123,7 +123,7 @@ def wait_for(page: Page, orders: Orders) -> None:
     page.wait_for_function(shows, arg=orders.shown(), timeout=60_000)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_page_follows_the_table(service: Service, orders: Orders) -> None:
     """The page shows rows and changes. After a crash, it also shows the changes made meanwhile."""
     errors: list[str] = []

@@ -30,7 +30,7 @@ def interop() -> Path:
     return PROGRAM / "target" / "debug" / "scylla-cdc-interop"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_rust_library_reads_every_row_once(
     scylla: Scylla, keyspace: str, interop: Path

@@ -51,7 +51,7 @@ def test_embedded() -> None:
     assert "spark.readStream" in ran.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_on_a_cluster(scylla: Scylla) -> None:
     """The demo runs on an existing cluster, and finally drops the keyspace that it created."""
@@ -70,7 +70,7 @@ def test_without_java(tmp_path: Path) -> None:
     assert re.fullmatch(r"Error: Spark needs Java 17 or newer, .*install Java 17.*\n", ran.stderr)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_unreachable_cluster() -> None:
     """The one-line error for an unreachable cluster names its contact point."""

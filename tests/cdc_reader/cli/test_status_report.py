@@ -186,7 +186,7 @@ def report(server: EmbeddedScylla, positions: Path, tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_browser_shows_the_report(report: Path) -> None:
     """The page shows its plots and names, and fits a phone's width.
 

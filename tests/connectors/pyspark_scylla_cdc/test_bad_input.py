@@ -203,7 +203,7 @@ def test_every_option_is_given_wrongly() -> None:
     assert {option.name for option in OPTIONS} == set(WRONG) - {"fetchsise", "xyzzy"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("name", list(WRONG))
 def test_refused(ways: Ways, in_turn: Iterator[str], options: dict[str, str], name: str) -> None:

@@ -97,7 +97,7 @@ def history(scylla: Scylla, keyspace: str, recorded: Any) -> Iterator[History]:
         yield History(log, began * 1_000, max(times))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("partitions", [1, 2, 7])
 def test_batch_equals_recording(
     load: Callable[..., DataFrame], history: History, partitions: int
@@ -152,7 +152,7 @@ def test_changes_folded_are_the_recorded_table(
     assert len(base) > 20
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_envelopes_of_a_recording(
     load: Callable[..., DataFrame], history: History, recorded: Any
 ) -> None:
@@ -234,7 +234,7 @@ def three_generations(scylla: Scylla, keyspace: str) -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("three_generations")
 @pytest.mark.parametrize(("table", "count", "key"), [("t", 450, ["pk"]), ("c", 60, ["a", "b"])])
-@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.nightly), 4])
 def test_three_generations(
     load: Callable[..., DataFrame], table: str, count: int, key: list[str], partitions: int
 ) -> None:

@@ -67,6 +67,7 @@ def address() -> Iterator[tuple[str, int]]:
         yield host, int(port)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300 + 3 * SECONDS)
 def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path) -> None:
     """Each row is delivered once, and neither micro-batches nor memory use keeps growing.

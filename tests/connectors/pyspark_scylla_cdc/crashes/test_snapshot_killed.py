@@ -66,6 +66,7 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
     return FollowedQuery(tmp_path, options)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(480 + 60 * KILLS)  # on a busy machine Spark takes a minute to start
 def test_each_row_comes_once(
     spark: SparkSession, cluster: EmbeddedScylla, query: FollowedQuery

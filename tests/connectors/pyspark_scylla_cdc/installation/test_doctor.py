@@ -81,7 +81,7 @@ def test_healthy(tmp_path: Path) -> None:
     assert "Waiting up to 120 s for tasks on the executors ..." in ran.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_spark_that_does_not_start(tmp_path: Path) -> None:
     """The reason that Java gives is in the one-line error."""
     ran = doctor(tmp_path, "--master=spark://nonsense")
@@ -116,7 +116,7 @@ def test_kernels_that_are_not_compiled() -> None:
     assert told.startswith(f"On worker, {slow.python} decodes rows without the compiled kernel")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_cluster_without_free_cores(master: str, tmp_path: Path) -> None:
     """If the cluster gives the application no executor, the command ends and says why."""
     ran = doctor(tmp_path, f"--master={master}", "--timeout=2")

@@ -210,7 +210,7 @@ def test_strays_are_delivered_once(
     assert any(named) == (not twice)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("by", [-1, 1])
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_that_arrive_late_are_delivered_once(
@@ -290,7 +290,7 @@ def test_strays_of_a_micro_batch_done_again(
     assert followed.run(200) == [4, 5]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("twice", [False, True])
 def test_no_restart_repeats_or_loses_a_stray(
     follow: Make, cluster: EmbeddedScylla, twice: bool
@@ -437,7 +437,7 @@ def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
     assert sorted(pk for batch in followed.batches for pk in batch) == list(range(11))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("ttl", [600, 172_800])
 def test_late_rows_from_before_a_change_of_the_ttl(
     follow: Make, session: Session, ttl: int

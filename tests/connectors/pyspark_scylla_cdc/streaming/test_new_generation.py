@@ -414,13 +414,13 @@ def check_history(seed: int, cluster: EmbeddedScylla, followed: FollowedLog) -> 
     assert followed.delivered == list(range(rows))
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 4))])
 def test_some_announcements(cluster: EmbeddedScylla, late: Make, seed: int) -> None:
     """In a few random sequences of events, no row is lost or repeated."""
     check_history(seed, cluster, late(lateRows="deliver"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_more_announcements(cluster: EmbeddedScylla, late: Make, seed: int) -> None:
     """In many random sequences of events, no row is lost or repeated."""
@@ -506,7 +506,7 @@ def test_rows_limit_after_a_quiet_time(
     assert len(counts) <= 10
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("fetch_size", "limit"), [(10, 1_000), (10, 300), (5_000, 1_000)])
 def test_rows_limit_of_many_pages(
     session: Session, stream: StreamReader, clock: ManualClock, fetch_size: int, limit: int

@@ -30,7 +30,9 @@ def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture(
     params=[
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "deltalake", "iceberg")),
+        pytest.param("delta", marks=pytest.mark.nightly),
+        pytest.param("iceberg", marks=pytest.mark.nightly),
+        pytest.param("deltalake", marks=pytest.mark.slow),
         "parquet",
     ]
 )

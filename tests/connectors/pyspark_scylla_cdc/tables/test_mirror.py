@@ -343,7 +343,7 @@ def test_a_query_that_has_ended_is_freed(
     assert query() is None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "runs", [pytest.param(1, id="one batch older"), pytest.param(2, id="two batches older")]
 )
@@ -374,7 +374,7 @@ def test_an_older_checkpoint_is_rejected(
     assert rows_of(copy.read()) == [{"pk": pk} for pk in range(runs + 1)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_copy_of_another_table_keeps_its_columns(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
@@ -422,7 +422,7 @@ def test_a_query_without_a_version_cannot_take_over_a_copy(
         start(**place).awaitTermination()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_micro_batches_without_rows_count(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:

@@ -30,7 +30,7 @@ KEYS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_clustering_keys_of_many_types(
     scylla: Scylla, keyspace: str, execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
@@ -68,7 +68,7 @@ def test_clustering_keys_of_many_types(
     assert len(found) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", ["deltalake", "parquet"], indirect=True)
 def test_a_path_with_other_characters(
     execute: Execute, start: Start, place: dict[str, str]
@@ -118,7 +118,7 @@ def test_a_renamed_key_ends_the_copy(
     assert rows_of(copy.read()) == before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_key_renamed_while_the_copy_runs(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
@@ -202,7 +202,7 @@ def test_new_fields_of_a_type_come_along(
     assert rows.count() == (6 if history else 4)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_new_fields_while_the_copy_runs(
     scylla: Scylla,
     keyspace: str,
@@ -223,7 +223,7 @@ def test_new_fields_while_the_copy_runs(
     assert points(uses, rows_of(copy.read())) == {1: old, 2: new}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", ["parquet"], indirect=True)
 def test_a_renamed_field_ends_the_copy(
     scylla: Scylla,
@@ -288,7 +288,7 @@ TYPES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("numbers", ["string", "decimal(20, 2)"])
 def test_a_copy_of_each_type_goes_on(
     execute: Execute, start: Start, place: dict[str, str], numbers: str
