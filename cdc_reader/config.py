@@ -64,8 +64,8 @@ def _password(_: object, attribute: Attribute[Any], value: object) -> None:
 class ConnectionConfig:
     """Settings of a connection to the cluster.
 
-    `contact_points` are ``host`` or ``host:port`` (IPv6 as ``[::1]:9042``), as a sequence or
-    separated by commas. `port` is the default port. No `repr` contains the password.
+    `contact_points` are ``host`` or ``host:port`` (IPv6 as ``[::1]:9142``), as a sequence or
+    separated by commas; the default port is 9042. No `repr` contains the password.
 
     `tls` turns TLS on, and so does `tls_ca`, a PEM file of CA certificates. A node's certificate
     must be signed by one of these CAs, or by one of the system's trusted CAs if no file is given.
@@ -75,8 +75,8 @@ class ConnectionConfig:
 
     Queries are sent only to nodes of the datacenter `local_dc`, by default the datacenter of the
     contact point that is reached first. `consistency` is the consistency level of log reads. If
-    writes use QUORUM, reads at a lower level may miss rows. `connect_timeout` limits the time to
-    connect to the cluster, and `request_timeout` limits each attempt to read a page.
+    writes use QUORUM, reads at a lower level may miss rows. `request_timeout` limits each attempt
+    to read a page.
 
     Raises ConfigurationError for values that cannot be used.
     """
@@ -85,7 +85,6 @@ class ConnectionConfig:
         converter=_contact_points,
         validator=require(bool, "give at least one host, as 'host' or 'host:port'"),
     )
-    port: int = field(default=DEFAULT_PORT, validator=between(1, 65_535))
     username: str | None = field(default=None, validator=TEXT)
     password: str | None = field(default=None, repr=False, validator=_password)
     tls_ca: str | None = field(default=None, converter=path, validator=TEXT)
@@ -100,13 +99,9 @@ class ConnectionConfig:
             f"give one of {', '.join(CONSISTENCIES)}",
         ),
     )
-    connect_timeout: timedelta = field(
-        default=timedelta(seconds=10), converter=duration, validator=POSITIVE
-    )
     request_timeout: timedelta = field(
         default=timedelta(seconds=20), converter=duration, validator=POSITIVE
     )
-    protocol_version: int = field(default=4, validator=between(3, 4))
     tls: bool | None = field(default=None, validator=FLAG_OR_NONE)
     tls_verify_hostname: bool = field(default=True, validator=FLAG)
 
@@ -162,7 +157,7 @@ class ConnectionConfig:
         if not (_HOST.fullmatch(host) and (not port or _PORT.fullmatch(port))):
             remedy = "give each host as 'host' or 'host:port', an IPv6 address as '[::1]:9042'"
             raise ConfigurationError("contact_points", point, remedy)
-        return host, int(port or self.port)
+        return host, int(port or DEFAULT_PORT)
 
 
 def as_connection(connection: ConnectionConfig | str) -> ConnectionConfig:

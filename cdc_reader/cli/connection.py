@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ import click
 from attrs import frozen
 
 from cdc_reader.cli.failure import cli_errors
-from cdc_reader.cli.seconds import YEARS, Seconds
-from cdc_reader.config import CONSISTENCIES, DEFAULT_PORT, ConnectionConfig
+from cdc_reader.config import CONSISTENCIES, ConnectionConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError, ConfigurationError
 
@@ -49,18 +47,8 @@ _HOSTS = (
         help="Nodes to connect to first, separated by commas, each as HOST or HOST:PORT.",
     ),
 )
-_TIMEOUT = (
-    click.option(
-        "--connect-timeout",
-        default=10.0,
-        show_default=True,
-        type=Seconds(min=0, min_open=True, max=YEARS),
-        help="Time allowed for connecting, in seconds.",
-    ),
-)
 _NAMES = (
-    "port username password_file tls tls_ca tls_verify_hostname tls_cert tls_key local_dc "
-    "consistency"
+    "username password_file tls tls_ca tls_verify_hostname tls_cert tls_key local_dc consistency"
 ).split()
 
 _IN_ERRORS = ("tls", "tls_ca", "tls_verify_hostname", "tls_cert", "tls_key", "local_dc")
@@ -86,16 +74,10 @@ class _Options:
         return f"{self.name}_{name}" if self.name else name
 
     def options(self, use: str) -> tuple[Callable[..., Any], ...]:
-        """Return all options except hosts and timeout; `use` is the consistency level's purpose."""
+        """Return all options except hosts; `use` is the consistency level's purpose."""
         name = self.option
         of = f" of the {self.name}" if self.name else ""
         return (
-            click.option(
-                name("port"),
-                default=DEFAULT_PORT,
-                show_default=True,
-                help=f"Port of nodes that {self.name.upper() or '--hosts'} names without a port.",
-            ),
             click.option(
                 name("username"),
                 envvar=self.variable("username"),
@@ -138,11 +120,11 @@ class _Options:
             ),
         )
 
-    def taken(self, hosts: str, timeout: float, values: dict[str, Any]) -> ConnectionConfig:
+    def taken(self, hosts: str, values: dict[str, Any]) -> ConnectionConfig:
         """Return the connection to this cluster, and remove its options from `values`."""
         given = {name: values.pop(self.parameter(name)) for name in _NAMES}
         try:
-            return self._config(hosts, connect_timeout=timeout, **given)
+            return self._config(hosts, **given)
         except ConfigurationError as error:
             raise self._in_options(error) from error
 
@@ -150,7 +132,6 @@ class _Options:
         """Return the error with each setting replaced by this cluster's option or argument."""
         options = {name: self.option(name) for name in _NAMES}
         options |= {"contact_points": self.name.upper() or "--hosts"}
-        options |= {"connect_timeout": "--connect-timeout"}
         remedy = _in_words(error.remedy, options)
         return ConfigurationError(options.get(error.option, error.option), error.value, remedy)
 
@@ -169,7 +150,6 @@ class _Options:
         hosts: str,
         username: str | None,
         password_file: Path | None,
-        connect_timeout: float,
         **values: Any,
     ) -> ConnectionConfig:
         rest: dict[str, Any] = {
@@ -179,7 +159,6 @@ class _Options:
             hosts,
             username=username,
             password=self._password(username, password_file),
-            connect_timeout=timedelta(seconds=connect_timeout),
             **rest,
         )
 
@@ -213,12 +192,11 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
         with cli_errors():
-            timeout = values.pop("connect_timeout")
-            connection = side.taken(values.pop("hosts"), timeout, values)
+            connection = side.taken(values.pop("hosts"), values)
         with _errors_in_options({side: connection}):
             command(connection=connection, **values)
 
-    return _with_options(wrapped, (*_HOSTS, *side.options("log reads"), *_TIMEOUT))
+    return _with_options(wrapped, (*_HOSTS, *side.options("log reads")))
 
 
 def two_connection_options(
@@ -235,13 +213,12 @@ def two_connection_options(
         @functools.wraps(command)
         def wrapped(**values: Any) -> None:
             with cli_errors():
-                timeout = values.pop("connect_timeout")
                 for side in (source, target):
-                    values[side.name] = side.taken(values[side.name], timeout, values)
+                    values[side.name] = side.taken(values[side.name], values)
             with _errors_in_options({side: values[side.name] for side in (source, target)}):
                 command(**values)
 
-        options = (*source.options(source_use), *target.options(target_use), *_TIMEOUT)
+        options = (*source.options(source_use), *target.options(target_use))
         return _with_options(wrapped, options)
 
     return decorate

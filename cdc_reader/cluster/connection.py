@@ -58,11 +58,15 @@ T = TypeVar("T")
 
 Columns = tuple[Column, ...]
 
+CONNECT_TIMEOUT = 10.0
+"""The seconds to connect to the cluster."""
+
 PREPARED = 1_000
 """The maximum number of prepared statements to keep; a table needs about a dozen."""
 
 _RECONNECT_FIRST, _RECONNECT_LONGEST = 0.5, 10.0
 """Seconds between attempts to reconnect to a node."""
+_PROTOCOL_VERSION = 4
 
 
 class PageConnection(DefaultConnection):  # type: ignore[misc]
@@ -111,8 +115,7 @@ class Opening:
         settings = _settings(config, self._tls)
         self._endpoints = config.endpoints()
         self._where = ", ".join(f"{host}:{port}" for host, port in self._endpoints)
-        self._seconds = config.connect_timeout.total_seconds()
-        self._deadline = time.monotonic() + min(self._seconds, threading.TIMEOUT_MAX)
+        self._deadline = time.monotonic() + CONNECT_TIMEOUT
         self._is_given_up = False
         self._opened = in_background(
             partial(_session, settings, config.local_dc, fetch_size), "cdc-connect"
@@ -158,7 +161,7 @@ class Opening:
 
     def _too_slow(self) -> ConnectionFailedError:
         return ConnectionFailedError(
-            f"cannot connect to {self._where}: no answer within {self._seconds:g} s; check host, "
+            f"cannot connect to {self._where}: no answer within {CONNECT_TIMEOUT:g} s; check host, "
             "port and that the node is up"
         )
 
@@ -200,16 +203,15 @@ def _settings(config: ConnectionConfig, tls: ssl.SSLContext | None) -> dict[str,
     other's responses.
     """
     endpoints = config.endpoints()
-    timeout = config.connect_timeout.total_seconds()
     return {
         "connection_class": PageConnection,
         "contact_points": endpoints,
         "port": endpoints[0][1],
-        "protocol_version": config.protocol_version,
+        "protocol_version": _PROTOCOL_VERSION,
         "auth_provider": _credentials(config),
         "ssl_context": tls,
-        "connect_timeout": timeout / len(endpoints),
-        "control_connection_timeout": timeout,
+        "connect_timeout": CONNECT_TIMEOUT / len(endpoints),
+        "control_connection_timeout": CONNECT_TIMEOUT,
         "sockopts": [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         "schema_metadata_enabled": False,
         "monitor_reporting_enabled": False,

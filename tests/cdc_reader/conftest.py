@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,16 +16,19 @@ Execute = Callable[..., None]
 """A function that executes statements."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> Iterator[None]:
+    """Let connecting take 30 seconds, because other tests may keep the machine busy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cdc_reader.cluster.connection.CONNECT_TIMEOUT", 30.0)
+        yield
+
+
 @pytest.fixture(scope="session")
 def connection(scylla: Scylla) -> ConnectionConfig:
     """A connection to the server under test."""
     username, password = scylla.credentials or (None, None)
-    return ConnectionConfig(
-        scylla.contact_point,
-        username=username,
-        password=password,
-        connect_timeout=timedelta(seconds=30),
-    )
+    return ConnectionConfig(scylla.contact_point, username=username, password=password)
 
 
 @pytest.fixture

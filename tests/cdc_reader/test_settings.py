@@ -252,7 +252,6 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: cdc.TableName.parse(None), "table is None: give it as keyspace.table"),
         (lambda: cdc.Shard("1", 2), "'1'/2\": give it as"),
         (lambda: cdc.ConnectionConfig(None), "contact_points is (): give at least one host"),
-        (lambda: cdc.ConnectionConfig("h", port=True), "port is True: give a whole number"),
         (
             lambda: cdc.ConnectionConfig("h", username=1, password="p"),
             "username is 1: give a string",
@@ -267,8 +266,8 @@ def consumer(**wrong: Any) -> CdcConsumer:
         ),
         (lambda: cdc.ConnectionConfig("h", tls_ca=1), "tls_ca is 1: give a string"),
         (
-            lambda: cdc.ConnectionConfig("h", connect_timeout=5),
-            "connect_timeout is 5: give a timedelta",
+            lambda: cdc.ConnectionConfig("h", request_timeout=5),
+            "request_timeout is 5: give a timedelta",
         ),
         (
             lambda: cdc.ReadConfig(confidence_window=5),
@@ -405,7 +404,7 @@ def test_durations_may_be_texts() -> None:
         retry_deadline=timedelta(0),
     )
     assert ConsumerConfig(pause="250ms").pause == timedelta(milliseconds=250)
-    assert ConnectionConfig("h", connect_timeout="3s").connect_timeout == timedelta(seconds=3)
+    assert ConnectionConfig("h", request_timeout="3s").request_timeout == timedelta(seconds=3)
 
 
 def test_a_cluster_may_be_a_text() -> None:

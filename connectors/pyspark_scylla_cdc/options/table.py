@@ -65,14 +65,9 @@ OPTIONS = (
     Option(
         "hosts",
         TEXT,
-        "Contact points of the cluster: `host` or `host:port`, separated by commas.",
+        "Contact points of the cluster: `host` or `host:port`, separated by commas. The default "
+        "port is 9042.",
         required=True,
-    ),
-    Option(
-        "port",
-        COUNT,
-        "Port for the contact points that do not specify one.",
-        default="9042",
     ),
     Option(
         "keyspace",
@@ -133,12 +128,6 @@ OPTIONS = (
         CONSISTENCY,
         "Consistency of log reads. Levels below QUORUM can miss rows that were written at QUORUM.",
         default="QUORUM",
-    ),
-    Option(
-        "connectTimeout",
-        POSITIVE_DURATION,
-        "How long to try to reach the cluster.",
-        default="10s",
     ),
     Option(
         "requestTimeout",
@@ -451,7 +440,7 @@ def _named(name: str, text: str) -> Option:
     lowered = name.lower()
     if (option := _BY_LOWER_NAME.get(lowered)) is not None:
         return option
-    nearest = _nearest(lowered)
+    nearest = None if lowered in _INSTEAD else _nearest(lowered)
     secret = _SECRET_NAME.search(name) or (nearest and nearest.secret)
     known = f"the options are {', '.join(option.name for option in OPTIONS)}"
     remedy = _INSTEAD.get(lowered) or (f"did you mean {nearest.name}?" if nearest else known)

@@ -9,7 +9,6 @@ from cdc_reader.errors import ConfigurationError, SchemaError
 
 CONNECTION_OPTIONS = {
     "contact_points": "hosts",
-    "port": "port",
     "username": "username",
     "password": "password",
     "tls": "ssl.enabled",
@@ -19,7 +18,6 @@ CONNECTION_OPTIONS = {
     "tls_key": "ssl.keyFile",
     "local_dc": "localDC",
     "consistency": "consistencyLevel",
-    "connect_timeout": "connectTimeout",
     "request_timeout": "requestTimeout",
 }
 """The options that set the settings of `ConnectionConfig`."""

@@ -23,12 +23,12 @@ _TABLE = f"{KEYSPACE}.{FLAT}"
 _PACKAGE = Path(cdc_reader.__file__).parent
 _BATCH = """
 from cdc_reader import CdcReader, ConnectionConfig
-with CdcReader(ConnectionConfig("127.0.0.1", port={port}, consistency="ONE"), "{table}") as reader:
+with CdcReader(ConnectionConfig("127.0.0.1:{port}", consistency="ONE"), "{table}") as reader:
     assert next(iter(reader.batches())).num_rows
 """
 _CHANGE = """
 from cdc_reader import CdcReader, ConnectionConfig
-with CdcReader(ConnectionConfig("127.0.0.1", port={port}, consistency="ONE"), "{table}") as reader:
+with CdcReader(ConnectionConfig("127.0.0.1:{port}", consistency="ONE"), "{table}") as reader:
     assert next(iter(reader.changes())).key
 """
 _DRIVER = """

@@ -34,16 +34,16 @@ def test_options_and_variables_make_a_connection(tmp_path: Path) -> None:
         "SCYLLA_CDC_USERNAME": "me",
         "SCYLLA_CDC_PASSWORD": "from the variable",
     }
-    arguments = ["--port", "1", "--consistency", "one", "--local-dc", "dc1"]
+    arguments = ["--consistency", "one", "--local-dc", "dc1"]
     given = CliRunner().invoke(show, arguments, env=variables, catch_exceptions=False).output
     expected = ConnectionConfig(
-        "a,b:9043", 1, "me", "from the variable", consistency="ONE", local_dc="dc1"
+        "a,b:9043", "me", "from the variable", consistency="ONE", local_dc="dc1"
     )
     assert given == f"{expected} from the variable\n"
     filed = CliRunner().invoke(
         show, ["--hosts", "c", "--username", "you", "--password-file", str(secret)], env=variables
     )
-    assert filed.output == f"{ConnectionConfig('c', 9042, 'you', 'x')} from the file\n"
+    assert filed.output == f"{ConnectionConfig('c', 'you', 'x')} from the file\n"
 
 
 def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +86,8 @@ COMMANDS: dict[str, list[str]] = {
     "tail": ["ks.t"],
 }
 ZERO = (
-    "--until --shard --checkpoint-table --max-lag --port --source-port --target-port --workers "
-    "--connect-timeout --in-flight --strategy --late-rows --data-loss --snapshot --expiry "
+    "--until --shard --checkpoint-table --max-lag --workers "
+    "--late-rows --data-loss --snapshot --expiry "
     "--consistency --source-consistency --target-consistency"
 ).split()
 """Options that must not be zero."""
@@ -126,14 +126,6 @@ def test_no_number_may_be_zero(command: str, option: str, tmp_path: Path) -> Non
     outcome = CliRunner().invoke(main, arguments)
     assert outcome.exit_code == 2
     assert option in outcome.stderr.splitlines()[-1]
-
-
-@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "0", "1e300", "soon"])
-def test_a_timeout_is_a_number_of_seconds(seconds: str) -> None:
-    """An invalid timeout is rejected with exit status 2 and an error that names the option."""
-    outcome = CliRunner().invoke(main, ["tail", "ks.t", "--connect-timeout", seconds])
-    assert outcome.exit_code == 2
-    assert "Error: Invalid value for '--connect-timeout': " in outcome.stderr
 
 
 def test_an_unreachable_cluster_is_reported_in_one_line() -> None:

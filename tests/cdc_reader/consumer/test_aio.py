@@ -143,11 +143,12 @@ def test_iteration_cancelled_in_the_body_saves_acknowledged_changes(
 
 
 @pytest.mark.parametrize("consumer", [False, True])
-def test_cancelled_while_it_connects(*, consumer: bool) -> None:
+def test_cancelled_while_it_connects(monkeypatch: pytest.MonkeyPatch, *, consumer: bool) -> None:
     """A cancellation while connecting reaches the caller instead of a connection error."""
+    monkeypatch.setattr("cdc_reader.cluster.connection.CONNECT_TIMEOUT", 3_600.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        nowhere = ConnectionConfig("127.0.0.1", port=port, connect_timeout=timedelta(hours=1))
+        nowhere = ConnectionConfig(f"127.0.0.1:{port}")
         read = ReadConfig(retry_deadline=timedelta(0))
 
         async def handler(_: Change) -> None: ...

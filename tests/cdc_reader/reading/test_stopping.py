@@ -48,13 +48,14 @@ SETTLED = ("--from", "earliest", "--confidence-window", "0s")
 
 
 def patient(contact_point: str) -> ConnectionConfig:
-    """Return a configuration that waits for an hour to connect and for each response."""
-    return ConnectionConfig(contact_point, connect_timeout=HOUR, request_timeout=HOUR)
+    """Return a configuration that waits for an hour for each response."""
+    return ConnectionConfig(contact_point, request_timeout=HOUR)
 
 
 @pytest.fixture(autouse=True)
 def pauses_of_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the random pauses before retries last for up to eleven days."""
+    """Let connecting take an hour, and pauses before retries up to eleven days."""
+    monkeypatch.setattr("cdc_reader.cluster.connection.CONNECT_TIMEOUT", HOUR.total_seconds())
     for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
         monkeypatch.setattr(retry, name, 1e6)
 

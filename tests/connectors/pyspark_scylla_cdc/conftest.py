@@ -63,7 +63,6 @@ def options(scylla: Scylla, keyspace: str) -> dict[str, str]:
         "keyspace": keyspace,
         "table": "t",
         "consistencyLevel": "ONE",
-        "connectTimeout": "5s",
         **dict(zip(("username", "password"), login, strict=False)),
     }
 

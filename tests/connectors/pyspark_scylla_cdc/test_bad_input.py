@@ -43,7 +43,6 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("[::1", "hosts is '[::1': give each host as 'host' or 'host:port'"),
         ("http://127.0.0.1:9042", "hosts is 'http://127.0.0.1:9042': give each host"),
     ],
-    "port": [("70000", "port is 70000: give a whole number from 1 to 65535")],
     "keyspace": [
         ("nowhere", "keyspace nowhere of table nowhere.t was not found"),
         ('"; DROP', 'keyspace "; DROP of table'),
@@ -79,8 +78,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "ssl.keyFile": [("/none", "give ssl.certFile and ssl.keyFile, or neither")],
     "localDC": [("nowhere", "localDC is 'nowhere': the cluster has datacenter1")],
     "consistencyLevel": [("MOST", "consistencyLevel is 'MOST': give one of ONE")],
-    "connectTimeout": [("0s", "connectTimeout is '0s': give a duration above zero")],
-    "requestTimeout": [("-1s", "requestTimeout is '-1s': give a duration such as")],
+    "requestTimeout": [
+        ("0s", "requestTimeout is '0s': give a duration above zero"),
+        ("-1s", "requestTimeout is '-1s': give a duration such as"),
+    ],
     "retryTimeout": [(FAR + "s", f"retryTimeout is '{FAR}s': give a duration")],
     "format": [("rows", "format is 'rows': give log, changes or envelope")],
     "includeDelta": [
@@ -150,7 +151,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "minPartitions": [("9", "minPartitions is 9: give no more than maxPartitions, which is 8")],
     "reportTo": [("driver:4040", "reportTo is '(not shown)': give the address of a Scylla")],
     "fetchsise": [("1", "fetchsise is '1': no such option; did you mean fetchSize?")],
-    "xyzzy": [("1", "xyzzy is '1': no such option; the options are hosts, port, keyspace")],
+    "xyzzy": [("1", "xyzzy is '1': no such option; the options are hosts, keyspace")],
 }
 """Wrong values of each option, with a part of the error, and two unknown options."""
 
@@ -287,7 +288,7 @@ def closed_port() -> int:
 def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str) -> None:
     """If the host refuses connections or does not respond, `load()` fails within the timeout."""
     hosts = f"127.0.0.1:{request.getfixturevalue(kind)}"
-    message = refusal(load, hosts=hosts, connectTimeout="2s")
+    message = refusal(load, hosts=hosts)
     assert f"hosts is '{hosts}': cannot connect to {hosts}" in message
     assert "check host, port and that the node is up" in message
 
@@ -295,7 +296,7 @@ def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str)
 @pytest.mark.slow
 def test_unknown_host(load: Load) -> None:
     """If a host name cannot be resolved, `load()` fails within the connect timeout."""
-    message = refusal(load, hosts="no-such-host.invalid", connectTimeout="2s")
+    message = refusal(load, hosts="no-such-host.invalid")
     assert "hosts is 'no-such-host.invalid': cannot connect to no-such-host.invalid:9042" in message
     assert "{}" not in message
 

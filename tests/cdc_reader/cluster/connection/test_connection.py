@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from cassandra.cluster import DefaultConnection
 
+from cdc_reader.cluster import connection
 from cdc_reader.cluster.connection import Opening
 from cdc_reader.cluster.tls import tls_context
 from cdc_reader.config import ConnectionConfig
@@ -17,7 +17,7 @@ from cdc_reader.errors import ConfigurationError, ConnectionFailedError
 from cdc_reader.testing import EmbeddedScylla
 
 TLS = Path(__file__).parents[3] / "data" / "tls"
-PATIENCE = timedelta(seconds=1)
+PATIENCE = 1.0
 
 
 @pytest.fixture
@@ -43,11 +43,14 @@ def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
         Opening(ConnectionConfig(f"127.0.0.1:{port}"), 100).session()
 
 
-def test_a_silent_server_fails_at_the_timeout(listener: socket.socket) -> None:
+def test_a_silent_server_fails_at_the_timeout(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The timeout for silent servers covers all contact points together."""
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", PATIENCE)
     points = [f"127.0.0.1:{port_of(listener)}"] * 3
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to 127.0.0.1"):
-        Opening(ConnectionConfig(points, connect_timeout=PATIENCE), 100).session()
+        Opening(ConnectionConfig(points), 100).session()
 
 
 def test_an_unknown_host_is_named() -> None:
@@ -72,7 +75,7 @@ def test_no_tls_path_is_no_tls() -> None:
 
 
 @pytest.mark.needs("topology")
-def test_the_authority_that_is_given_is_trusted() -> None:
+def test_the_authority_that_is_given_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose certificate was issued by the given CA is trusted.
 
     Without TLS, the connection fails, and the error says that the port uses TLS.
@@ -85,7 +88,8 @@ def test_the_authority_that_is_given_is_trusted() -> None:
             ConnectionConfig(server.contact_point, tls_ca=str(certificate)), 100
         ).session()
         session.cluster.shutdown()
-        without = ConnectionConfig(server.contact_point, connect_timeout=PATIENCE)
+        monkeypatch.setattr(connection, "CONNECT_TIMEOUT", PATIENCE)
+        without = ConnectionConfig(server.contact_point)
         with pytest.raises(ConnectionFailedError, match="it speaks TLS on this port"):
             Opening(without, 100).session()
 
@@ -93,7 +97,7 @@ def test_the_authority_that_is_given_is_trusted() -> None:
 def test_requests_are_sent_at_once_and_pages_received_in_few_calls() -> None:
     """Sockets have TCP_NODELAY set, and a receive buffer 64 times as large as the default."""
     with EmbeddedScylla(port=0) as server:
-        session = Opening(ConnectionConfig("127.0.0.1", port=server.port), 100).session()
+        session = Opening(ConnectionConfig(server.contact_point), 100).session()
         try:
             [pool] = session.get_pools()
             connection, _ = pool.borrow_connection(timeout=30)

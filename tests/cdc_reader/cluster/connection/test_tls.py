@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Future
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from cdc_reader.cluster import connection
 from cdc_reader.cluster.connection import Opening
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import CdcError, ConfigurationError, ConnectionFailedError
@@ -58,13 +58,16 @@ def test_the_name_of_a_contact_point_counts() -> None:
 
 
 @pytest.mark.parametrize("client_authority", [None, CLIENT])
-def test_a_port_that_speaks_tls_alone(client_authority: str | None) -> None:
+def test_a_port_that_speaks_tls_alone(
+    client_authority: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error for a connection without TLS says that the port uses TLS.
 
     This holds whether the server closes the connection or does not respond.
     """
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 1.0)
     with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=client_authority) as server:
-        message = refusal(server, connect_timeout=timedelta(seconds=1))
+        message = refusal(server)
     assert message.endswith("it speaks TLS on this port; check the port, or turn tls on")
 
 
@@ -142,11 +145,12 @@ def test_a_server_without_tls_is_reported() -> None:
         assert "does not speak TLS on this port" in refusal(server, tls_ca=BOTH)
 
 
-def test_a_client_shows_its_certificate() -> None:
+def test_a_client_shows_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that requires client certificates rejects a client without one."""
     with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=CLIENT) as server:
         assert reach(server, tls_ca=BOTH, tls_cert=CLIENT, tls_key=KEY)
-        refusal(server, tls_ca=BOTH, connect_timeout=timedelta(seconds=1))
+        monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 1.0)
+        refusal(server, tls_ca=BOTH)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_no_option_may_be_empty(option: Option) -> None:
         ("localDC", "localDC is '': give the datacenter whose nodes receive the queries, or leave"),
         ("startingTimestamp", "startingTimestamp is '': give 'earliest', 'latest', 'now', a time"),
         ("consistencyLevel", "consistencyLevel is '': give one of ONE, TWO"),
-        ("connectTimeout", "connectTimeout is '': give a duration such as '30s'"),
+        ("requestTimeout", "requestTimeout is '': give a duration such as '30s'"),
         ("columns", "columns is '': give names separated by commas"),
     ],
 )
@@ -217,7 +217,6 @@ def test_every_option_is_read() -> None:
     """Each option in the table has an effect on the parsed options."""
     options = parse(
         **{
-            "port": "19042",
             "username": "u",
             "password": "p",
             "ssl.enabled": "true",
@@ -227,7 +226,6 @@ def test_every_option_is_read() -> None:
             "ssl.keyFile": "/key",
             "localDC": "dc1",
             "consistencyLevel": "local_quorum",
-            "connectTimeout": "1s",
             "requestTimeout": "2s",
             "retryTimeout": "3s",
             "startingTimestamp": "1970-01-01T00:00:01Z",
@@ -242,11 +240,10 @@ def test_every_option_is_read() -> None:
         }
     )
     connection = options.connection()
-    assert (connection.port, connection.username, connection.password) == (19042, "u", "p")
+    assert (connection.username, connection.password) == ("u", "p")
     assert (connection.tls_ca, connection.tls_cert, connection.tls_key) == ("/ca", "/cert", "/key")
     assert (connection.tls, connection.tls_verify_hostname) == (True, False)
     assert (connection.local_dc, connection.consistency) == ("dc1", "LOCAL_QUORUM")
-    assert connection.connect_timeout == timedelta(seconds=1)
     assert connection.request_timeout == timedelta(seconds=2)
     assert options.window(now=0) == Window(1_000_000, 2_000_000)
     assert options.read.fetch_size == 10
@@ -267,7 +264,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
     [
         ({"hots": "db1"}, "did you mean hosts?"),
         ({"startingTimestmap": "earliest"}, "did you mean startingTimestamp?"),
-        ({"xyzzy": "red"}, "the options are hosts, port, keyspace"),
+        ({"xyzzy": "red"}, "the options are hosts, keyspace"),
         ({"hosts": " "}, "hosts is"),
         ({"hosts": "db1:x"}, "hosts is 'db1:x': give each host as 'host' or 'host:port'"),
         (
@@ -278,8 +275,6 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ({"inFlight": "1025"}, "inFlight is 1025: give a whole number from 1 to 1024"),
         ({"maxQueriesPerSecond": "0"}, "maxQueriesPerSecond is '0': give a whole number above"),
         ({"onBadRecord": "drop"}, "onBadRecord is 'drop': give fail, skip or quarantine"),
-        ({"port": "cql"}, "port is 'cql': give a whole number"),
-        ({"port": "70000"}, "port is 70000: give a whole number from 1 to 65535"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday': give 'earliest', "),
         (
             {"endingTimestamp": "2026-13-01"},
