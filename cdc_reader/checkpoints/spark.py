@@ -20,16 +20,16 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Checkpoint, is_moment
 
-_VERSIONS = (1, 2, 3, 4)
-"""The source's offset versions; offsets before version 3 do not name their table."""
+_VERSION = 1
+"""The version of the source's offsets."""
 
 
 @frozen
 class SparkCheckpoint:
     """Reads the progress of a query over `table` from the local directory `at`.
 
-    An offset without a table's name is treated as an offset of `table`. Raises CheckpointError if
-    the directory contains no Spark checkpoint, or one that cannot be read.
+    Raises CheckpointError if the directory contains no Spark checkpoint, or one that cannot be
+    read.
     """
 
     at: Path
@@ -69,7 +69,6 @@ class SparkCheckpoint:
         """Yield the table's offsets at the end of the newest micro-batch that is done.
 
         Until the first micro-batch is done, yields the offsets at which that micro-batch began.
-        Offsets before version 3 do not record this beginning, so their position is used.
         """
         numbers, done = self._numbers("offsets"), max(self._numbers("commits"), default=-1)
         if not numbers:
@@ -84,7 +83,7 @@ class SparkCheckpoint:
         except (OSError, ValueError) as error:
             raise self._unreadable() from error
         for offset in offsets:
-            if offset and offset.get("table", str(self.table)) == str(self.table):
+            if offset and offset["table"] == str(self.table):
                 yield offset if finished else {**offset, "position": _began(offset)}
 
     def _numbers(self, folder: str) -> list[int]:
@@ -125,7 +124,8 @@ def _offset(line: str) -> dict[str, Any] | None:
         return None
     is_ours = (
         isinstance(found, dict)
-        and found.get("version") in _VERSIONS
+        and found.get("version") == _VERSION
+        and "table" in found
         and is_moment(found.get("position"))
         and is_moment(found.get("began", 0))
     )

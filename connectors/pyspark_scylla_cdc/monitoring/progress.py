@@ -24,10 +24,9 @@ from pyspark_scylla_cdc.reports import Report
 def offset_of(text: str) -> Offset | None:
     """Parse an offset of a query's progress; return None if it is from another data source."""
     try:
-        offset = Offset.from_json(_parsed(text))
+        return Offset.from_json(_parsed(text))
     except (ConfigurationError, ValueError, SyntaxError):
         return None
-    return offset if offset.table is not None else None
 
 
 def _parsed(text: str) -> Any:

@@ -20,13 +20,7 @@ from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.generations import KnownGenerations
 from pyspark_scylla_cdc.offsets.late import Late
 
-VERSION = 3
-_POSITION_ALONE = 1
-_BEFORE_SNAPSHOT = 2
-"""Offset versions without the table's name. In version 2 the base table is still to be read."""
-_IN_SNAPSHOT = 4
-"""The version of an offset with `token` or `lost`, which older releases of this source reject."""
-
+VERSION = 1
 _REMEDIES = {
     "checkpointLocation": "start with a new checkpointLocation",
     "startingOffsets": "give an offset of this table, or leave startingOffsets out",
@@ -45,8 +39,7 @@ class SnapshotState(StrEnum):
 class Offset:
     """An offset: every log row written before `position` (µs since 1970) has been delivered.
 
-    It belongs to the `table` (``keyspace.name``) with the id `table_id`. In offsets of versions 1
-    and 2, both are None. Offsets of version 1 also lack the state of the `snapshot`.
+    It belongs to the `table` (``keyspace.name``) with the id `table_id`.
 
     Spark compares offsets as JSON text, so the order of keys is part of the format. While the
     position stays the same, an offset changes only if late rows, or the rows of a generation that
@@ -54,9 +47,9 @@ class Offset:
     """
 
     position: int
-    snapshot: SnapshotState | None = None
-    table: str | None = None
-    table_id: UUID | None = None
+    snapshot: SnapshotState
+    table: str
+    table_id: UUID
     ttls: TtlHistory = TtlHistory()
     late: Late | None = None
     """The late rows delivered; None if the query does not deliver late rows."""
@@ -70,7 +63,7 @@ class Offset:
     snapshot's first micro-batch, and until the snapshot is complete.
     """
     generations: KnownGenerations | None = None
-    """The known generations; None in offsets of earlier releases, and before the log is read."""
+    """The known generations; None before the log is read."""
 
     @property
     def is_before_snapshot(self) -> bool:
@@ -97,11 +90,8 @@ class Offset:
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it."""
-        if self.table is None:
-            version = _BEFORE_SNAPSHOT if self.is_before_snapshot else _POSITION_ALONE
-            return {"version": version, "position": self.position}
         return {
-            "version": VERSION if self.token is None and self.lost is None else _IN_SNAPSHOT,
+            "version": VERSION,
             "position": self.position,
             "table": self.table,
             "id": str(self.table_id),
@@ -117,20 +107,19 @@ class Offset:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Offset:
-        """Parse the offset of a checkpoint; raise ConfigurationError if its version is unknown."""
+        """Parse an offset; raise ConfigurationError if this version did not write it."""
         try:
             return _read(stored)
         except (KeyError, TypeError, ValueError, AttributeError):
             remedy = (
-                f"expected an offset of version 1 to {_IN_SNAPSHOT}; read the checkpoint with the "
-                "version of scylla-cdc that wrote it, or start with a new checkpointLocation"
+                f"this is no offset of version {VERSION} of the source scylla_cdc: "
+                f"{_REMEDIES['checkpointLocation']}"
             )
             raise ConfigurationError("checkpointLocation", stored, remedy) from None
 
     def moved(
         self,
         position: int,
-        table: TableName,
         state: TableState,
         now: int,
         late: Late | None = None,
@@ -155,10 +144,8 @@ class Offset:
         return evolve(
             self,
             position=position,
-            snapshot=snapshot or SnapshotState.NONE,
+            snapshot=snapshot,
             token=token,
-            table=str(table),
-            table_id=state.id,
             ttls=self.ttls_at(state, now).after(oldest),
             late=late,
             began=began,
@@ -187,8 +174,6 @@ class Offset:
         self, table: TableName, table_id: UUID | None, option: str = "checkpointLocation"
     ) -> None:
         """Raise CheckpointError, naming `option`, if the offset belongs to another table."""
-        if self.table is None:
-            return
         if self.table != str(table):
             raise CheckpointError(
                 f"{option}: the offset belongs to table {self.table}, but the query reads "
@@ -214,12 +199,6 @@ class Offset:
 
         A query that takes new snapshots (`again`) can complete any snapshot.
         """
-        if wanted and self.snapshot is None:
-            raise CheckpointError(
-                "snapshot is 'initial', but the checkpointLocation was written by an earlier "
-                "version and does not show whether its query began with a snapshot: if it did, "
-                "leave snapshot out to continue, otherwise start with a new checkpointLocation"
-            )
         if wanted and self.snapshot is SnapshotState.NONE:
             raise CheckpointError(
                 "snapshot is 'initial', but the query of this checkpointLocation began without "
@@ -249,39 +228,27 @@ class Offset:
 
 
 def _read(stored: Mapping[str, Any]) -> Offset:
-    version, position, began = stored["version"], stored["position"], stored.get("began")
+    position, began = stored["position"], stored.get("began")
+    if stored["version"] != VERSION:
+        raise ValueError("another version")
     if not is_moment(position) or not (began is None or is_moment(began)):
         raise ValueError("a position is a time in microseconds")
-    match version:
-        case 1:
-            return Offset(position)
-        case 2:
-            return Offset(position, SnapshotState.PENDING)
-        case 3 | 4:
-            return Offset(
-                position,
-                SnapshotState(stored["snapshot"]),
-                str(stored["table"]),
-                UUID(stored["id"]),
-                TtlHistory.from_json(stored["ttl"], stored),
-                Late.from_json(stored["late"]) if "late" in stored else None,
-                began,
-                _token(stored) if version == _IN_SNAPSHOT else None,
-                Window(*map(int, stored["lost"])) if "lost" in stored else None,
-                _generations(stored),
-            )
-    raise ValueError("another version")
+    return Offset(
+        position,
+        SnapshotState(stored["snapshot"]),
+        str(stored["table"]),
+        UUID(stored["id"]),
+        TtlHistory.from_json(stored["ttl"], stored),
+        Late.from_json(stored["late"]) if "late" in stored else None,
+        began,
+        _token(stored) if "token" in stored else None,
+        Window(*map(int, stored["lost"])) if "lost" in stored else None,
+        KnownGenerations.from_json(stored["generations"]) if "generations" in stored else None,
+    )
 
 
-def _generations(stored: Mapping[str, Any]) -> KnownGenerations | None:
-    return KnownGenerations.from_json(stored["generations"]) if "generations" in stored else None
-
-
-def _token(stored: Mapping[str, Any]) -> int | None:
-    """Return the token of a snapshot's offset; None if one micro-batch read the whole snapshot."""
-    if "token" not in stored and "lost" in stored:
-        return None  # the new snapshot was complete after one micro-batch
-    token = stored["token"]
+def _token(stored: Mapping[str, Any]) -> int:
+    token: int = stored["token"]
     if type(token) is not int or stored["snapshot"] != SnapshotState.PENDING:
         raise ValueError("expected a token, and a snapshot under way")
     return token

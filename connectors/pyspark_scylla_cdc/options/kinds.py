@@ -15,7 +15,6 @@ from cdc_reader._time import (
     BEGINNING,
     FOREVER,
     SystemClock,
-    moment_micros,
     parse_duration,
     parse_moment,
 )
@@ -150,15 +149,11 @@ def _moment(text: str, option: str, *words: str) -> int:
 def _offset(text: str, option: str) -> int | Offset:
     if text.lower() in (EARLIEST, LATEST):
         return _start(text, option)
-    example = json.dumps(Offset(1_795_239_000_000_000).to_json())
-    remedy = f"give '{EARLIEST}', '{LATEST}', or an offset as a checkpoint has it, like {example}"
+    remedy = f"give '{EARLIEST}', '{LATEST}', or an offset as a checkpoint or the progress has it"
     try:
-        offset = Offset.from_json(json.loads(text))
+        return Offset.from_json(json.loads(text))
     except (ValueError, RecursionError, ConfigurationError):
         raise ConfigurationError(option, text, remedy) from None
-    # Rejects a number of seconds or milliseconds.
-    moment_micros(offset.position, option, 0, EARLIEST, LATEST)
-    return offset
 
 
 def _positive_duration(text: str, option: str) -> timedelta:

@@ -153,10 +153,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for generation in batch.missed:
             log.warning("generation_announced_late", start=generation)
         end, late, done, known = batch.window.end, batch.late, batch.done, batch.generations
-        table = self._options.table
         if since.is_before_snapshot and done < MAX_TOKEN:
             lost = lost or since.lost
-        return since.moved(end, table, state, now, late, began, done, lost, known).to_json()
+        return since.moved(end, state, now, late, began, done, lost, known).to_json()
 
     @hide_traceback()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -236,6 +235,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _at(self, position: Micros, snapshot: SnapshotState) -> Offset:
         """Return the offset at `position` for a new query."""
         base, ttls = self._schema.base, self._options.ttls(self._schema.base, self._clock.now())
+        assert base.id is not None  # noqa: S101 - the schema is from the cluster
         return Offset(position, snapshot, str(base.name), base.id, ttls.after(position))
 
     def _checked(self, stored: dict[str, Any]) -> Offset:

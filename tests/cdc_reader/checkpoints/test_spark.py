@@ -36,9 +36,9 @@ def checkpoint(
     return SparkCheckpoint(at, TABLE)
 
 
-def offset(position: int, version: int = 1, **more: Any) -> str:
+def offset(position: int, **more: Any) -> str:
     """Return an offset of the data source, as JSON."""
-    return json.dumps({"version": version, "position": position, **more})
+    return json.dumps({"version": 1, "position": position, "table": "ks.t", **more})
 
 
 def position(found: SparkCheckpoint) -> int | None:
@@ -60,20 +60,13 @@ def test_the_position_is_that_of_the_last_committed_micro_batch(tmp_path: Path) 
 
 
 def test_before_the_first_commit_the_position_is_the_start(tmp_path: Path) -> None:
-    """Before the first commit, the position is the start that the first offset contains.
-
-    Offsets before version 3 contain no start, so their own position is used.
-    """
-    (tmp_path / "old").mkdir()
-    assert position(checkpoint(tmp_path / "old", {0: [offset(5)]})) == 5
-    (tmp_path / "new").mkdir()
-    first = offset(5, 3, table="ks.t", began=2)
-    assert position(checkpoint(tmp_path / "new", {0: [first]})) == 2
+    """Before the first commit, the position is the start that the first offset contains."""
+    assert position(checkpoint(tmp_path, {0: [offset(5, began=2)]})) == 2
 
 
 def test_after_the_first_commit_the_start_is_ignored(tmp_path: Path) -> None:
     """After the first commit, the position is the end of a micro-batch, not the query's start."""
-    first = offset(5, 3, table="ks.t", began=2)
+    first = offset(5, began=2)
     assert position(checkpoint(tmp_path, {0: [first], 1: [offset(9)]}, done=0)) == 5
 
 
@@ -85,19 +78,10 @@ def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
     assert position(checkpoint(tmp_path, {})) is None
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        offset(7, 1),
-        offset(7, 2),
-        offset(7, 3, table="ks.t", id=str(ID)),
-        offset(7, 3, table="ks.t", snapshot=True),
-        offset(7, 4, table="ks.t", snapshot="pending", token=-5),
-    ],
-)
-def test_offsets_of_each_version_are_read(tmp_path: Path, line: str) -> None:
-    """Offsets of each version are read, with or without a pending snapshot."""
-    assert position(checkpoint(tmp_path, {0: [line]}, done=0)) == 7
+@pytest.mark.parametrize("more", [{"id": str(ID)}, {"snapshot": "pending", "token": -5}])
+def test_offsets_are_read(tmp_path: Path, more: dict[str, Any]) -> None:
+    """Offsets are read, with or without a pending snapshot."""
+    assert position(checkpoint(tmp_path, {0: [offset(7, **more)]}, done=0)) == 7
 
 
 def test_offsets_of_other_sources_and_tables_are_left_out(tmp_path: Path) -> None:
@@ -107,12 +91,12 @@ def test_offsets_of_other_sources_and_tables_are_left_out(tmp_path: Path) -> Non
         "41",
         "-",
         "not JSON",
-        offset(1, 3, table="ks.other"),
-        offset(2, 9),
+        offset(1, table="ks.other"),
+        offset(2, version=9),
     ]
     assert position(checkpoint(tmp_path, {0: others}, done=0)) is None
     (tmp_path / "again").mkdir()
-    lines = [*others, offset(9, 3, table="ks.t"), offset(8)]
+    lines = [*others, offset(9), offset(8)]
     assert position(checkpoint(tmp_path / "again", {0: lines}, done=0)) == 8
 
 

@@ -205,7 +205,7 @@ def place(
             return ["--checkpoint-table", f"{keyspace}.kept"], "app", kept
     (tmp_path / "offsets").mkdir()
     (tmp_path / "metadata").write_text('{"id": "the-query"}')
-    of_spark = {"version": 3, "position": kept.position, "table": table, "id": str(row.id)}
+    of_spark = {"version": 1, "position": kept.position, "table": table, "id": str(row.id)}
     (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(of_spark)}")
     return ["--checkpoint", str(tmp_path)], "the-query", kept
 

@@ -19,7 +19,11 @@ from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader, stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import (
+    batch_reader,
+    offset_at,
+    stream_reader,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,18 +106,14 @@ def refused(stream: StreamReader, start: Stored, message: str) -> None:
 
 
 def test_an_offset_names_its_table(tables: Tables) -> None:
-    """An offset of an earlier version gets the table's name when the position advances."""
+    """An offset contains the table, its id, and the history of its log's TTL."""
     tables.create()
     offset = tables.advanced(tables.query())
     assert list(offset) == [
         *("version", "position", "table", "id", "snapshot", "ttl", "logs", "generations", "began")
     ]
-    assert (offset["version"], offset["table"], offset["snapshot"]) == (3, "ks.t", "none")
+    assert (offset["version"], offset["table"], offset["snapshot"]) == (1, "ks.t", "none")
     assert offset["ttl"] == [[EPOCH, 3_600]]
-    old = {"version": 1, "position": offset["position"] - 100 * SECOND}
-    del offset["began"]
-    offset["generations"]["since"] = old["position"]
-    assert tables.query().latestOffset(old, LIMIT) == offset
 
 
 def test_an_offset_at_rest_stays_as_it_is(tables: Tables) -> None:
@@ -121,8 +121,7 @@ def test_an_offset_at_rest_stays_as_it_is(tables: Tables) -> None:
     tables.create()
     offset = tables.advanced(tables.query())
     tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
-    for start in (offset, {"version": 1, "position": offset["position"]}):
-        assert json.dumps(tables.query().latestOffset(start, LIMIT)) == json.dumps(start)
+    assert json.dumps(tables.query().latestOffset(offset, LIMIT)) == json.dumps(offset)
 
 
 def test_a_checkpoint_of_another_table_is_refused(tables: Tables) -> None:
@@ -200,10 +199,6 @@ def test_a_log_created_again_is_a_loss(tables: Tables, caplog: pytest.LogCapture
     assert end["logs"] != offset["logs"]
     assert read(lenient, lenient.partitions(offset, end)) == [3]
     assert caplog.text.count("rows_lost") == 1
-    unnamed = {name: value for name, value in offset.items() if name != "logs"}
-    earlier = tables.query()
-    end = earlier.latestOffset(unnamed, LIMIT)
-    assert read(earlier, earlier.partitions(unnamed, end)) == [3]
 
 
 def test_a_log_created_again_within_a_window(
@@ -368,33 +363,7 @@ def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
         assert again.latestOffset(done, LIMIT)["snapshot"] == "done"
 
 
-def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
-    """An offset of version 2 records a pending snapshot. An offset of version 1 does not."""
-    tables.create()
-    tables.clock.advance(HOUR)
-    pending = {"version": 2, "position": tables.clock.now() - 100 * SECOND}
-    stream = tables.query(**SNAPSHOT)
-    end = stream.latestOffset(pending, LIMIT)
-    assert end["snapshot"] == "done"
-    snapshot = [part for part in stream.partitions(pending, end) if "Snapshot" in repr(part)]
-    assert len(snapshot) == 8
-    old = pending | {"version": 1}
-    message = "^snapshot is 'initial', .*does not show whether its query began with a snapshot"
-    refused(tables.query(**SNAPSHOT), old, message)
-    assert tables.query(**CHANGES).latestOffset(old, LIMIT)["snapshot"] == "none"
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
-    """A new query starts at the given offset, whatever the offset's version."""
-    tables.create()
-    tables.clock.advance(HOUR // 2)
-    offset = tables.query().reportLatestOffset() | {"position": tables.clock.now() - 60 * SECOND}
-    given = offset if version == 3 else {"version": version, "position": offset["position"]}
-    assert tables.query(startingOffsets=json.dumps(given)).initialOffset() == offset
-
-
-def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
+def expired(tables: Tables, later_ttl: int) -> dict[str, Any]:
     """Return an offset before row 2. Row 2 expires after an hour, and row 3 is written later.
 
     When row 3 is written, the TTL is `later_ttl` seconds.
@@ -408,48 +377,42 @@ def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
         tables.server.execute(f"ALTER TABLE ks.t WITH cdc = {cdc}")
     tables.clock.advance(HOUR)
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (3, 3)")
-    return offset if version == 3 else {"version": 1, "position": offset["position"]}
+    return offset
 
 
-@pytest.mark.parametrize("version", [1, 3])
 @pytest.mark.parametrize("later_ttl", [3_600, 86_400])
 def test_starting_offsets_whose_rows_expired(
-    tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
+    tables: Tables, caplog: pytest.LogCaptureFixture, later_ttl: int
 ) -> None:
-    """Expired starting offsets are treated like expired checkpoints. Version 1 records no TTL."""
-    given = expired(tables, version, later_ttl)
+    """Expired starting offsets are treated like expired checkpoints."""
+    given = expired(tables, later_ttl)
     tables.clock.advance(120 * SECOND)
     strict = tables.query(startingOffsets=json.dumps(given))
     start = strict.initialOffset()
     assert start["position"] == given["position"]
-    is_known = version == 3 or later_ttl == 3_600
-    if is_known:
-        message = r"TTL was 3600 s.* onDataLoss .* with startingOffsets 'earliest' and a new"
-        with pytest.raises(DataLossError, match=message):
-            strict.partitions(start, strict.latestOffset(start, LIMIT))
+    message = r"TTL was 3600 s.* onDataLoss .* with startingOffsets 'earliest' and a new"
+    with pytest.raises(DataLossError, match=message):
+        strict.partitions(start, strict.latestOffset(start, LIMIT))
     lenient = tables.query(startingOffsets=json.dumps(given), onDataLoss="continue")
     assert keys(lenient) == [3]
-    assert ("rows_lost" in caplog.text) == is_known
+    assert "rows_lost" in caplog.text
     caplog.clear()
     assert keys(tables.query(startingOffsets="earliest")) == [3]
     assert "rows_lost" not in caplog.text
 
 
-@pytest.mark.parametrize("version", [1, 3])
 @pytest.mark.parametrize("later_ttl", [3_600, 86_400])
 def test_a_batch_from_offsets_whose_rows_expired(
-    tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
+    tables: Tables, caplog: pytest.LogCaptureFixture, later_ttl: int
 ) -> None:
     """A batch that starts at expired offsets follows the rules for streams."""
-    given = expired(tables, version, later_ttl)
+    given = expired(tables, later_ttl)
     starting = {"startingOffsets": json.dumps(given)}
-    is_known = version == 3 or later_ttl == 3_600
-    if is_known:
-        message = r"TTL was 3600 s, .*onDataLoss .*, or leave startingOffsets out$"
-        with pytest.raises(DataLossError, match=message):
-            tables.batch(**starting).partitions()
+    message = r"TTL was 3600 s, .*onDataLoss .*, or leave startingOffsets out$"
+    with pytest.raises(DataLossError, match=message):
+        tables.batch(**starting).partitions()
     assert batch_keys(tables.batch(**starting, onDataLoss="continue")) == [3]
-    assert ("rows_lost" in caplog.text) == is_known
+    assert "rows_lost" in caplog.text
     caplog.clear()
     assert batch_keys(tables.batch()) == [3]
     assert "rows_lost" not in caplog.text
@@ -482,7 +445,8 @@ def test_a_start_in_the_future_is_told(tables: Tables, caplog: pytest.LogCapture
     starting = {"startingTimestamp": format_timestamp(start)}
     assert batch_keys(tables.batch(**starting)) == []
     assert caplog.text.count("start_in_the_future") == 1
-    for given in (starting, {"startingOffsets": json.dumps({"version": 1, "position": start})}):
+    offset = offset_at(tables.query(), start)
+    for given in (starting, {"startingOffsets": json.dumps(offset)}):
         caplog.clear()
         stream = tables.query(**given)
         for _ in range(2):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -24,12 +26,16 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.options.kinds import POSITIVE_DURATION, Option
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.options.table import GONE, OPTIONS, SchemaMode, markdown
 from pyspark_scylla_cdc.schema import markdown as types_markdown
 
 REQUIRED = {"hosts": "db1,db2:9043", "keyspace": "shop", "table": "orders"}
+OFFSET = json.dumps(
+    Offset(1_795_219_200_000_000, SnapshotState.NONE, "shop.orders", UUID(int=1)).to_json()
+)
 REFERENCE = Path(__file__).parents[4] / "docs/reference/spark-options.md"
 
 
@@ -153,8 +159,7 @@ def test_options_of_this_source() -> None:
     assert (options.strategy, options.schema_mode) == (Strategy.RANGES, SchemaMode.FAIL)
     assert options.partition_key == '{"a": 1}'
     assert parse(snapshot="initial", format="envelope").snapshot
-    offset = '{"version": 1, "position": 1795239000000000}'
-    assert parse(startingOffsets=offset).starting == 1_795_239_000_000_000
+    assert parse(startingOffsets=OFFSET).starting == 1_795_219_200_000_000
     assert parse(columns="a, b").columns == ("a", "b")
 
 
@@ -299,7 +304,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ),
         (
             {
-                "startingOffsets": '{"version": 1, "position": 1795219200000000}',
+                "startingOffsets": OFFSET,
                 "endingTimestamp": "2026-11-20",
             },
             "startingOffsets is '2026-11-21T00:00:00Z': it is after endingTimestamp, 2026-11-20",

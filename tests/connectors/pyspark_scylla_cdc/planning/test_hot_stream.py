@@ -17,7 +17,7 @@ from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import schema_of
-from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import offset_at, stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,7 +130,7 @@ def test_a_stream_spreads_a_key_only_where_that_is_wanted(
     """Unless more partitions are requested, one partition contains all rows of a key, in order."""
     options = SourceOptions.parse({**given, **({"minPartitions": least} if least else {})})
     reader = stream_reader(options, clock)
-    end = {"version": 1, "position": clock.now()}
+    end = offset_at(reader, clock.now())
     partitions = reader.partitions(reader.initialOffset(), end)
     assert repr(partitions) == repr(reader.partitions(reader.initialOffset(), end))
     found = [

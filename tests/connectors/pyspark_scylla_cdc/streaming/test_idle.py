@@ -31,7 +31,7 @@ from pyspark_scylla_cdc.streaming import idle
 from pyspark_scylla_cdc.streaming.idle import Idle
 from pyspark_scylla_cdc.streaming.row_probe import RowProbe
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import offset_at, stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -200,7 +200,7 @@ def test_more_streams_than_are_probed(
 ) -> None:
     """If there are too many streams to check, the position advances without querying the log."""
     stream = make(chunk=1)
-    parts = stream.partitions(*window(clock))
+    parts = stream.partitions(*window(stream, clock))
     streams = sum(part.streams for part in parts if isinstance(part, LogPartition))
     monkeypatch.setattr(idle, "MOST_QUERIES", streams // 8)
     start = settled(stream, clock)
@@ -236,10 +236,10 @@ def test_ranges(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
     assert 1 <= asked["t_scylla_cdc_log"] <= 2
 
 
-def window(clock: ManualClock) -> tuple[dict[str, Any], dict[str, Any]]:
+def window(stream: StreamReader, clock: ManualClock) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the start and end offsets of a micro-batch that covers the last second."""
     return tuple(  # type: ignore[return-value]  # a pair
-        {"version": 1, "position": clock.now() - ago * SECOND} for ago in (1, 0)
+        offset_at(stream, clock.now() - ago * SECOND) for ago in (1, 0)
     )
 
 

@@ -357,24 +357,6 @@ def test_one_partition_of_a_late_generation(cluster: EmbeddedScylla, late: Make)
     assert followed.run(20) == [3]
 
 
-def test_an_offset_that_records_no_generations(cluster: EmbeddedScylla, late: Make) -> None:
-    """A query can resume at an offset of an earlier release, which records no generations.
-
-    The next offset records the known generations.
-    """
-    followed = late()
-    written(followed, 0)
-    followed.run(100)
-    old = json.loads(followed.offsets[-1])
-    del old["generations"]
-    followed.offsets.append(json.dumps(old))
-    unannounced(cluster, followed.clock)
-    written(followed, 1)
-    followed.run(100)
-    cluster.complete_publication()
-    assert followed.run(20) == [1]
-
-
 def check_history(seed: int, cluster: EmbeddedScylla, followed: FollowedLog) -> None:
     """Follow the log through generations that are announced at any time, in any order.
 

@@ -394,24 +394,6 @@ def test_an_offset_of_a_snapshot_is_no_start(make: Make, session: Session) -> No
         make(snapshot="none").latestOffset(query.ends[0], LIMIT)
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_snapshot_that_an_earlier_version_began(
-    make: Make, session: Session, clock: ManualClock, version: int
-) -> None:
-    """An old offset has no token, so the query reads all rows, and keeps the old position."""
-    create(session)
-    fill(session, 40, 20)
-    clock.advance(60 * SECOND)
-    position = clock.now() - 30 * SECOND
-    stored = {"version": 2, "position": position}
-    if version == 3:
-        stored = make().initialOffset() | {"position": position}
-    query = Query(lambda: make(maxRowsPerTrigger="15"), [json.dumps(stored)], committed=1)
-    query.run(available_now=True)
-    assert query.ends[1]["position"] == position
-    assert sum(len(rows) for rows in query.sink.values()) == 40
-
-
 @frozen
 class Written:
     """A row that is in the table and unchanged throughout the snapshot."""
@@ -596,8 +578,6 @@ def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: Manual
     assert ends == [end for end in query.ends[before:] if end["snapshot"] == "pending"]
     end = ends[0]
     assert end["lost"][0] <= lost_at < end["lost"][1] < end["position"]
-    assert {end["version"] for end in ends} == {4}
-    assert query.ends[-1]["version"] == 3
 
 
 @pytest.mark.parametrize("done", [0, 1], ids=["first", "second"])

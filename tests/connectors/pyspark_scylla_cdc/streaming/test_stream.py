@@ -17,7 +17,7 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.cdc_reader.support.trusted_clock import TrustedClock
-from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.support.readers import offset_at, stream_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,9 +71,7 @@ def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) 
     end = stream.latestOffset(start, LIMIT)
     assert end["began"] == position(start) == position(stream.initialOffset())
     assert position(end) > position(start)
-    assert "began" not in stream.latestOffset(
-        {"version": 1, "position": position(end) - DAY}, LIMIT
-    )
+    assert "began" not in stream.latestOffset(offset_at(stream, position(end) - DAY), LIMIT)
 
 
 def test_restart_before_the_first_commit(
@@ -95,7 +93,7 @@ def test_restart_before_the_first_commit(
 
 def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
     """If Spark requests no start, the reader resumes from the checkpoint's offset."""
-    start = {"version": 1, "position": clock.now() - DAY}
+    start = offset_at(reader(), clock.now() - DAY)
     assert position(reader().latestOffset(start, LIMIT)) == clock.now() - 30 * SECOND
 
 
@@ -104,7 +102,7 @@ def test_polling_costs_no_query(
 ) -> None:
     """However often Spark polls, no query is sent until the position is due to advance."""
     stream = reader()
-    start = {"version": 1, "position": clock.now() - 30 * SECOND}
+    start = offset_at(stream, clock.now() - 30 * SECOND)
     seen = set()
     with monkeypatch.context() as without_cluster:
         without_cluster.setattr(Connection, "pages", None)
@@ -119,7 +117,7 @@ def test_polling_costs_no_query(
 def test_window_limit(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
     """The limit holds for each trigger except one that requests everything."""
     stream = reader(maxWindowPerTrigger="1m")
-    start = {"version": 1, "position": clock.now() - DAY}
+    start = offset_at(stream, clock.now() - DAY)
     assert stream.getDefaultReadLimit() == LIMIT
     assert position(stream.latestOffset(start, LIMIT)) == position(start) + 60 * SECOND
     everything = stream.latestOffset(start, ReadAllAvailable())
@@ -131,7 +129,7 @@ def test_available_now_ends(reader: Callable[..., StreamReader], clock: ManualCl
     stream = reader(maxWindowPerTrigger="7h")
     stream.prepareForTriggerAvailableNow()
     target = clock.now() - 30 * SECOND
-    offset, steps = {"version": 1, "position": target - DAY}, 0
+    offset, steps = offset_at(stream, target - DAY), 0
     while (latest := stream.latestOffset(offset, LIMIT)) != offset:
         offset, steps = latest, steps + 1
         clock.advance(3_600 * SECOND)
@@ -183,13 +181,13 @@ def test_expired_changes(
 ) -> None:
     """A position older than the log's TTL ends the query, unless `onDataLoss` is `continue`."""
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
-    old = {"version": 1, "position": clock.now() - 700 * SECOND}
-    end = {"version": 1, "position": clock.now() - 30 * SECOND}
+    old = offset_at(reader(), clock.now() - 700 * SECOND)
+    end = offset_at(reader(), clock.now() - 30 * SECOND)
     message = r"TTL was 600 s.*onDataLoss is 'fail': give 'continue'"
     with pytest.raises(DataLossError, match=message):
         reader().partitions(old, end)
     reader(onDataLoss="continue").partitions(old, end)
-    recent = {"version": 1, "position": clock.now() - 500 * SECOND}
+    recent = offset_at(reader(), clock.now() - 500 * SECOND)
     reader().partitions(recent, end)
     stream = reader()
     first = stream.initialOffset()
@@ -197,19 +195,19 @@ def test_expired_changes(
     stream.partitions(first, end)
 
 
-@pytest.mark.parametrize(
-    "given", ["latest", "earliest", '{"version": 1, "position": 1600000000000000}']
-)
+@pytest.mark.parametrize("given", ["latest", "earliest", "reported"])
 def test_starting_offsets(
     reader: Callable[..., StreamReader], clock: ManualClock, given: str
 ) -> None:
     """A query can start at an offset that another query has reported."""
     report = reader().reportLatestOffset()
-    if given == "latest":
-        assert position(reader(startingOffsets=given).initialOffset()) == clock.now()
+    started = reader(startingOffsets=json.dumps(report) if given == "reported" else given)
+    if given == "reported":
+        assert started.initialOffset() == report
+    elif given == "latest":
+        assert position(started.initialOffset()) == clock.now()
     else:
-        assert position(reader(startingOffsets=given).initialOffset()) < clock.now()
-        assert reader(startingOffsets=json.dumps(report)).initialOffset() == report
+        assert position(started.initialOffset()) < clock.now()
 
 
 def test_table_altered_while_followed(
@@ -270,7 +268,7 @@ def test_postimages_turned_off_while_followed(
 
 def rows_up_to(stream: StreamReader, start: dict[str, int], clock: ManualClock) -> list[Any]:
     """Return the settled rows from `start` on, read as Spark reads them."""
-    end = {"version": 1, "position": clock.now() - 30 * SECOND}
+    end = offset_at(stream, clock.now() - 30 * SECOND)
     batches = (
         batch for partition in stream.partitions(start, end) for batch in stream.read(partition)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from cdc_reader._time import Clock
 from pyspark_scylla_cdc.batch import BatchReader
@@ -22,6 +23,11 @@ def stream_reader(options: SourceOptions, clock: Clock) -> StreamReader:
     """Return the reader of a streaming query for all columns of the format."""
     schema = schema_of(options)
     return StreamReader(options, schema, tuple(row_format(options, schema).schema.names), clock)
+
+
+def offset_at(stream: StreamReader, position: int) -> dict[str, Any]:
+    """Return an offset of the query's table at `position`, without a pending snapshot."""
+    return {**stream.reportLatestOffset(), "position": position}
 
 
 @contextmanager
