@@ -45,16 +45,9 @@ class Lease:
         return self._clock.now() < self._until
 
     def acquire(self) -> Owner | None:
-        """Acquire the lease unless another owner holds it; return that owner, or None on success.
-
-        If the holder was a process on this machine and has ended, its lease is taken over
-        immediately.
-        """
+        """Acquire the lease; return None, or else the owner that holds it."""
         requested_at = self._clock.now()
         holder = self._store.acquire(self.name, self._owner, self._duration)
-        if holder.has_ended:
-            self._store.release(self.name, holder)
-            holder = self._store.acquire(self.name, self._owner, self._duration)
         if holder != self._owner:
             return holder
         self._last_from(requested_at)

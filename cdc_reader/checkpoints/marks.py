@@ -3,9 +3,8 @@
 A row key is packed as the 16 bytes of `cdc$time`, followed by the sequence number as 4 bytes,
 big-endian and signed. The TTL history of a log is a JSON object. Its field `changes` contains pairs
 of a time (µs) and the TTL that applies from then on (seconds). Its field `logs` contains the ids of
-the log. If there are several ids, `log_lost` is the time (µs) before which all rows are gone.
-Earlier versions stored only the array of pairs. The progress of a snapshot is a JSON object that
-contains the completed ranges as pairs of tokens.
+the log. If there are several ids, `log_lost` is the time (µs) before which all rows are gone. The
+progress of a snapshot is a JSON object that contains the completed ranges as pairs of tokens.
 """
 
 from __future__ import annotations
@@ -86,18 +85,16 @@ def unpack_id(text: str | None) -> UUID | None:
 
 def pack_ttls(ttls: TtlHistory) -> str | None:
     """Return the history as text, or None if no TTL is known."""
-    if not ttls.logs:
-        return json.dumps(ttls.changes) if ttls.changes else None
+    if not (ttls.changes or ttls.logs):
+        return None
     return json.dumps({"changes": ttls.changes, **ttls.logs_to_json()})
 
 
 def unpack_ttls(text: str | None) -> TtlHistory:
     """Parse a history of TTLs; raise CheckpointError for any other text."""
     try:
-        said = json.loads(text or "[]")
-        if isinstance(said, dict):
-            return TtlHistory.from_json(said["changes"], said)
-        return TtlHistory(said)
+        said = json.loads(text) if text else {"changes": []}
+        return TtlHistory.from_json(said["changes"], said)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise CheckpointError(
             f"the checkpoint's ttls are {text!r}: expected pairs of numbers, and ids, as JSON; the "

@@ -2,6 +2,7 @@
 
 Each save is one transaction, synced to disk, so a crash of the process or the machine loses no
 saved checkpoint. Several processes may share the file if they use different checkpoint names.
+See `owner_locks` for the file `PATH-lock` beside it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from cdc_reader.checkpoints.marks import (
     unpack_snapshot,
     unpack_ttls,
 )
+from cdc_reader.checkpoints.owner_locks import OwnerLocks
 from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, ConfigurationError
@@ -36,7 +38,7 @@ from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
 _APPLICATION_ID = 0x53434443  # SCDC
-_LAYOUT = 4
+_VERSION = 1
 _TABLES = (
     """CREATE TABLE checkpoints (
         id INTEGER PRIMARY KEY,
@@ -71,7 +73,7 @@ _TABLES = (
         PRIMARY KEY (application, keyspace_name, table_name, shard)
     ) WITHOUT ROWID""",
     f"PRAGMA application_id = {_APPLICATION_ID}",
-    f"PRAGMA user_version = {_LAYOUT}",
+    f"PRAGMA user_version = {_VERSION}",
 )
 _FIND = """SELECT id, position, generation, late_scan_at, table_id, ttls, snapshot FROM checkpoints
     WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
@@ -116,6 +118,7 @@ class SqliteCheckpoints:
         self._clock = expect_clock(clock)
         self._lock = threading.Lock()
         self._opened: sqlite3.Connection | None = None
+        self._locks = OwnerLocks(self._path)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"
@@ -152,8 +155,9 @@ class SqliteCheckpoints:
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         """See `LeasingStore.acquire`.
 
-        Even an expired lease remains with its holder while the holder locks the file, because the
-        holder may be saving a checkpoint.
+        The lease of a process that has ended can be acquired at once. Even an expired lease remains
+        with its holder while the holder locks the file, because the holder may be saving a
+        checkpoint.
         """
         with self._transaction("BEGIN") as database:
             holder = self._other(database, name, owner)
@@ -205,17 +209,21 @@ class SqliteCheckpoints:
             opened, self._opened = self._opened, None
             if opened is not None:
                 opened.close()
+            self._locks.close()
 
     def _other(
         self, database: sqlite3.Connection, name: CheckpointName, owner: Owner
     ) -> Owner | None:
         """Return the holder of the lease if it is not `owner`; None if nobody else holds it."""
         holder, until = _holder(database, name)
-        return holder if holder != owner and self._clock.now() < until else None
+        if holder is None or holder == owner or self._clock.now() >= until:
+            return None
+        return None if self._locks.has_ended(holder) else holder
 
     def _hold(
         self, database: sqlite3.Connection, name: CheckpointName, owner: Owner, duration: timedelta
     ) -> None:
+        self._locks.hold(owner)
         until = self._clock.now() + duration_micros(duration)
         database.execute(_HOLD, (*_key(name), owner.to_text(), until))
 
@@ -239,7 +247,7 @@ class SqliteCheckpoints:
     def _checkpoint_errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             if _is_busy(error):
                 seconds = self._wait.total_seconds()
                 raise _LockedError(
@@ -264,20 +272,20 @@ class SqliteCheckpoints:
 
     def _prepare(self, database: sqlite3.Connection) -> None:
         """Create the tables in a new file."""
-        self._check_layout(database)
+        self._check_version(database)
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("BEGIN IMMEDIATE")
-        if self._check_layout(database):
+        if self._check_version(database):
             for statement in _TABLES:
                 database.execute(statement)
         database.execute("COMMIT")
 
-    def _check_layout(self, database: sqlite3.Connection) -> bool:
+    def _check_version(self, database: sqlite3.Connection) -> bool:
         """Return whether the file is new; raise CheckpointError if another program wrote it."""
         (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         (owner,) = database.execute("PRAGMA application_id").fetchone()
-        (layout,) = database.execute("PRAGMA user_version").fetchone()
+        (version,) = database.execute("PRAGMA user_version").fetchone()
         if not tables and not owner:
             return True
         if owner != _APPLICATION_ID:
@@ -285,9 +293,9 @@ class SqliteCheckpoints:
                 f"{self._path} is another application's database; give checkpoints a file of "
                 "their own"
             )
-        if layout != _LAYOUT:
+        if version != _VERSION:
             raise CheckpointError(
-                f"checkpoints in {self._path} have layout {layout}, expected {_LAYOUT}; use "
+                f"checkpoints in {self._path}: found version {version}, expected {_VERSION}; use "
                 "the version of scylla-cdc that wrote them, or give another file"
             )
         return False
@@ -313,7 +321,7 @@ def _holder(database: sqlite3.Connection, name: CheckpointName) -> tuple[Owner |
     return (None, 0) if found is None else (Owner.from_text(found[0]), found[1])
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
+def _is_busy(error: Exception) -> bool:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 

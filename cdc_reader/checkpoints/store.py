@@ -24,10 +24,9 @@ import uuid
 from datetime import timedelta
 from typing import Protocol, Self, runtime_checkable
 
-from attrs import asdict, evolve, field, fields_dict, frozen
+from attrs import asdict, evolve, field, frozen
 
 from cdc_reader._time import Micros, format_timestamp
-from cdc_reader.checkpoints import process
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Checkpoint
@@ -67,24 +66,17 @@ class Owner:
     host: str
     pid: int
     since: Micros
-    machine: str = field(default="", repr=False)
-    """The machine on which `pid` is valid, as `process.machine` returns it; empty if unknown."""
-    start: int = field(default=0, repr=False)
-    """When the process started (see `process.started`), because the system reuses pids."""
 
     @classmethod
     def of_this_process(cls, now: Micros) -> Self:
         """Create an owner that represents this process."""
-        pid = os.getpid()
-        start = process.started(pid)
-        return cls(uuid.uuid4().hex, socket.gethostname(), pid, now, process.machine(), start)
+        return cls(uuid.uuid4().hex, socket.gethostname(), os.getpid(), now)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Parse the output of `to_text`; raise CheckpointError for any other text."""
         try:
-            said = json.loads(text)
-            return cls(**{name: said[name] for name in fields_dict(cls) if name in said})
+            return cls(**json.loads(text))
         except (ValueError, TypeError):
             raise CheckpointError(
                 f"a lease is held by {text!r}: expected an object with token, host, pid and "
@@ -94,12 +86,6 @@ class Owner:
     def to_text(self) -> str:
         """Return the text that stores keep for this owner. The text of an owner never changes."""
         return json.dumps(asdict(self))
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the owner's process is known to have ended; always False on other machines."""
-        is_here = bool(self.machine) and self.machine == process.machine()
-        return is_here and process.has_ended(self.pid, self.start)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {format_timestamp(self.since)}"
@@ -134,7 +120,8 @@ class LeasingStore(CheckpointStore, Protocol):
     """A store that lets one owner at a time save a checkpoint.
 
     An owner holds the lease from `acquire` until `release`, or until `duration` has passed since
-    its last `acquire` or `renew`. Then another owner may acquire the lease. From that moment, the
+    its last `acquire` or `renew`, or until its process ends, if the store can tell. Then another
+    owner may acquire the lease. From that moment, the
     previous owner can neither renew the lease nor save a checkpoint, not even with a request that
     is already in progress.
     """

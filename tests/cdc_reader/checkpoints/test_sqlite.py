@@ -77,16 +77,15 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert path.read_text() == "no database at all, " * 100
 
 
-@pytest.mark.parametrize("layout", [1, 3, 5])
-def test_another_layout_is_refused(tmp_path: Path, layout: int) -> None:
-    """A file with another layout is left unchanged, and the error shows the layout's version."""
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    """A file of another version is left unchanged, and the error shows both versions."""
     path = tmp_path / "c.db"
     store = SqliteCheckpoints(path)
     store.save(NAME, Checkpoint(1))
     store.close()
-    execute(path, f"PRAGMA user_version = {layout}")
+    execute(path, "PRAGMA user_version = 7")
     before = path.read_bytes()
-    with pytest.raises(CheckpointError, match=rf"have layout {layout}, expected 4; use the"):
+    with pytest.raises(CheckpointError, match=r"found version 7, expected 1; use the"):
         SqliteCheckpoints(path).load(NAME)
     assert path.read_bytes() == before
 
@@ -128,6 +127,43 @@ def test_a_lease_cannot_be_taken_while_its_holder_saves(tmp_path: Path) -> None:
             store.acquire(evolve(NAME, shard="1/2"), other, minute)
         holder.execute("ROLLBACK")
     assert store.acquire(NAME, other, minute) == other
+
+
+def test_each_owner_has_a_lock_that_ends_with_its_process(tmp_path: Path) -> None:
+    """In one process or several, an owner keeps its lease until its lock is gone."""
+    path, day = tmp_path / "c.db", timedelta(days=1)
+    first, second = SqliteCheckpoints(path), SqliteCheckpoints(path)
+    other = Owner.of_this_process(1)
+    assert first.acquire(NAME, OWNER, day) == OWNER
+    assert [store.acquire(NAME, other, day) for store in (first, second)] == [OWNER, OWNER]
+    child = multiprocessing.get_context("spawn").Process(target=_hold_and_die, args=(path,))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert second.acquire(evolve(NAME, shard="2/2"), other, day) == other
+    assert second.acquire(NAME, other, day) == OWNER
+    first.close()
+    assert second.acquire(NAME, other, day) == other
+    assert not first.renew(NAME, OWNER, day)
+    first.close()
+    second.close()
+
+
+def _hold_and_die(path: Path) -> None:
+    mine = Owner.of_this_process(2)
+    name = evolve(NAME, shard="2/2")
+    assert SqliteCheckpoints(path).acquire(name, mine, timedelta(days=1)) == mine
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_lock_that_cannot_be_had_is_reported(tmp_path: Path) -> None:
+    """If the file of locks cannot be written, the lease is refused with an error in one line."""
+    (tmp_path / "c.db-lock").mkdir()
+    store = SqliteCheckpoints(tmp_path / "c.db")
+    with pytest.raises(CheckpointError, match=r"c\.db: .*c\.db-lock'; expected a checkpoint file"):
+        store.acquire(NAME, OWNER, timedelta(minutes=1))
+    assert store.load(NAME) is None
+    store.close()
 
 
 def test_processes_may_create_and_share_a_file(tmp_path: Path) -> None:

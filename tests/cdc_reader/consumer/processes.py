@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_reader.changes.change import Change
-from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints, process
+from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from tests.cdc_reader.consumer.conftest import READ
@@ -74,7 +74,7 @@ def _consume(
         store = SqliteCheckpoints(processes.path / "checkpoints.db")
     else:
         store = ScyllaCheckpoints(processes.connection, keyspace)
-    config = ConsumerConfig(workers=2, checkpoint_interval=timedelta(0))
+    config = ConsumerConfig(workers=2, checkpoint_interval=timedelta(0), lease="1s")
     settings: dict[str, Any] = {
         "application": "app",
         "read": READ,
@@ -97,10 +97,15 @@ def await_stillness(processes: Processes, owner: BaseProcess) -> None:
     A save in progress would keep SQLite's file locked.
     """
     pid = owner.pid or 0
-    while process._stat(pid)[0] != "T" or is_locked(processes.path / "checkpoints.db"):
-        if process._stat(pid)[0] == "T":
+    while not is_still(pid) or is_locked(processes.path / "checkpoints.db"):
+        if is_still(pid):
             os.kill(pid, signal.SIGCONT)  # continue until the next change
         owner.join(0.002)
+
+
+def is_still(pid: int) -> bool:
+    """Return True if the process is suspended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def is_locked(file: Path) -> bool:
