@@ -44,9 +44,9 @@ if TYPE_CHECKING:
         RowsLost,
         SnapshotBegins,
         SnapshotComplete,
+        WindowHandled,
     )
     from cdc_reader.consumer.handling import DeadLetter, Handler
-    from cdc_reader.consumer.table_progress import OnWindow
     from cdc_reader.cql.names import TableName
     from cdc_reader.cql.schema import (
         CdcOptions,
@@ -126,7 +126,6 @@ __all__ = [
     "OnError",
     "OnEvent",
     "OnHeld",
-    "OnWindow",
     "Operation",
     "Part",
     "PrometheusMetrics",
@@ -159,6 +158,7 @@ __all__ = [
     "TokenRanges",
     "Window",
     "WindowComplete",
+    "WindowHandled",
     "Writer",
     "deleted_rows",
 ]
@@ -207,7 +207,6 @@ _HOMES = {
     "OnError": "cdc_reader.consumer",
     "OnEvent": "cdc_reader.consumer.events",
     "OnHeld": "cdc_reader.consumer",
-    "OnWindow": "cdc_reader.consumer.table_progress",
     "Operation": "cdc_reader.cql.schema",
     "Part": "cdc_reader.changes.part",
     "PrometheusMetrics": "cdc_reader.metrics",
@@ -241,6 +240,7 @@ _HOMES = {
     "UNSET": "cdc_reader.cql.statement",
     "Window": "cdc_reader.streams.window",
     "WindowComplete": "cdc_reader.reading.delivery",
+    "WindowHandled": "cdc_reader.consumer.events",
     "Writer": "cdc_reader.replication.replicator",
     "deleted_rows": "cdc_reader.changes.deleted_rows",
 }

@@ -113,7 +113,7 @@ def consumers(hosts: str, checkpoints: Path) -> Iterator[CdcConsumer]:
             shard=shard,
             start=start,
             checkpoints=SqliteCheckpoints(checkpoints),
-            config=ConsumerConfig(workers=1, max_changes=10),
+            config=ConsumerConfig(max_bytes=1),
         )
 
 

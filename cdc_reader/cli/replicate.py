@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 from uuid import UUID
 
 import click
@@ -23,6 +21,7 @@ from cdc_reader._time import (
 )
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.operation import ChangeOperation
+from cdc_reader.checkpoints.default import default_file
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.connection import Side, two_connection_options
 from cdc_reader.cli.failure import Failure, cli_errors
@@ -46,6 +45,7 @@ from cdc_reader.config import (
     SnapshotMode,
 )
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.consumer.events import ConsumerEvent, WindowHandled
 from cdc_reader.consumer.handling import Together
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.cql.names import TableName, quoted
@@ -61,7 +61,6 @@ from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.replication.replicator import TOGETHER, Expiry, Replicator
 from cdc_reader.replication.table_copy import check_copy, check_initial_copy, creation, needed_types
 from cdc_reader.streams.shard import Shard
-from cdc_reader.streams.window import Window
 
 _EVERY = 10_000_000
 """µs between reports."""
@@ -96,12 +95,14 @@ class Report:
             if self.clock.now() >= self._said[0] + _EVERY:
                 self._say()
 
-    def reached(self, _table: TableName, window: Window) -> None:
-        """Record that all changes of the window have been applied."""
+    def reached(self, event: ConsumerEvent) -> None:
+        """Record that all changes of a window have been applied."""
+        if not isinstance(event, WindowHandled):
+            return
         with self._lock:
-            self.position = window.end
+            self.position = event.window.end
             now = self.clock.now()
-            if not self._is_caught_up and now - window.end < self.caught_up:
+            if not self._is_caught_up and now - self.position < self.caught_up:
                 self._is_caught_up = True
                 self._say("caught up: ")
             elif now >= self._said[0] + _EVERY and self.applied != self._said[1]:
@@ -188,9 +189,10 @@ def command(
         target_id = _check_target(schema, sides[1])
         with closing(Connection(source, ReadConfig())) as queries:
             follow = _suited(schema, follow).corrected(queries)
-        where = place or CheckpointPlace(_file(*sides))
+        application = f"replicate {sides[0].table} to {sides[1].table}"
+        where = place or CheckpointPlace(default_file(application))
         store = where.open(target)
-        kept = Kept(store, f"replicate {sides[0].table} to {sides[1].table}")
+        kept = Kept(store, application)
         _check_same_target(kept, sides[1], target_id, where)
         snapshot = _snapshot(schema, sides[1], kept, follow.shard, initial_copy=initial_copy)
         store.save(_of_target(kept, sides[1]), Checkpoint(BEGINNING, table_id=target_id))
@@ -291,11 +293,6 @@ def _snapshot(
     return SnapshotMode.INITIAL
 
 
-def _file(source: Side, target: Side) -> Path:
-    name = f"replicate-{source.table}-to-{target.table}.db"
-    return Path(re.sub(r"[^\w.-]", "_", name))
-
-
 def _greeting(
     source: Side,
     target: Side,
@@ -345,7 +342,7 @@ def _replicate(
         config=config,
         read=read,
         shard=follow.shard,
-        on_window=report.reached,
+        on_event=report.reached,
         metrics=SnapshotLines() if is_initial else None,
     )
     try:

@@ -41,13 +41,13 @@ from cdc_reader.config import (
     SnapshotMode,
 )
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.consumer.events import ConsumerEvent
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
-from cdc_reader.streams.window import Window
 
 _APPLICATION = "tail"
-_ONE_BY_ONE = ConsumerConfig(workers=1, attempts=1)
+_ONE_BY_ONE = ConsumerConfig(attempts=1)
 
 
 @define(eq=False)
@@ -163,7 +163,7 @@ def _tail(
         if not printer.show(change):
             consumer.stop()
 
-    def reached(_table: TableName, _window: Window) -> None:
+    def reached(_event: ConsumerEvent) -> None:
         if reader_is_gone():
             consumer.stop()
 
@@ -179,7 +179,7 @@ def _tail(
         config=_ONE_BY_ONE,
         read=follow.read,
         shard=follow.shard,
-        on_window=reached,
+        on_event=reached,
         metrics=SnapshotLines() if snapshot == SnapshotMode.INITIAL else None,
     )
     try:

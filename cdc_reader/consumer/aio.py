@@ -22,7 +22,7 @@ from cdc_reader.consumer.events import OnEvent
 from cdc_reader.consumer.handling import DeadLetter, NotAwaitable, check_coroutine_function
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.subscription import Subscription
-from cdc_reader.consumer.table_progress import OnWindow, Share
+from cdc_reader.consumer.table_progress import Share
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError, DataLossError
 from cdc_reader.metrics import Recorder
@@ -45,8 +45,7 @@ class AsyncChanges:
     loop delivers that change again. Changes of one partition key are yielded in order. Leaving the
     loop, even by cancellation, saves the acknowledged progress and ends the threads. If the loop
     may end early, run it within ``async with contextlib.aclosing(aiter(changes))``; otherwise the
-    threads may outlive the loop for a while. With `checkpoints`, each loop resumes where the
-    previous loop ended.
+    threads may outlive the loop for a while. Each loop resumes where the previous loop ended.
 
     Takes the options of `CdcConsumer`, except for workers and attempts, and raises its errors.
     Before its first change, a loop waits while another consumer with the same application, table
@@ -67,7 +66,6 @@ class AsyncChanges:
         config: ConsumerConfig | None = None,
         read: ReadConfig | None = None,
         shard: str | Shard | None = None,
-        on_window: OnWindow | None = None,
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
         metrics: Recorder | None = None,
@@ -83,7 +81,6 @@ class AsyncChanges:
             config=config,
             read=read,
             shard=shard,
-            on_window=on_window,
             on_event=on_event,
             clock=clock,
             metrics=metrics,
@@ -180,7 +177,6 @@ class AsyncCdcConsumer:
         config: ConsumerConfig | None = None,
         read: ReadConfig | None = None,
         shard: str | Shard | None = None,
-        on_window: OnWindow | None = None,
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
         metrics: Recorder | None = None,
@@ -203,7 +199,6 @@ class AsyncCdcConsumer:
             config=config,
             read=read,
             shard=shard,
-            on_window=on_window,
             on_event=on_event,
             clock=clock,
             metrics=metrics,

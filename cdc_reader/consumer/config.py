@@ -44,12 +44,12 @@ class ConsumerConfig:
     """Settings of a consumer: workers, retries, checkpoints and leases.
 
     At most `workers` handlers run at a time. Changes of one partition key of a table always go to
-    the same worker, in order. Reading waits while `max_changes` changes or `max_bytes` bytes of
-    pages are in flight. Each table may exceed these limits by one page, so memory is bounded,
-    however slow the handler is.
+    the same worker, in order. Reading waits while 10,000 changes or `max_bytes` bytes of pages are
+    in flight. Each table may exceed these limits by one page, so memory is bounded, however slow
+    the handler is.
 
     A failing handler is called up to `attempts` times in all. The pauses between calls are random:
-    at most `pause` before the second call, then at most twice that, and so on up to a minute. After
+    at most 0.5 s before the second call, then at most twice that, and so on up to a minute. After
     the last attempt, `on_error` decides whether the consumer stops or skips the change.
 
     Checkpoints are saved every `checkpoint_interval` if changes were acknowledged, and when windows
@@ -66,13 +66,9 @@ class ConsumerConfig:
     used.
     """
 
-    workers: int = field(default=4, validator=between(1, 1_024))
-    max_changes: int = field(default=10_000, validator=AT_LEAST_ONE)
+    workers: int = field(default=1, validator=between(1, 1_024))
     max_bytes: int = field(default=32 * 1024 * 1024, validator=AT_LEAST_ONE)
     attempts: int = field(default=3, validator=AT_LEAST_ONE)
-    pause: timedelta = field(
-        default=timedelta(milliseconds=500), converter=duration, validator=NOT_NEGATIVE
-    )
     on_error: OnError = field(default=OnError.STOP, converter=_on_error)
     checkpoint_interval: timedelta = field(
         default=timedelta(seconds=1), converter=duration, validator=NOT_NEGATIVE

@@ -25,7 +25,7 @@ from cdc_reader.consumer.handling import (
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.consumer.subscription import Subscription
-from cdc_reader.consumer.table_progress import OnWindow, Share
+from cdc_reader.consumer.table_progress import Share
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import DataLossError, LeaseLostError
 from cdc_reader.metrics import Recorder
@@ -43,7 +43,6 @@ class CdcConsumer:
             ["shop.orders"],
             handle,
             application="printer",
-            checkpoints=SqliteCheckpoints("printer.db"),
         )
         consumer.run()
 
@@ -73,15 +72,15 @@ class CdcConsumer:
             also takes a snapshot when rows expired before they were read.
         end: the write time to stop at, in the same forms as `start`; without it, the consumer runs
             until it is stopped.
-        checkpoints: the checkpoint store, which the consumer does not close. By default,
-            checkpoints are kept in memory.
+        checkpoints: the checkpoint store, which the consumer does not close. The default is an
+            SQLite file in the working directory, such as ``printer.db`` for the application
+            ``printer``. If it cannot be written, a warning is logged when the consumer starts, and
+            checkpoints are kept in memory, where they are lost when the process ends.
         config: the settings of workers, retries, checkpoints and leases.
         read: the settings of log reads.
         shard: the part of the tables to follow, such as ``2/4``, if several processes share them.
-        on_window: called when all changes of a window are acknowledged, even if the window is
-            empty.
-        on_event: called with a `ConsumerEvent` when a snapshot begins or is complete, and when rows
-            expired before they were read.
+        on_event: called with a `ConsumerEvent` when all changes of a window are handled, when a
+            snapshot begins or is complete, and when rows expired before they were read.
         clock: replaces the system's clock in tests.
         metrics: the recorder of metrics; see `cdc_reader.metrics`.
 
@@ -103,7 +102,6 @@ class CdcConsumer:
         config: ConsumerConfig | None = None,
         read: ReadConfig | None = None,
         shard: str | Shard | None = None,
-        on_window: OnWindow | None = None,
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
         metrics: Recorder | None = None,
@@ -120,7 +118,6 @@ class CdcConsumer:
             config=config,
             read=read,
             shard=shard,
-            on_window=on_window,
             on_event=on_event,
             clock=clock,
             metrics=metrics,

@@ -1,10 +1,10 @@
-"""The events that a consumer reports: lost rows, and the beginning and end of a snapshot.
+"""The events that a consumer reports: handled windows, lost rows, and the ends of a snapshot.
 
-With these events, a copy can become correct again after a loss, although no change reports the rows
-that were deleted in the lost span. A change of a snapshot has the snapshot's `time` as its
-timestamp, and all changes handled before the snapshot have earlier timestamps. A copy that stores
-the timestamp of each row's last change can therefore delete all rows with timestamps before `time`
-when the snapshot is complete.
+With the events of snapshots, a copy can become correct again after a loss, although no change
+reports the rows that were deleted in the lost span. A change of a snapshot has the snapshot's
+`time` as its timestamp, and all changes handled before the snapshot have earlier timestamps. A copy
+that stores the timestamp of each row's last change can therefore delete all rows with timestamps
+before `time` when the snapshot is complete.
 """
 
 from __future__ import annotations
@@ -17,6 +17,17 @@ from attrs import frozen
 from cdc_reader._time import Micros
 from cdc_reader.cql.names import TableName
 from cdc_reader.streams.window import Window
+
+
+@frozen
+class WindowHandled:
+    """All changes to `table` written in `window` have been handled; the window may be empty.
+
+    Windows are reported in order and without gaps.
+    """
+
+    table: TableName
+    window: Window
 
 
 @frozen
@@ -51,12 +62,12 @@ class SnapshotComplete:
     time: Micros
 
 
-ConsumerEvent: TypeAlias = RowsLost | SnapshotBegins | SnapshotComplete
+ConsumerEvent: TypeAlias = WindowHandled | RowsLost | SnapshotBegins | SnapshotComplete
 """The argument of `on_event`; use `match` to distinguish the events."""
 
 OnEvent = Callable[[ConsumerEvent], object]
-"""Called with an event, in a reading thread.
+"""Called with an event, in one of the consumer's threads.
 
-The consumer continues when the function returns. Except with `RowsLost`, no change to the table is
-handled during the call. After a crash the same event may be reported again.
+The consumer continues when the function returns. While a snapshot's event is reported, no change to
+the table is handled. After a crash the same event may be reported again.
 """

@@ -29,7 +29,8 @@ Handler = Callable[[Change], object]
 DeadLetter = Callable[[Change, Exception], object]
 """Receives a change that the handler failed on, and the handler's last error."""
 
-_LONGEST_PAUSE = 60.0
+_PAUSES = 0.5, 60.0
+"""Limits of the first and the longest pause between attempts, in seconds."""
 
 
 @frozen
@@ -145,8 +146,7 @@ class Handling:
     def _attempts(self, change: Change) -> tenacity.Retrying:
         return retrying(
             tenacity.stop_after_attempt(self._config.attempts),
-            self._config.pause.total_seconds(),
-            _LONGEST_PAUSE,
+            *_PAUSES,
             before_sleep=partial(self._report_retry, change),
             reraise=True,
         )

@@ -50,6 +50,8 @@ from cdc_reader.table_reader import TableReader
 
 log = get_logger(__name__)
 
+_MOST_CHANGES = 10_000
+"""The number of changes in flight at which reading waits; bounds what is remembered of them."""
 _FROM_ZERO = (LOSSES, HANDLER_ERRORS, CHECKPOINT_RETRIES)
 """Counters that are recorded as 0 at the start, so that their first event is an increase."""
 _TICK = 1.0
@@ -77,11 +79,11 @@ class ConsumerRuntime:
         self._hand_out = hand_out
         self._recorder = subscription.metrics
         config, read = subscription.config, subscription.read
-        self._limit = InFlightLimit(config.max_changes, config.max_bytes)
+        self._limit = InFlightLimit(_MOST_CHANGES, config.max_bytes)
         is_merged = read.delivery is DeliveryMode.ORDERED and len(subscription.tables) > 1
         self._turns = Turns(subscription.tables) if is_merged else None
         self._store = RetryingCheckpoints(
-            subscription.checkpoints, read.retry_deadline, self._recorder, self._hurry
+            subscription.store, read.retry_deadline, self._recorder, self._hurry
         )
         self._reader = CdcReader(
             subscription.connection,
@@ -174,6 +176,8 @@ class ConsumerRuntime:
                 thread.join()
         if not self._store.is_broken:
             self._leases.release()
+        if self._subscription.checkpoints is None:
+            self._store.close()
         self._reader.close()
         log.info("stopped", **self._facts())
         if self._errors:
@@ -226,7 +230,6 @@ class ConsumerRuntime:
             settled=subscription.read.delivery is not DeliveryMode.EAGER,
             now=self._reader.clock.estimate,
             recorder=self._recorder,
-            on_window=subscription.on_window,
             on_event=self._report,
             wake=self._wake,
         )

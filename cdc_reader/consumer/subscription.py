@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from attrs import field, frozen
 
 from cdc_reader._settings import expect, expect_able, expect_clock, member, shown
@@ -16,7 +18,7 @@ from cdc_reader._time import (
     is_relative,
     start_micros,
 )
-from cdc_reader.checkpoints.memory import MemoryCheckpoints
+from cdc_reader.checkpoints.default import default_checkpoints
 from cdc_reader.checkpoints.store import CheckpointStore
 from cdc_reader.config import (
     ConnectionConfig,
@@ -27,7 +29,6 @@ from cdc_reader.config import (
 )
 from cdc_reader.consumer.config import ConsumerConfig
 from cdc_reader.consumer.events import OnEvent
-from cdc_reader.consumer.table_progress import OnWindow
 from cdc_reader.cql.names import TableName, table_names
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.metrics import NoMetrics, Recorder
@@ -43,10 +44,6 @@ def _start(start: Moment | None) -> Moment:
 
 def _snapshot(value: str | None) -> SnapshotMode:
     return SnapshotMode.NONE if value is None else member("snapshot", value, SnapshotMode)
-
-
-def _checkpoints(store: CheckpointStore | None) -> CheckpointStore:
-    return MemoryCheckpoints() if store is None else store
 
 
 def _config(config: ConsumerConfig | None) -> ConsumerConfig:
@@ -82,11 +79,10 @@ class Subscription:
     start: Moment = field(converter=_start)
     snapshot: SnapshotMode = field(converter=_snapshot)
     end: Moment | None
-    checkpoints: CheckpointStore = field(converter=_checkpoints)
+    checkpoints: CheckpointStore | None
     config: ConsumerConfig = field(converter=_config)
     read: ReadConfig = field(converter=_read)
     shard: Shard = field(converter=_shard)
-    on_window: OnWindow | None
     on_event: OnEvent | None
     clock: Clock = field(converter=_clock)
     metrics: Recorder = field(converter=_metrics)
@@ -105,11 +101,10 @@ class Subscription:
         expect("config", self.config, ConsumerConfig)
         expect("read", self.read, ReadConfig)
         expect_clock(self.clock)
-        store = "give a store, such as SqliteCheckpoints('progress.db')"
-        expect_able("checkpoints", self.checkpoints, "load save close", store)
+        if self.checkpoints is not None:
+            store = "give a store, such as SqliteCheckpoints('progress.db')"
+            expect_able("checkpoints", self.checkpoints, "load save close", store)
         expect_able("metrics", self.metrics, "add set", "give a recorder, such as MemoryMetrics()")
-        if self.on_window is not None:
-            expect_able("on_window", self.on_window, "__call__", "give a function, or leave it out")
         if self.on_event is not None:
             expect_able("on_event", self.on_event, "__call__", "give a function, or leave it out")
         if self.takes_new_snapshots and not self.shard.is_whole:
@@ -133,6 +128,13 @@ class Subscription:
         start_micros(self.start, now), self.last_position(now)
         if is_relative(self.end) == is_relative(self.start):
             self.first_position(now)
+
+    @cached_property
+    def store(self) -> CheckpointStore:
+        """`checkpoints`, or else the default store, which each run closes."""
+        if self.checkpoints is not None:
+            return self.checkpoints
+        return default_checkpoints(self.application)
 
     @property
     def takes_new_snapshots(self) -> bool:

@@ -20,12 +20,10 @@ from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRow
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.consumer.admission import InFlightLimit
-from cdc_reader.consumer.events import ConsumerEvent, SnapshotComplete
-from cdc_reader.consumer.handling import check_done
+from cdc_reader.consumer.events import ConsumerEvent, SnapshotComplete, WindowHandled
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.decoding import Entries
-from cdc_reader.errors import HandlerError
 from cdc_reader.metrics import (
     CHANGES,
     CHECKPOINTS,
@@ -50,9 +48,6 @@ from cdc_reader.streams.window import Window
 log = get_logger(__name__)
 
 _SECOND = 1_000_000
-
-OnWindow = Callable[[TableName, Window], None]
-"""Called for each window in order, even an empty one, once its changes are acknowledged."""
 
 
 class Reading(Protocol):
@@ -144,7 +139,7 @@ class TableProgress:
 
     `now` returns the cluster's time without a query. `wake` is called when a window is complete,
     and when everything has been read and acknowledged. `on_event` is called when a snapshot is
-    complete.
+    complete, and when a window is handled.
     """
 
     def __init__(
@@ -157,7 +152,6 @@ class TableProgress:
         settled: bool,
         now: Callable[[], Micros],
         recorder: Recorder,
-        on_window: OnWindow | None,
         on_event: Callable[[ConsumerEvent], None],
         wake: Callable[[], None],
     ) -> None:
@@ -166,7 +160,6 @@ class TableProgress:
         self._limit = limit
         self._now = now
         self._recorder = recorder
-        self._on_window = on_window
         self._on_event = on_event
         self._wake = wake
         self._work = Acknowledgements(start, settled=settled)
@@ -349,12 +342,4 @@ class TableProgress:
 
     def _reached(self, window: Window) -> None:
         self._wake()
-        if self._on_window is None:
-            return
-        try:
-            returned = self._on_window(self.table, window)
-        except Exception as error:
-            raise HandlerError(
-                f"on_window of {self.table} failed at {window}: {error!r}"
-            ) from error
-        check_done("on_window", returned)
+        self._on_event(WindowHandled(self.table, window))

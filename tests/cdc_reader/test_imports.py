@@ -29,7 +29,7 @@ print(*sys.modules)
 """
 CONSUMER = """
 import sys
-from cdc_reader import CdcConsumer, ConnectionConfig, ReadConfig
+from cdc_reader import CdcConsumer, ConnectionConfig, MemoryCheckpoints, ReadConfig
 found = []
 def handle(change):
     found.append(change.key["c"])
@@ -40,6 +40,7 @@ consumer = CdcConsumer(
     sys.argv[2],
     handle,
     application="imports",
+    checkpoints=MemoryCheckpoints(),
     read=ReadConfig(delivery=sys.argv[3], confidence_window="0s"),
 )
 consumer.run()

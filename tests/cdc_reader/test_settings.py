@@ -223,7 +223,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
             lambda: consumer(read=timedelta(1)),
             "read is <class 'datetime.timedelta'>: give a ReadConf",
         ),
-        (lambda: consumer(on_window=1), "on_window is 1: give a function, or leave it out"),
+        (lambda: consumer(on_event=1), "on_event is 1: give a function, or leave it out"),
         (lambda: consumer(metrics={}), "metrics is <class 'dict'>: give a recorder, such as Mem"),
         (lambda: cdc.AsyncChanges(3, "ks.t", application="a"), "connection is 3: give a Conn"),
         (
@@ -290,10 +290,6 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (
             lambda: cdc.ReadConfig(strategy=[]),
             "strategy is <class 'list'>: give one of streams, ranges",
-        ),
-        (
-            lambda: cdc.ConsumerConfig(pause=0.5),
-            "pause is 0.5: give a timedelta, such as timedelta(seco",
         ),
         (
             lambda: cdc.ConsumerConfig(workers=True),
@@ -403,7 +399,7 @@ def test_durations_may_be_texts() -> None:
         late_horizon=timedelta(minutes=90),
         retry_deadline=timedelta(0),
     )
-    assert ConsumerConfig(pause="250ms").pause == timedelta(milliseconds=250)
+    assert ConsumerConfig(lease="1500ms").lease == timedelta(milliseconds=1_500)
     assert ConnectionConfig("h", request_timeout="3s").request_timeout == timedelta(seconds=3)
 
 

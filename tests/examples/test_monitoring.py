@@ -22,7 +22,7 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.parser import text_string_to_metric_families
 
-from cdc_reader import CdcConsumer, Change, ReadConfig
+from cdc_reader import CdcConsumer, Change, MemoryCheckpoints, ReadConfig
 from cdc_reader.metrics import METRICS, PrometheusMetrics
 from pyspark_scylla_cdc import ScyllaCdcListener
 from pyspark_scylla_cdc.local_session import local_session
@@ -171,6 +171,7 @@ def registry(scylla: Scylla, keyspace: str, tmp_path: Path) -> Iterator[Collecto
         table,
         changes.append,
         application="copy",
+        checkpoints=MemoryCheckpoints(),
         end=datetime.now(UTC),
         read=read,
         metrics=metrics,

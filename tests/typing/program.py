@@ -17,6 +17,7 @@ from cdc_reader import (
     CollectionDelta,
     ConnectionConfig,
     ConsumerConfig,
+    ConsumerEvent,
     CqlWriter,
     DataLossMode,
     Deleted,
@@ -24,12 +25,15 @@ from cdc_reader import (
     OnError,
     ReadConfig,
     Replicator,
+    RowsLost,
     RowsRead,
     Set,
+    SnapshotBegins,
+    SnapshotComplete,
     SqliteCheckpoints,
     TableName,
-    Window,
     WindowComplete,
+    WindowHandled,
 )
 from cdc_reader.checkpoints import CheckpointName, CheckpointStore, ScyllaCheckpoints
 from cdc_reader.errors import CdcError, DataLossError, HandlerError
@@ -66,8 +70,12 @@ class Printer:
     def bury(self, change: Change, error: Exception) -> None:
         self.letters.append((change, error))
 
-    def tell(self, table: TableName, window: Window) -> None:
-        print(table.keyspace, table.name, window.start, window.end)
+    def tell(self, event: ConsumerEvent) -> None:
+        match event:
+            case WindowHandled(window=window):
+                print(event.table, window.start, window.end)
+            case RowsLost() | SnapshotBegins() | SnapshotComplete():
+                print(event)
 
 
 class OwnStore:
@@ -107,7 +115,7 @@ def follow() -> None:
         start=datetime.now(UTC) - timedelta(hours=1),
         end="now",
         checkpoints=SqliteCheckpoints("printer.db"),
-        config=ConsumerConfig(workers=8, pause="100ms", on_error=OnError.SKIP, on_held="fail"),
+        config=ConsumerConfig(workers=8, lease="10s", on_error=OnError.SKIP, on_held="fail"),
         read=ReadConfig(
             confidence_window=timedelta(seconds=5),
             delivery=DeliveryMode.ORDERED,
@@ -115,7 +123,7 @@ def follow() -> None:
             late_rows="deliver",
         ),
         shard="1/4",
-        on_window=printer.tell,
+        on_event=printer.tell,
         metrics=metrics,
     )
     try:

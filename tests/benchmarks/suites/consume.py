@@ -14,6 +14,7 @@ from datetime import timedelta
 from itertools import count
 
 from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.reader import CdcReader
@@ -33,7 +34,7 @@ def figures(times: int) -> Iterator[Figure]:
         fill(served)
         fill_scattered(served)
         yield _figure("consume", FLAT, ConsumerConfig(workers=1), served, times, at_most=1.5)
-        yield _figure("consume_scattered", SCATTERED, ConsumerConfig(), served, times)
+        yield _figure("consume_scattered", SCATTERED, ConsumerConfig(workers=4), served, times)
 
 
 def _figure(
@@ -70,6 +71,7 @@ def consume(connection: ConnectionConfig, table: str, config: ConsumerConfig) ->
         table,
         handle,
         application="consume",
+        checkpoints=MemoryCheckpoints(),
         end=time.time_ns() // 1_000,
         config=config,
         read=ReadConfig(window=timedelta(days=1), confidence_window=timedelta(0)),

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from cassandra.cluster import Cluster
 
 from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.config import ReadConfig
 from cdc_reader.consumer import CdcConsumer
 from cdc_reader.streams import polling
@@ -106,6 +107,7 @@ def _consuming(served: Served, read: ReadConfig, handler: object) -> Iterator[No
         TABLE,
         handler,  # type: ignore[arg-type]  # takes changes
         application="latency",
+        checkpoints=MemoryCheckpoints(),
         read=read,
     )
     thread = threading.Thread(target=consumer.run)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.consumer import CdcConsumer
 from cdc_reader.reader import CdcReader
@@ -79,6 +80,7 @@ def _consumed(config: ConnectionConfig) -> tuple[float, float]:
         f"{KEYSPACE}.{FLAT}",
         handle,
         application="memory",
+        checkpoints=MemoryCheckpoints(),
         end=time.time_ns() // 1_000,
         read=ReadConfig(window=timedelta(days=1), confidence_window=timedelta(0)),
     ).run()

@@ -21,6 +21,7 @@ from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.command import main
 from cdc_reader.cli.replicate import Report
+from cdc_reader.consumer.events import WindowHandled
 from cdc_reader.cql.names import TableName
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
@@ -499,15 +500,15 @@ def test_progress_is_printed_at_intervals(capsys: pytest.CaptureFixture[str]) ->
     report.count()
     assert capsys.readouterr().err == "1,235 changes applied\n"
     clock.advance(10 * SECOND)
-    report.reached(table, Window(0, 60 * SECOND))
+    report.reached(WindowHandled(table, Window(0, 60 * SECOND)))
     assert capsys.readouterr().err == ""
-    report.reached(table, Window(60 * SECOND, 116 * SECOND))
+    report.reached(WindowHandled(table, Window(60 * SECOND, 116 * SECOND)))
     report.count()
     caught_up = "caught up: 1,235 changes applied, all before 1970-01-01T00:01:56Z\n"
     assert capsys.readouterr().err == caught_up
     clock.advance(10 * SECOND)
     for end in (117, 118):
-        report.reached(table, Window(0, end * SECOND))
+        report.reached(WindowHandled(table, Window(0, end * SECOND)))
     later = "1,236 changes applied, all before 1970-01-01T00:01:57Z\n"
     assert capsys.readouterr().err == later
 

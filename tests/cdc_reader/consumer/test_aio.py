@@ -214,7 +214,7 @@ def test_a_handler_that_fails_is_treated_as_any_other(
         calls += 1
         raise LookupError("no such thing")
 
-    config = ConsumerConfig(workers=1, attempts=2, pause=timedelta(0))
+    config = ConsumerConfig(workers=1, attempts=2)
     with pytest.raises(HandlerError, match="no such thing"):
         asyncio.run(AsyncCdcConsumer(connection, table, handler, **options(config=config)).run())
     assert calls == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 import threading
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,7 +21,8 @@ from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.config import ConnectionConfig
-from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.consumer import CdcConsumer, ConsumerConfig, handling, runtime
+from cdc_reader.consumer.events import ConsumerEvent, WindowHandled
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import (
     CheckpointError,
@@ -75,6 +78,12 @@ class Seen:
 
 
 @pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call a failing handler again almost at once."""
+    monkeypatch.setattr(handling, "_PAUSES", (0.001, 0.001))
+
+
+@pytest.fixture(autouse=True)
 def no_threads_are_left() -> Any:
     """Check that no thread is left after the consumer ends."""
     yield
@@ -86,8 +95,41 @@ def consumer(
     connection: ConnectionConfig, tables: Any, handler: Callable[[Change], object], **options: Any
 ) -> CdcConsumer:
     """Return a consumer that reads up to the current time."""
-    settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ} | options
-    return CdcConsumer(connection, tables, handler, **settings)
+    settings: dict[str, Any] = {
+        "application": "app",
+        "end": now(),
+        "read": READ,
+        "checkpoints": MemoryCheckpoints(),
+    }
+    return CdcConsumer(connection, tables, handler, **(settings | options))
+
+
+def test_the_default_store_is_a_file_named_after_the_application(
+    connection: ConnectionConfig,
+    table: str,
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Without a store, a later consumer with the application's name resumes from a file.
+
+    If the file cannot be written, one line is logged, and checkpoints last as long as the consumer.
+    """
+    monkeypatch.chdir(tmp_path)
+    write(table, 20)
+    seen = Seen()
+    named: dict[str, Any] = {"application": "the app/é", "checkpoints": None}
+    for _ in range(2):
+        consumer(connection, table, seen, **named).run()
+    assert Counter(seen.numbers) == Counter(range(20))
+    assert {path.name for path in tmp_path.iterdir()} == {"the-app--.db", "the-app--.db-lock"}
+    assert caplog.messages == []
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    consumer(connection, table, seen, **named).run()
+    assert Counter(seen.numbers) == Counter([*range(20)] * 2)
+    [told] = caplog.messages
+    assert re.search("checkpoints_in_memory.*the-app--.db", told)
 
 
 def test_order_is_kept_by_partition_key_among_several_workers(
@@ -132,9 +174,9 @@ def test_order_is_kept_across_generations() -> None:
 
 
 def test_reading_waits_for_a_slow_handler(
-    connection: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a handler is slow, at most `max_changes` changes and one page are read.
+    """While a handler is slow, at most a limited number of changes and one page are read.
 
     No change is lost.
     """
@@ -145,8 +187,8 @@ def test_reading_waits_for_a_slow_handler(
         go.wait()
         seen(change)
 
-    limits = ConsumerConfig(workers=2, max_changes=5)
-    slow = consumer(connection, table, handler, config=limits, metrics=metrics)
+    monkeypatch.setattr(runtime, "_MOST_CHANGES", 5)
+    slow = consumer(connection, table, handler, config=ConsumerConfig(workers=2), metrics=metrics)
     running = threading.Thread(target=slow.run)
     running.start()
     while not slow._running._runtime._limit.is_awaited:
@@ -269,18 +311,19 @@ def test_shards_cover_everything_once(
     assert all(shares)
 
 
-def test_on_window_is_called_when_all_changes_are_handled(
+def test_a_window_is_reported_when_all_changes_are_handled(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """`on_window` is called for contiguous windows, after all changes of a window are handled."""
+    """Windows without gaps are reported, each after all of its changes are handled."""
     write(table, 30)
     handled: list[int] = []
     windows: list[Window] = []
     ahead: list[int] = []
 
-    def on_window(name: TableName, window: Window) -> None:
-        assert str(name) == table
-        windows.append(window)
+    def on_event(event: ConsumerEvent) -> None:
+        assert isinstance(event, WindowHandled)
+        assert str(event.table) == table
+        windows.append(event.window)
         if len([window for window in windows if handled and window.start > max(handled)]) == 3:
             running.stop()
 
@@ -289,25 +332,25 @@ def test_on_window_is_called_when_all_changes_are_handled(
             ahead.append(change.timestamp)
         handled.append(change.timestamp)
 
-    running = consumer(connection, table, handler, on_window=on_window, end=None)
+    running = consumer(connection, table, handler, on_event=on_event, end=None)
     running.run()
     assert len(handled) == 30
     assert ahead == []
     assert all(a.end == b.start for a, b in pairwise(windows))
 
 
-def test_a_failing_on_window_stops_the_consumer(
+def test_a_failing_on_event_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """An error in `on_window` stops the consumer, after the changes of the window are handled."""
+    """An error in `on_event` stops the consumer, after the changes of the window are handled."""
     write(table, 10)
     seen, store = Seen(), MemoryCheckpoints()
 
-    def on_window(_: TableName, window: Window) -> None:
-        raise OSError(f"no room for {window.end}")
+    def on_event(event: ConsumerEvent) -> None:
+        raise OSError(f"no room for {event.table}")
 
-    with pytest.raises(HandlerError, match=r"on_window of .*\.t failed at .*no room"):
-        consumer(connection, table, seen, checkpoints=store, on_window=on_window).run()
+    with pytest.raises(HandlerError, match=r"on_event of .*\.t failed: .*no room"):
+        consumer(connection, table, seen, checkpoints=store, on_event=on_event).run()
     consumer(connection, table, seen, checkpoints=store).run()
     assert Counter(seen.numbers) == Counter(range(10))
 
@@ -358,7 +401,7 @@ class Failing:
         self.seen(change)
 
 
-QUICK = ConsumerConfig(pause=timedelta(milliseconds=1), attempts=3)
+QUICK = ConsumerConfig(workers=4)
 
 
 def test_a_handler_that_fails_is_called_again(
@@ -497,7 +540,7 @@ def test_a_handler_that_returns_a_coroutine_is_refused(
     given: list[dict[str, Any]] = [
         {"handler": _unawaited},
         {"handler": Failing(3, 3), "dead_letter": _unawaited, "config": QUICK},
-        {"handler": Seen(), "on_window": _later},
+        {"handler": Seen(), "on_event": _later},
         {"handler": _unawaited, "checkpoints": store},
     ]
     for settings in given:
@@ -649,13 +692,14 @@ def test_an_idle_window_costs_one_write(
     saves = Fault("delay", f"{keyspace}.cdc_checkpoints", times=None, seconds=0.000_001)
     windows: list[Window] = []
 
-    def on_window(_: TableName, window: Window) -> None:
-        windows.append(window)
+    def on_event(event: ConsumerEvent) -> None:
+        assert isinstance(event, WindowHandled)
+        windows.append(event.window)
         if len(windows) == 5:
             idle.stop()
 
     each = ConsumerConfig(checkpoint_interval=timedelta(0))
-    options: Any = {"checkpoints": store, "on_window": on_window, "end": None, "config": each}
+    options: Any = {"checkpoints": store, "on_event": on_event, "end": None, "config": each}
     idle = consumer(connection, table, Seen(), **options)
     with server.faults.during(saves):
         idle.run()
@@ -775,7 +819,7 @@ def test_values_that_cannot_be_used_are_refused(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("workers", 0), ("attempts", 0), ("on_error", "sulk"), ("pause", timedelta(-1))],
+    [("workers", 0), ("attempts", 0), ("on_error", "sulk")],
 )
 def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None:
     """The error for an unusable setting lists the valid values."""
@@ -786,7 +830,7 @@ def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None
 def test_tables_are_merged_by_write_time(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """Changes of both tables are handled in order of write time, even with `max_changes=1`."""
+    """Changes of both tables are handled in order of write time, even one page at a time."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int, c int, v int, PRIMARY KEY (p, c)) "
         "WITH cdc = {'enabled': true}"
@@ -799,7 +843,7 @@ def test_tables_are_merged_by_write_time(
         connection,
         [table, other],
         seen,
-        config=ConsumerConfig(workers=1, max_changes=1),
+        config=ConsumerConfig(max_bytes=1),
         read=evolve(READ, delivery="ordered"),
     ).run()
     assert seen.numbers == list(range(60))

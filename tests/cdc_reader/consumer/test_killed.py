@@ -13,6 +13,7 @@ import pytest
 from attrs import evolve
 
 from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer
 from tests.cdc_reader.consumer.conftest import READ, now
@@ -101,6 +102,7 @@ def test_signal_handlers_are_put_back(
             during.append(signal.getsignal(signal.SIGTERM))
             os.kill(os.getpid(), signal.SIGTERM)
 
-    CdcConsumer(connection, table, handler, application="app", read=READ).run()
+    store = MemoryCheckpoints()
+    CdcConsumer(connection, table, handler, application="app", checkpoints=store, read=READ).run()
     assert during[0] not in before
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before

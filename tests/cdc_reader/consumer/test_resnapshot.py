@@ -21,7 +21,13 @@ from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer
 from cdc_reader.consumer.aio import AsyncChanges
-from cdc_reader.consumer.events import ConsumerEvent, RowsLost, SnapshotBegins, SnapshotComplete
+from cdc_reader.consumer.events import (
+    ConsumerEvent,
+    RowsLost,
+    SnapshotBegins,
+    SnapshotComplete,
+    WindowHandled,
+)
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, ConfigurationError, DataLossError, HandlerError
 from cdc_reader.metrics import LATE_ROWS, LOSSES, ROWS, MemoryMetrics
@@ -89,8 +95,9 @@ class Copy:
             self.rows[self._key(change)] = change.timestamp, value
 
     def tell(self, event: ConsumerEvent) -> None:
-        """Record the event. After a snapshot, delete all rows that are older than the snapshot."""
-        self.events.append(event)
+        """Record an event of a snapshot; delete all rows that are older than a complete one."""
+        if not isinstance(event, WindowHandled):
+            self.events.append(event)
         if isinstance(event, SnapshotComplete):
             for key in [key for key, (at, _) in self.rows.items() if at < event.time]:
                 del self.rows[key]

@@ -15,7 +15,7 @@ from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.config import ConnectionConfig
-from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.consumer import CdcConsumer, ConsumerConfig, runtime
 from cdc_reader.consumer.handling import Together
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
@@ -79,8 +79,13 @@ def consume(connection: ConnectionConfig, table: str, write: Write) -> Callable[
     end = now()
 
     def make(handler: Callable[[Change], object], **options: Any) -> CdcConsumer:
-        settings: dict[str, Any] = {"application": "app", "end": end, "read": LARGE} | options
-        return CdcConsumer(connection, table, handler, **settings)
+        settings: dict[str, Any] = {
+            "application": "app",
+            "end": end,
+            "read": LARGE,
+            "checkpoints": MemoryCheckpoints(),
+        }
+        return CdcConsumer(connection, table, handler, **(settings | options))
 
     return make
 
@@ -189,7 +194,7 @@ def test_a_run_that_ends_in_the_middle_of_a_page_saves_what_was_handled(
 
 
 def test_a_hanging_worker_bounds_what_the_others_may_do(
-    consume: Callable[..., CdcConsumer], table: str
+    consume: Callable[..., CdcConsumer], table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading waits for a hanging worker even if others are idle, so memory is bounded."""
     go, metrics, handled = threading.Event(), MemoryMetrics(), list[int]()
@@ -204,8 +209,8 @@ def test_a_hanging_worker_bounds_what_the_others_may_do(
         handled.append(number_of(change))
 
     small = evolve(LARGE, fetch_size=4)
-    config = ConsumerConfig(workers=3, max_changes=10)
-    running = consume(handler, read=small, config=config, metrics=metrics)
+    monkeypatch.setattr(runtime, "_MOST_CHANGES", 10)
+    running = consume(handler, read=small, config=ConsumerConfig(workers=3), metrics=metrics)
     thread = threading.Thread(target=running.run)
     thread.start()
     while not running._running._runtime._limit.is_awaited:
@@ -227,9 +232,7 @@ def test_a_long_page_is_handled_while_reading_waits(
         rows.append(metrics[ROWS, TableName.parse(table)])
 
     small = evolve(LARGE, fetch_size=10)
-    consume(
-        handler, read=small, config=ConsumerConfig(workers=1, max_changes=1), metrics=metrics
-    ).run()
+    consume(handler, read=small, config=ConsumerConfig(max_bytes=1), metrics=metrics).run()
     assert len(rows) == ROWS_WRITTEN
     assert all(read - number <= 2 * 10 for number, read in enumerate(rows))
 

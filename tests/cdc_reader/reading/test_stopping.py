@@ -23,9 +23,9 @@ from attrs import evolve
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
 from cdc_reader.changes.change import Change
-from cdc_reader.checkpoints import ScyllaCheckpoints
+from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints
 from cdc_reader.cluster.write import CqlWriter
-from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.consumer import CdcConsumer, ConsumerConfig, handling
 from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges
 from cdc_reader.cql.statement import Statement
 from cdc_reader.cql.types import Native
@@ -263,7 +263,7 @@ def consumer(
     connection: ConnectionConfig, handler: Callable[[Change], object], **more: Any
 ) -> CdcConsumer:
     """Return a consumer that reads the whole log and does not end by itself."""
-    options: Any = {"application": "app", "read": READ} | more
+    options: Any = {"application": "app", "read": READ, "checkpoints": MemoryCheckpoints()} | more
     return CdcConsumer(connection, "ks.t", handler, **options)
 
 
@@ -345,7 +345,7 @@ def test_an_unreachable_target_does_not_delay_stopping_a_consumer(
 
 
 def test_a_pause_between_retries_does_not_delay_stopping_a_consumer(
-    connection: ConnectionConfig,
+    connection: ConnectionConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stop ends a pause between retries, and the next run delivers the change again."""
     called = threading.Event()
@@ -354,7 +354,8 @@ def test_a_pause_between_retries_does_not_delay_stopping_a_consumer(
         called.set()
         raise LookupError
 
-    stuck = consumer(connection, fail, config=ConsumerConfig(pause=HOUR, workers=1, attempts=100))
+    monkeypatch.setattr(handling, "_PAUSES", (3_600.0, 3_600.0))
+    stuck = consumer(connection, fail)
     running = Running(stuck.run)
     running.until(called.is_set)
     stuck.stop()
@@ -366,7 +367,7 @@ def test_an_outage_does_not_delay_a_cancellation(
     server: EmbeddedScylla, connection: ConnectionConfig, *, is_loop: bool
 ) -> None:
     """A cancellation ends a loop over changes, or a consumer with a coroutine handler, at once."""
-    options: Any = {"application": "app", "read": READ}
+    options: Any = {"application": "app", "read": READ, "checkpoints": MemoryCheckpoints()}
 
     async def handle(_: Change) -> None: ...
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdc_reader import CdcConsumer, CdcReader, ConnectionConfig, ReadConfig
+from cdc_reader import CdcConsumer, CdcReader, ConnectionConfig, MemoryCheckpoints, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import DataLossError
 from cdc_reader.metrics import HEADROOM, LAG, MemoryMetrics
@@ -73,6 +73,7 @@ def _consume(server: EmbeddedScylla, own: WrongClock, **options: Any) -> list[in
         "ks.t",
         lambda change: found.append(change.key["p"]),
         application="a",
+        checkpoints=MemoryCheckpoints(),
         read=STRICT,
         clock=own,
         **options,

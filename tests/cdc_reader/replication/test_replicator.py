@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.grouping import Grouping
+from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.cluster import Connection, Query, SchemaSource
 from cdc_reader.cluster.write import CqlWriter
 from cdc_reader.config import ConnectionConfig, ReadConfig
@@ -496,6 +497,7 @@ def test_a_consumer_keeps_a_replica(connection: ConnectionConfig, tables: Tables
         [source],
         Replicator(tables.writer, {source: copy}).apply,
         application="replica",
+        checkpoints=MemoryCheckpoints(),
         end=now,
         clock=ManualClock(now + 60_000_000),
     )
