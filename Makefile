@@ -20,10 +20,12 @@ IMAGE := build/image
 PYTHON_IMAGE = python:$(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')-slim
 # The number of test processes is one more than the number of processors, because many tests wait for a
 # server, but at most four, because each process may start Spark. The tests of a file share a process and
-# its fixtures, and files run in the order in which they are collected (tests/conftest.py). Slow and nightly
-# tests are distributed one by one.
+# its fixtures, and files run in the order in which they are collected (tests/conftest.py). The quick tests
+# of the Spark source share a single process too, so that Spark starts once. Slow and nightly tests are
+# distributed one by one.
 PROCESSES := --numprocesses=$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses=4
 BY_FILE := --dist=loadfile --no-loadscope-reorder
+ONE_SPARK := --dist=loadscope --no-loadscope-reorder
 ONE_BY_ONE := --dist=load --maxschedchunk=1
 KERNEL := $(wildcard cdc_reader/decoding/*.pyx cdc_reader/decoding/native/*.pxi)
 
@@ -90,7 +92,7 @@ demo: install ## watch a Spark DataFrame fill from a CDC log
 	@$(SPARK_ENV) $(BIN)/scylla-cdc demo
 
 test: install $(CLASSES) prometheus ## run the quick tests: every part of the project once; ARGS="-k window" runs some
-	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow and not nightly and not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow and not nightly and not cluster" $(PROCESSES) $(ONE_SPARK) $(TESTS) $(ARGS)
 
 test-slow: install $(CLASSES) prometheus ## run slower tests: mutations, faults, random histories, other libraries
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "slow and not nightly and not cluster" $(PROCESSES) $(ONE_BY_ONE) $(TESTS) $(ARGS)

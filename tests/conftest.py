@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import spark_classes
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+
+ROOT = Path(__file__).parents[1]
 
 # Examples have no deadline: the machine may be busy, and in a fresh checkout the first example
 # that draws text builds Unicode tables.
@@ -32,6 +39,29 @@ SLOWEST = 20
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests that use Spark first, so that none of these long tests is left for the end."""
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> object:
+    """With ``--dist=loadscope``, files share a process; so do all those of one Spark session."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSession(LoadScopeScheduling):
+        """Keeps the tests of a file together, and the files that share a session."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "spark" if _shares_a_session(file) else file
+
+    return OneSession(config, log)
+
+
+@cache
+def _shares_a_session(file: str) -> bool:
+    """Return True if the file's tests use the Spark session of the connector's tests."""
+    return file.startswith("tests/connectors/") and "mark.spark" in (ROOT / file).read_text()
 
 
 def pytest_configure(config: pytest.Config) -> None:

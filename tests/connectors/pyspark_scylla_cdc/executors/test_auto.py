@@ -57,6 +57,7 @@ def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) 
     return clock.now()
 
 
+@pytest.mark.nightly
 def test_auto_chooses_by_measurements(
     spark: SparkSession, cluster: EmbeddedScylla, clock: ManualClock, tmp_path: Path
 ) -> None:

@@ -178,7 +178,9 @@ def statements(draw: random.Random, count: int) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", [5, None], ids=["limit", "default"])
+@pytest.mark.parametrize(
+    "limit", [5, pytest.param(None, marks=pytest.mark.nightly)], ids=["limit", "default"]
+)
 def test_available_now_reads_everything(
     execute: Execute,
     start: Start,
@@ -392,7 +394,7 @@ def test_a_copy_of_another_table_keeps_its_columns(
     assert rows_of(copy.read()) == [{"pk": 1}]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", ["parquet"], indirect=True)
 def test_a_query_without_a_version_cannot_take_over_a_copy(
     execute: Execute,
@@ -484,7 +486,9 @@ def expiring(keyspace: str) -> Iterator[tuple[EmbeddedScylla, AdvancedClock, Ses
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("history", [False, True], ids=["rows", "versions"])
+@pytest.mark.parametrize(
+    "history", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["rows", "versions"]
+)
 @pytest.mark.timeout(300)
 def test_changes_that_expire_between_runs(
     expiring: tuple[EmbeddedScylla, AdvancedClock, Session],
