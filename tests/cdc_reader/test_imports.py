@@ -13,13 +13,6 @@ if TYPE_CHECKING:
     from cdc_reader.config import ConnectionConfig
     from cdc_reader.testing import Scylla
 
-BATCHES = """
-import sys
-from cdc_reader import CdcReader, ConnectionConfig
-with CdcReader(ConnectionConfig(sys.argv[1]), sys.argv[2]) as reader:
-    assert sum(batch.num_rows for batch in reader.batches(end="now")) == 2
-print(*sys.modules)
-"""
 CHANGES = """
 import sys
 from cdc_reader import CdcReader, ConnectionConfig
@@ -53,9 +46,7 @@ UNUSED = {"pandas", "pyspark", "rich", "structlog", "cdc_reader.changes.frames"}
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param([BATCHES], id="batches"),
         pytest.param([CHANGES], id="changes"),
-        pytest.param([CONSUMER, "settled"], id="settled consumer"),
         pytest.param([CONSUMER, "eager"], id="eager consumer"),
     ],
 )

@@ -83,6 +83,7 @@ def test_disks_and_store(isolation: Isolation, tmp_path: Path) -> None:
         assert sees_other == (isolation is Isolation.NONE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ALLOWED)
 def test_killed_processes(isolation: Isolation, tmp_path: Path) -> None:
     """A machine finds its processes by their command lines, and kills them with SIGKILL."""
@@ -114,6 +115,7 @@ def test_cable(tmp_path: Path) -> None:
         assert "refused" in told()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ALLOWED)
 def test_nothing_is_left_after_a_failure(isolation: Isolation, tmp_path: Path) -> None:
     """After a failure, no processes or network devices remain."""

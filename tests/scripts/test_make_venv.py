@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.scripts.conftest import Machine
 
 
+@pytest.mark.slow
 def test_a_python_that_is_too_old_is_skipped(machine: Machine, tmp_path: Path) -> None:
     """The first Python command that is new enough creates the environment."""
     machine.command("python3", "exit 1")

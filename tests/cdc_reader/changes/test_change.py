@@ -239,10 +239,9 @@ def test_a_change_may_be_an_image_alone() -> None:
     assert (change.operation, change.before, change.parts) == ("image", {"a": 1}, ())
 
 
-@pytest.mark.parametrize("history", histories(), ids=["plain", "both", "full"])
-def test_changes_are_values(history: Any) -> None:
+def test_changes_are_values() -> None:
     """A change equals its pickled copy and its deep copy, and differs from all other changes."""
-    changes = history.changes()
+    changes = histories()[1].changes()
     again = pickle.loads(pickle.dumps(changes))
     assert again == changes
     assert len({*again, *changes}) == len(changes)

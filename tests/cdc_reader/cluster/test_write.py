@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cdc_reader.testing import EmbeddedScylla, Scylla
 
 INT, TEXT = Native("int"), Native("text")
+KINDS = ["overloaded", "unavailable", pytest.param("drop", marks=pytest.mark.slow)]
+"""Kinds of transient faults. After a drop, the driver waits before it connects again."""
 
 
 @pytest.fixture
@@ -143,7 +145,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 
 @pytest.mark.needs("faults")
-@pytest.mark.parametrize("kind", ["drop", "overloaded", "unavailable", "server-error"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 2])
 def test_transient_errors_are_retried(server: EmbeddedScylla, kind: str, count: int) -> None:
     """Transient errors of single statements and of batches are retried."""
@@ -172,7 +174,7 @@ def test_an_error_is_raised_once_no_write_is_under_way(server: EmbeddedScylla) -
 
 
 @pytest.mark.needs("faults")
-@pytest.mark.parametrize("kind", ["drop", "overloaded", "unavailable", "server-error"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_transient_errors_of_a_round_are_retried(server: EmbeddedScylla, kind: str) -> None:
     """Writes of a round that fail with a transient error are repeated."""
     from cdc_reader.testing import Fault

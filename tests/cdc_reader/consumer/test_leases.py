@@ -59,7 +59,7 @@ def test_a_standby_takes_over_from_an_owner_that_was_killed(
     assert len(handled(processes, 0) & handled(processes, 1)) <= SHORT.workers
 
 
-@pytest.mark.parametrize("on_held", ["wait", "fail"])
+@pytest.mark.parametrize("on_held", [pytest.param("wait", marks=pytest.mark.slow), "fail"])
 def test_an_owner_that_stood_still_saves_nothing_more(
     processes: Processes, write: Write, on_held: str
 ) -> None:

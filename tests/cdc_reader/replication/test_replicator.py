@@ -276,10 +276,13 @@ _EMPTIED = [
     "UPDATE <t> SET st = 0 WHERE pk = <pk>",
 ]
 writes = st.lists(st.one_of(timed(), timed(), batches), min_size=1, max_size=8)
+_OTHERS = sorted(set(IMAGES) - {"both"})
 _PARTIAL = sorted(set(IMAGES) - {"none", "both"})
 
 
-@pytest.mark.parametrize("images", sorted(IMAGES))
+@pytest.mark.parametrize(
+    "images", ["both", *(pytest.param(images, marks=pytest.mark.slow) for images in _OTHERS)]
+)
 @settings(max_examples=25)
 @given(history=writes, probe=st.integers(0, 9))
 @example([_ELEMENTS_SET, "UPDATE <t> SET l = l - [1], u.x = null WHERE pk = <pk> AND ck = 1"], 9)

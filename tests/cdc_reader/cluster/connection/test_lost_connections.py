@@ -42,6 +42,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
     return keyspace
 
 
+@pytest.mark.slow
 @pytest.mark.needs("faults")
 def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
     connection: ConnectionConfig, line: Line, table: str
@@ -62,8 +63,14 @@ def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
     assert sorted(found) == list(range(COUNT))
 
 
-@pytest.mark.parametrize("kind", ["drop", "close"])
-@pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("kind", "tls"),
+    [
+        ("close", False),
+        pytest.param("drop", False, marks=pytest.mark.slow),
+        pytest.param("close", True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_truncated_response_is_requested_again_at_once(kind: str, *, tls: bool) -> None:
     """A truncated response is requested again at once, although the request timeout is an hour.
 

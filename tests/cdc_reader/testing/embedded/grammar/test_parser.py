@@ -201,6 +201,7 @@ def test_any_string_survives_quoting(text: str) -> None:
     assert value_of(quoted) == Constant(ConstantKind.STRING, text)
 
 
+@pytest.mark.slow
 def test_the_parser_s_tables_are_kept_for_later_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
