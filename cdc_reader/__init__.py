@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cdc_reader.changes.change import Bound, Change, RowRange
     from cdc_reader.changes.deleted_rows import deleted_rows
     from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
-    from cdc_reader.changes.frames.options import AdvancedEnvelope, IncludedImage, KeyPlacement
     from cdc_reader.changes.operation import ChangeOperation
     from cdc_reader.changes.part import Part
     from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
@@ -83,7 +82,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNSET",
-    "AdvancedEnvelope",
     "AsyncCdcConsumer",
     "AsyncChanges",
     "AsyncHandler",
@@ -115,8 +113,6 @@ __all__ = [
     "FrozenDict",
     "Handler",
     "ImageMode",
-    "IncludedImage",
-    "KeyPlacement",
     "LateRowsMode",
     "LogSchema",
     "MemoryCheckpoints",
@@ -164,7 +160,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AdvancedEnvelope": "cdc_reader.changes.frames.options",
     "AsyncCdcConsumer": "cdc_reader.consumer.aio",
     "AsyncChanges": "cdc_reader.consumer.aio",
     "AsyncHandler": "cdc_reader.consumer.aio",
@@ -196,8 +191,6 @@ _HOMES = {
     "FrozenDict": "cdc_reader.cql.values",
     "Handler": "cdc_reader.consumer.handling",
     "ImageMode": "cdc_reader.cql.schema",
-    "IncludedImage": "cdc_reader.changes.frames.options",
-    "KeyPlacement": "cdc_reader.changes.frames.options",
     "LateRowsMode": "cdc_reader.config",
     "LogSchema": "cdc_reader.cql.schema",
     "MemoryCheckpoints": "cdc_reader.checkpoints",

@@ -31,7 +31,6 @@ from cdc_reader.table_snapshot import TableSnapshot
 
 if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.change import Change
-    from cdc_reader.changes.frames import AdvancedEnvelope
 
 
 class CdcReader:
@@ -105,7 +104,6 @@ class CdcReader:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
-        envelope: AdvancedEnvelope | None = None,
         on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
     ) -> pa.RecordBatchReader:
         """Return the changes of the only table as Arrow; see `TableReader.change_batches`.
@@ -121,7 +119,6 @@ class CdcReader:
             range_deletes=range_deletes,
             preimages=preimages,
             decimal_type=decimal_type,
-            envelope=envelope,
             on_bad_record=on_bad_record,
         )
 
@@ -161,7 +158,6 @@ class CdcReader:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
-        envelope: AdvancedEnvelope | None = None,
     ) -> Iterator[Delivery | SnapshotDelivery]:
         """Follow the only table as Arrow; see `TableReader.follow_change_batches`.
 
@@ -177,7 +173,6 @@ class CdcReader:
             range_deletes=range_deletes,
             preimages=preimages,
             decimal_type=decimal_type,
-            envelope=envelope,
         )
 
     def snapshot(self) -> TableSnapshot:

@@ -51,7 +51,7 @@ from cdc_reader.table_snapshot import TableSnapshot
 if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.change import Change
     from cdc_reader.changes.formatting import Formatting
-    from cdc_reader.changes.frames import AdvancedEnvelope, Format, ValueTypes
+    from cdc_reader.changes.frames import Format, ValueTypes
 
 T = TypeVar("T")
 
@@ -159,7 +159,6 @@ class TableReader:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
-        envelope: AdvancedEnvelope | None = None,
         on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
     ) -> pa.RecordBatchReader:
         """Return the rows of `batches` in one of the formats of the Spark source, as Arrow.
@@ -169,8 +168,7 @@ class TableReader:
         `changes` returns the changed rows of the base table, before and after each change;
         `envelope` returns changes in the format of the Debezium connector. The Spark source has the
         same options: see ``docs/reference/spark-options.md``. `columns` are columns of the base
-        table to read in addition to its key. The argument `envelope` chooses the advanced output of
-        the connector.
+        table to read in addition to its key.
 
         A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
         raises an error. With ``on_bad_record="skip"``, the row is left out and logged. With
@@ -194,7 +192,6 @@ class TableReader:
             range_deletes=range_deletes,
             preimages=preimages,
             decimal_type=decimal_type,
-            envelope=envelope,
             on_bad_record=on_bad_record,
         )
         schema = self._refreshed()
@@ -239,7 +236,6 @@ class TableReader:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
-        envelope: AdvancedEnvelope | None = None,
     ) -> Iterator[Delivery | SnapshotDelivery]:
         """Follow the log as `follow` does, with batches in one of the formats of `change_batches`.
 
@@ -271,7 +267,6 @@ class TableReader:
             range_deletes=range_deletes,
             preimages=preimages,
             decimal_type=decimal_type,
-            envelope=envelope,
             on_bad_record=BadRecord.FAIL,
         )
         is_initial = member("snapshot", snapshot, SnapshotMode) is SnapshotMode.INITIAL

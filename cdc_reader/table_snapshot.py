@@ -26,7 +26,7 @@ MakeReader = Callable[..., SnapshotReader]
 
 if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.change import Change
-    from cdc_reader.changes.frames import AdvancedEnvelope, ValueTypes
+    from cdc_reader.changes.frames import ValueTypes
 
 
 @frozen
@@ -141,7 +141,6 @@ class TableSnapshot:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
-        envelope: AdvancedEnvelope | None = None,
         on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
     ) -> pa.RecordBatchReader:
         """Return the rows as inserts, with the columns of `TableReader.change_batches`.
@@ -156,7 +155,6 @@ class TableSnapshot:
             range_deletes=range_deletes,
             preimages=preimages,
             decimal_type=decimal_type,
-            envelope=envelope,
             on_bad_record=on_bad_record,
         )
         schema = project(self._schema, columns)

@@ -12,13 +12,11 @@ from typing import Protocol
 import pyarrow as pa
 
 from cdc_reader._time import Micros
-from cdc_reader.changes.frames.advanced_envelope import AdvancedEnvelopeFormat
 from cdc_reader.changes.frames.changes import ChangesFormat
 from cdc_reader.changes.frames.columns import project
 from cdc_reader.changes.frames.envelope import EnvelopeFormat
 from cdc_reader.changes.frames.log import LogFormat
 from cdc_reader.changes.frames.options import (
-    AdvancedEnvelope,
     BadRecord,
     FormatName,
     FormatOptions,
@@ -30,7 +28,6 @@ from cdc_reader.cql.schema import Column, LogSchema
 from cdc_reader.errors import ConfigurationError
 
 __all__ = [
-    "AdvancedEnvelope",
     "BadRecord",
     "Format",
     "FormatName",
@@ -101,8 +98,6 @@ def snapshot_format_of(options: FormatOptions, schema: LogSchema) -> SnapshotFor
     match options.format:
         case FormatName.CHANGES:
             return ChangesFormat(schema, options)
-        case FormatName.ENVELOPE if options.envelope is not None:
-            return AdvancedEnvelopeFormat(schema, options)
         case FormatName.ENVELOPE:
             return EnvelopeFormat(schema, options)
         case FormatName.LOG:

@@ -30,7 +30,7 @@ from cdc_reader.changes.frames.columns import log_columns, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps, commit_versions
 from cdc_reader.changes.frames.images import gives_preimages
 from cdc_reader.changes.frames.net_changes import DELETE, INSERT, UPDATE, NetChanges, read_changes
-from cdc_reader.changes.frames.options import FormatOptions, Preimages, RangeDelete
+from cdc_reader.changes.frames.options import FormatOptions, RangeDelete
 from cdc_reader.changes.frames.range_deletes import RangeDeletes, bounds, range_type
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
@@ -275,8 +275,7 @@ def _schema(base: TableSchema, options: FormatOptions) -> pa.Schema:
 
 
 def _check_images(base: TableSchema, options: FormatOptions, values: Sequence[Column]) -> None:
-    if options.preimages is Preimages.REQUIRE:
-        images.require_full_preimages(base, "preimages is 'require', but")
+    images.require_preimages(base, options.preimages, postimages=not options.include_delta)
     if not options.include_delta:
         images.require_postimages(
             base,

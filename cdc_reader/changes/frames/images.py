@@ -19,13 +19,16 @@ def gives_preimages(cdc: CdcOptions, wanted: Preimages, *, partial: bool) -> boo
     return cdc.preimage is ImageMode.FULL or partial
 
 
-def require_full_preimages(base: TableSchema, reason: str) -> None:
-    """Raise UnsupportedTableError unless the log has full preimages.
+def require_preimages(base: TableSchema, wanted: Preimages, *, postimages: bool) -> None:
+    """Raise UnsupportedTableError unless the log has full preimages, if `wanted` requires them.
 
-    `reason` is the beginning of the message, and ends in "but".
+    With `postimages`, the statement in the error also enables postimages.
     """
-    wanted = evolve(base.cdc, preimage=ImageMode.FULL)
-    _require(base, wanted, f"{reason} the log has no full preimages", "")
+    if wanted is Preimages.REQUIRE and base.cdc.preimage is not ImageMode.FULL:
+        images = evolve(
+            base.cdc, preimage=ImageMode.FULL, postimage=base.cdc.postimage or postimages
+        )
+        _require(base, images, "preimages is 'require', but the log has no full preimages", "")
 
 
 def require_postimages(base: TableSchema, reason: str, remedy: str = "") -> None:

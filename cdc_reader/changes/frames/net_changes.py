@@ -80,6 +80,10 @@ class NetChanges:
         names = (field.name for field in fields(NetChanges) if field.name not in ("batch", "rows"))
         return evolve(self, **{name: getattr(self, name)[order] for name in names})
 
+    def key(self, name: str) -> pa.Array:
+        """Return the changes' cells of a key column."""
+        return pick(self.batch.column(name), self.at)
+
     def values_before(self, column: Column) -> pa.Array:
         """Return the column's values before the changes; null if there is no preimage."""
         return base_values(pick(self.batch.column(column.name), self.before), column)
@@ -97,11 +101,6 @@ class NetChanges:
             if (faults := faulty(self.batch, column.name)).any():
                 found |= at_rows(faults, self._last_delta(column)) & (self.kind != DELETE)
         return found | self.lacks_postimage
-
-    def shown_before(self, column: Column) -> Mask:
-        """Return a mask of the changes whose preimage shows the column, even as null."""
-        shown = pick(_is_touched(self.batch, column), self.before)
-        return booleans(shown)
 
     def modified(self, column: Column) -> Mask:
         """Return a mask of the inserts and updates that touched the column."""

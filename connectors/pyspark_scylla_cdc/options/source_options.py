@@ -18,7 +18,7 @@ from cdc_reader._time import (
     check_order,
     is_relative,
 )
-from cdc_reader.changes.frames.options import AdvancedEnvelope, FormatName, FormatOptions
+from cdc_reader.changes.frames.options import FormatName, FormatOptions
 from cdc_reader.config import ConnectionConfig, DataLossMode, LateRowsMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableSchema
@@ -33,7 +33,6 @@ from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import LONGEST_ANSWER
 from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.table import (
-    EnvelopeOutput,
     SchemaMode,
     parse_options,
 )
@@ -264,30 +263,7 @@ def _format(values: Mapping[str, Any]) -> FormatOptions:
         preimages=values["preimages"],
         on_bad_record=values["onBadRecord"],
         types=values["decimalType"],
-        envelope=_envelope(values),
     )
-
-
-_OF_ADVANCED = {
-    "includeBefore": "before",
-    "includeAfter": "after",
-    "keyPlacement": "key_placement",
-}
-"""The settings of an advanced envelope, by option."""
-
-
-def _envelope(values: Mapping[str, Any]) -> AdvancedEnvelope | None:
-    """Return the advanced output; raise ConfigurationError if its options are given without it."""
-    given = {option: values[option] for option in _OF_ADVANCED if values[option] is not None}
-    if values["envelopeOutput"] is EnvelopeOutput.ADVANCED:
-        if values["format"] is not FormatName.ENVELOPE:
-            remedy = "give format 'envelope', or leave it out"
-            raise ConfigurationError("envelopeOutput", EnvelopeOutput.ADVANCED.value, remedy)
-        return AdvancedEnvelope(**{_OF_ADVANCED[name]: value for name, value in given.items()})
-    for option, value in given.items():
-        shown = ",".join(value) if option == "keyPlacement" else value.value
-        raise ConfigurationError(option, shown, "give envelopeOutput 'advanced', or leave it out")
-    return None
 
 
 def _starting(values: Mapping[str, Any], given: Mapping[str, str]) -> Micros:

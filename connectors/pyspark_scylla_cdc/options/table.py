@@ -16,7 +16,6 @@ from typing import Any
 from cdc_reader.changes.frames.options import (
     BadRecord,
     FormatName,
-    IncludedImage,
     Preimages,
     RangeDelete,
 )
@@ -52,13 +51,6 @@ class SchemaMode(StrEnum):
 
     KEEP = "keep"
     FAIL = "fail"
-
-
-class EnvelopeOutput(StrEnum):
-    """The output of ScyllaDB's Kafka connector that format ``envelope`` writes."""
-
-    LEGACY = "legacy"
-    ADVANCED = "advanced"
 
 
 OPTIONS = (
@@ -173,34 +165,6 @@ OPTIONS = (
         "change. `auto` returns it if the log has complete preimages. `none` never returns it. "
         "`require` always returns it, and `load()` fails if the log has no complete preimages.",
         default=Preimages.AUTO.value,
-    ),
-    Option(
-        "envelopeOutput",
-        choice(EnvelopeOutput),
-        "With format `envelope`: which of the connector's output formats to use, named as in its "
-        "`cdc.output.format`. `advanced` contains plain values; see [`envelope`](#envelope).",
-        default=EnvelopeOutput.LEGACY.value,
-    ),
-    Option(
-        "includeBefore",
-        choice(IncludedImage),
-        "With `envelopeOutput=advanced`: which columns to return in `before`, the row before the "
-        "change. `full` returns all columns, and `only-updated` returns only the columns that an "
-        "update changed. With `none`, `before` is null. Default: `none`.",
-    ),
-    Option(
-        "includeAfter",
-        choice(IncludedImage),
-        "With `envelopeOutput=advanced`: which columns to return in `after`, the row after the "
-        "change. `full` returns all columns, and `only-updated` returns only the columns that an "
-        "update changed. With `none`, `after` is null. Default: `none`.",
-    ),
-    Option(
-        "keyPlacement",
-        NAMES,
-        "With `envelopeOutput=advanced`: where to put the primary key, as names separated by "
-        "commas: `payload-before` stands for the column `before`, `payload-after` for `after`, and "
-        "`payload-key` for `key`. Default: all three.",
     ),
     Option(
         "columns",

@@ -35,7 +35,6 @@ _OPTION_OF_KEYWORD = {
     "range_deletes": "rangeDeletes",
     "decimal_type": "decimalType",
     "on_bad_record": "onBadRecord",
-    "key_placement": "keyPlacement",
     "a later start": "a later startingTimestamp",
 }
 _OPTIONS = CONNECTION_OPTIONS | READ_OPTIONS | _OPTION_OF_KEYWORD

@@ -90,10 +90,6 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     ],
     "rangeDeletes": [("drop", "rangeDeletes is 'drop': give fail, emit or skip")],
     "preimages": [("all", "preimages is 'all': give auto, none or require")],
-    "envelopeOutput": [("avro", "envelopeOutput is 'avro': give legacy or advanced")],
-    "includeBefore": [("some", "includeBefore is 'some': give none, full or only-updated")],
-    "includeAfter": [("some", "includeAfter is 'some': give none, full or only-updated")],
-    "keyPlacement": [("header", "keyPlacement is 'header'")],
     "columns": [
         ("v,nothing", "columns is"),
         ("[1]", "columns is '[1]': give names separated by commas, or a JSON array"),

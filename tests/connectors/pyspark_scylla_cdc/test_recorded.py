@@ -157,11 +157,12 @@ def test_envelopes_of_a_recording(
     load: Callable[..., DataFrame], history: History, recorded: Any
 ) -> None:
     """Each change of a recording becomes an envelope that conforms to the package's schema."""
-    kept = WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES
+    if recorded["seed"] == 1:
+        pytest.skip("the log has no postimages")
     asked = {"format": "envelope", "rangeDeletes": "skip", "endingTimestamp": history.until}
-    frame = load(**asked, columns=",".join(kept))
+    frame = load(**asked, columns=",".join(VALUES))
     documents = frame.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false')) AS json")
-    check = validator(("pk", "ck"), kept)
+    check = validator("pk", "ck", *VALUES)
     found = [json.loads(row["json"]) for row in documents.collect()]
     for document in found:
         check.validate(document)
@@ -192,6 +193,8 @@ def test_python_has_the_same_table(
     keywords: dict[str, Any],
 ) -> None:
     """`CdcReader` returns the rows of the DataFrame as Arrow, with the same columns."""
+    if recorded["seed"] == 1 and shape == "envelope":
+        pytest.skip("the log has no postimages")
     kept = WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES
     frame = load(format=shape, columns=",".join(kept), endingTimestamp=history.until, **asked)
     with CdcReader(scylla.contact_point, f"{keyspace}.t") as reader:
@@ -205,7 +208,7 @@ def test_python_has_the_same_table(
 
 def unordered(table: pa.Table) -> list[dict[str, Any]]:
     """Return the rows in a fixed order, without the time of the read."""
-    rows = table.drop_columns([name for name in ("ts_ms",) if name in table.column_names])
+    rows = table.drop_columns([name for name in table.column_names if name.startswith("ts_")])
     return sorted(rows.to_pylist(), key=repr)
 
 

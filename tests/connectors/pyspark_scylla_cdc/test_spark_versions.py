@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     Batches = dict[int, list[int]]
 
 SECOND = 1_000_000
+SNAPSHOT = {"snapshot": "initial", "format": "changes", "includeDelta": "true"}
 WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
@@ -119,7 +120,7 @@ def test_limits_hold(make: Make) -> None:
             "maxWindowPerTrigger, maxBytes",
         ),
         (
-            {"snapshot": "initial", "format": "envelope", "maxRowsPerTrigger": "3"},
+            {**SNAPSHOT, "maxRowsPerTrigger": "3"},
             "maxRowsPerTrigger",
         ),
     ],

@@ -64,10 +64,7 @@ WAYS: dict[str, tuple[str, dict[str, str]]] = {
         {"format": "changes", "rangeDeletes": "skip", "includeDelta": "true", "columns": "s,d,ms"},
     ),
     "envelope": (FULL, {"format": "envelope", "rangeDeletes": "skip"}),
-    "envelope, deltas only": (
-        DELTAS,
-        {"format": "envelope", "rangeDeletes": "skip", "columns": "s,d,ms"},
-    ),
+    "envelope, postimages": (POSTIMAGES, {"format": "envelope", "rangeDeletes": "skip"}),
 }
 
 
@@ -147,15 +144,15 @@ def write(draw: random.Random, pk: int) -> str:
     )
 
 
-def converted(row: Row, *, has_times: bool) -> Row:
+def converted(row: Row, *, has_times: bool, time: Callable[[int], Any] | None = None) -> Row:
     """Return the expected row, with `BAD` for each value that cannot be converted.
 
-    If `has_times` is set, the column `at` is computed from `ms`.
+    If `has_times` is set, the column `at` is computed from `ms` by `time`.
     """
     made: Row = {}
     for name, cell in row.items():
-        if name in ("before", "after") and cell is not None:
-            made[name] = converted(cell, has_times=has_times)
+        if name in ("before", "after", "key") and cell is not None:
+            made[name] = converted(cell, has_times=has_times, time=in_envelope)
         elif name == "_range" and cell is not None:
             made[name] = {
                 **cell,
@@ -167,17 +164,15 @@ def converted(row: Row, *, has_times: bool) -> Row:
         else:
             made[name] = cell
     if has_times and "ms" in row:
-        made["at"] = each(row["ms"], moment)
+        made["at"] = each(row["ms"], time or moment)
     return made
 
 
 def each(cell: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert a cell or an envelope's field. A collection is `BAD` if an element is `BAD`."""
+    """Convert a cell. A collection is `BAD` if an element is `BAD`."""
     match cell:
         case None:
             return None
-        case {"value": value}:
-            return {"value": each(value, convert)}
         case list() | dict():
             values = list(cell.values()) if isinstance(cell, dict) else cell
             made = [each(value, convert) for value in values]
@@ -197,9 +192,12 @@ def number(text: str) -> Any:
 
 def moment(millis: int) -> Any:
     """Return the time, or `BAD` if its microseconds exceed 64 bits."""
-    if abs(millis) * 1_000 >= 1 << 63:
-        return BAD
-    return EPOCH + timedelta(milliseconds=millis)
+    return BAD if in_envelope(millis) is BAD else EPOCH + timedelta(milliseconds=millis)
+
+
+def in_envelope(millis: int) -> Any:
+    """Return the time as an envelope shows it, or `BAD` if its microseconds exceed 64 bits."""
+    return BAD if abs(millis) * 1_000 >= 1 << 63 else millis
 
 
 def leaves(cell: Any) -> list[Any]:
@@ -222,15 +220,15 @@ def without_bad(cell: Any) -> Any:
 
 
 def in_order(rows: Any) -> list[Row]:
-    """Return rows in order of the writes, without `ts_ms`, which differs between reads."""
-    found = [{name: row[name] for name in row if name != "ts_ms"} for row in rows]
+    """Return rows in order of the writes, without the times of the read."""
+    found = [{name: row[name] for name in row if not name.startswith("ts_")} for row in rows]
     return sorted(found, key=place)
 
 
 def place(row: Row) -> tuple[Any, ...]:
     """Return the sort key of a row in any format."""
     if (source := row.get("source")) is not None:
-        return source["commit_version"], source["sequence"]
+        return (source["sequence"],)
     if "cdc$time" in row:
         return row["_commit_timestamp"], row["cdc$time"], row["cdc$batch_seq_no"]
     return row["_commit_version"], row["_sequence"]

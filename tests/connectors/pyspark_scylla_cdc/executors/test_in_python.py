@@ -63,7 +63,6 @@ def unordered(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows in a fixed order, without the column `ts_ms`, the time of the read."""
-    for row in rows:
-        row.pop("ts_ms", None)
-    return sorted(rows, key=repr)
+    """Return the rows in a fixed order, without the times of the read."""
+    kept = [{name: row[name] for name in row if not name.startswith("ts_")} for row in rows]
+    return sorted(kept, key=repr)

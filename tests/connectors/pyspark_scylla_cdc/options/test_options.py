@@ -14,7 +14,6 @@ import pytest
 
 from cdc_reader._time import BEGINNING, FOREVER, SystemClock
 from cdc_reader.changes.frames.options import (
-    AdvancedEnvelope,
     BadRecord,
     FormatName,
     FormatOptions,
@@ -161,27 +160,6 @@ def test_options_of_this_source() -> None:
     assert parse(snapshot="initial", format="envelope").snapshot
     assert parse(startingOffsets=OFFSET).starting == 1_795_219_200_000_000
     assert parse(columns="a, b").columns == ("a", "b")
-
-
-def test_the_advanced_envelope() -> None:
-    """The options of the advanced envelope are parsed. Other envelopes reject them."""
-    advanced = parse(
-        format="envelope",
-        envelopeOutput="advanced",
-        includeBefore="full",
-        keyPlacement="payload-key, payload-after",
-    )
-    assert advanced.format.envelope == AdvancedEnvelope(
-        before="full", key_placement=("payload-key", "payload-after")
-    )
-    assert parse(format="envelope", envelopeOutput="legacy").format.envelope is None
-    given = {"format": "envelope", "envelopeOutput": "advanced"}
-    refused = refusal(**given, keyPlacement="kafka-key")
-    assert refused.startswith("keyPlacement is 'kafka-key': give one of payload-before, ")
-    remedy = "give envelopeOutput 'advanced', or leave it out"
-    assert refusal(format="envelope", includeAfter="full") == f"includeAfter is 'full': {remedy}"
-    remedy = "give format 'envelope', or leave it out"
-    assert refusal(envelopeOutput="advanced") == f"envelopeOutput is 'advanced': {remedy}"
 
 
 def test_times_ago_count_from_when_the_options_are_read() -> None:

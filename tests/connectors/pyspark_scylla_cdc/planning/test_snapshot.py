@@ -233,8 +233,8 @@ def test_envelopes(rows: Rows) -> None:
         "pk": 8,
         "ck": 8,
         "s": None,
-        "l": {"value": [8]},
-        "v": {"value": 8},
+        "l": [8],
+        "v": 8,
     }
 
 
