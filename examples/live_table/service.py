@@ -23,7 +23,7 @@ from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from cdc_reader import AsyncChanges, Change, ReadConfig
+from cdc_reader import AsyncChanges, Change, MemoryCheckpoints, ReadConfig
 
 PAGE = Path(__file__).with_name("page.html")
 WAITING = 10_000
@@ -155,8 +155,14 @@ def shown(key: Mapping[str, Any], row: Row) -> ServerSentEvent:
 
 async def follow(table: LiveTable, hosts: str, name: str) -> None:
     """Apply the existing rows, and then each change soon after it is written."""
-    read = ReadConfig(delivery="eager")
-    changes = AsyncChanges(hosts, name, application="live-table", snapshot="initial", read=read)
+    changes = AsyncChanges(
+        hosts,
+        name,
+        application="live-table",
+        snapshot="initial",
+        checkpoints=MemoryCheckpoints(),  # as the rows
+        read=ReadConfig(delivery="eager"),
+    )
     async with aclosing(aiter(changes)) as each:
         async for change in each:
             table.apply(change)
