@@ -44,12 +44,14 @@ class Kind:
 class Option:
     """One option of the data source.
 
-    An option without a default is None unless it is given. A `secret` value is never shown.
+    `reason` completes the sentence "set it ...". An option without a default is None unless it is
+    given. A `secret` value is never shown.
     """
 
     name: str
     kind: Kind
     doc: str
+    reason: str = ""
     default: str | None = None
     required: bool = False
     secret: bool = False

@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from cdc_reader.changes.frames.options import (
@@ -32,7 +33,6 @@ from pyspark_scylla_cdc.options.kinds import (
     EARLIEST,
     FLAG,
     JSON,
-    LATEST,
     NAMES,
     OFFSET,
     PARTITIONS,
@@ -53,244 +53,275 @@ class SchemaMode(StrEnum):
     FAIL = "fail"
 
 
-OPTIONS = (
+_CLUSTER = (
     Option(
         "hosts",
         TEXT,
-        "Contact points of the cluster: `host` or `host:port`, separated by commas. The default "
-        "port is 9042.",
+        "Contact points of the cluster: `host` or `host:port` (by default 9042), separated by "
+        "commas.",
+        "always",
         required=True,
     ),
     Option(
         "keyspace",
         TEXT,
-        "Keyspace of the table, case-sensitive. Required unless `path` names it.",
+        "Keyspace of the table, case-sensitive.",
+        "unless `path` names it",
     ),
     Option(
         "table",
         TEXT,
-        "The base table, not its log table; case-sensitive. Required unless `path` names it.",
+        "The base table, not its log table; case-sensitive.",
+        "unless `path` names it",
     ),
     Option(
         "path",
         TABLE,
-        "Keyspace and table in one option, instead of `keyspace` and `table`. "
-        '`load("shop.orders")` sets it. Put parts that contain a dot in double quotes.',
+        'Keyspace and table in one, as `load("shop.orders")` sets it. Quote parts that contain a '
+        'dot with `"`.',
+        "instead of `keyspace` and `table`",
     ),
     Option(
         "username",
         TEXT,
-        "Role to log in as; requires a password.",
+        "Role to log in as.",
+        "when the cluster requires a login",
     ),
     Option(
         "password",
         TEXT,
-        "Password of the role. Never shown in plans or errors.",
+        "Password of the role. Never shown in plans or errors, but sent to the executors.",
+        "with `username`",
         secret=True,
     ),
     Option(
         "passwordFile",
         TEXT,
-        "File whose first line is the password. The file must exist on the driver and on every "
-        "executor. The password itself is then not sent with the query.",
+        "File whose first line is the password, on the driver and on every executor.",
+        "when the password must not be sent with the query",
     ),
     Option(
         "ssl.enabled",
         FLAG,
-        "Whether to connect with TLS. Without `ssl.caFile`, the system's trusted CAs are used.",
+        "Whether to connect with TLS, and trust the system's CAs.",
+        "when nodes have certificates of a public CA",
     ),
-    Option("ssl.caFile", TEXT, "PEM file of the CA certificates to trust; turns TLS on."),
+    Option(
+        "ssl.caFile",
+        TEXT,
+        "PEM file of the CA certificates to trust; turns TLS on.",
+        "when nodes have certificates of your own CA",
+    ),
     Option(
         "ssl.verifyHostname",
         FLAG,
-        "Whether a node's certificate must contain the host or address used to reach the "
-        "node. See [TLS](tls.md).",
+        "Whether a node's certificate must contain the host or address used to reach it. See "
+        "[TLS](tls.md).",
+        "when certificates do not name the nodes",
         default="true",
     ),
-    Option("ssl.certFile", TEXT, "PEM file of the client's certificate."),
-    Option("ssl.keyFile", TEXT, "PEM file of the client's private key."),
+    Option(
+        "ssl.certFile",
+        TEXT,
+        "PEM file of the client's certificate.",
+        "when the cluster requires client certificates",
+    ),
+    Option(
+        "ssl.keyFile",
+        TEXT,
+        "PEM file of the client's private key.",
+        "with `ssl.certFile`",
+    ),
     Option(
         "localDC",
         TEXT,
-        "Datacenter whose nodes receive the queries. Default: the datacenter of the contact point "
-        "that is reached first.",
+        "Datacenter whose nodes receive the queries. Default: that of the contact point reached "
+        "first.",
+        "when the cluster has several datacenters",
     ),
     Option(
         "consistencyLevel",
         CONSISTENCY,
-        "Consistency of log reads. Levels below QUORUM can miss rows that were written at QUORUM.",
+        "Consistency of log reads.",
+        "when you write below `QUORUM`; otherwise, lower levels can miss rows",
         default="QUORUM",
     ),
     Option(
         "requestTimeout",
         POSITIVE_DURATION,
         "How long to wait for one page of rows.",
+        "when a slow cluster needs longer",
         default="20s",
     ),
     Option(
         "retryTimeout",
         DURATION,
-        "How long to retry after transient errors: nodes down, timeouts, lost connections. A "
-        "query that the server rejects is not retried.",
+        "How long to retry after nodes are down, time out or lose connections.",
+        "when outages last longer",
         default="2m",
     ),
+)
+_ROWS = (
     Option(
         "format",
         choice(FormatName),
-        "What a row of the DataFrame is: a row of the log table, a changed row of the base "
-        "table, or a change in the shape that the Debezium connector writes. See "
-        "[Formats](#formats).",
+        "What a row is: a row of the log table, a changed row of the base table, or a Debezium "
+        "message. See [Formats](#formats).",
+        "to get rows of the table, or messages",
         default=FormatName.LOG.value,
     ),
     Option(
         "includeDelta",
         FLAG,
-        "With format `changes`: whether to add columns that show which values each change wrote, "
-        "for example `_modified_columns` and `_nulled_columns`. Without postimages, only these "
-        "columns distinguish a column that was set to null from a column that was not written.",
+        "With format `changes`: adds columns that show which values each change wrote, and which "
+        "it set to null.",
+        "when the log has no postimages, or single writes matter",
         default="false",
     ),
     Option(
         "rangeDeletes",
         choice(RangeDelete),
-        "With formats `changes` and `envelope`: what to do with deletes of whole partitions and "
-        "of ranges of rows. `fail` ends the query, `emit` (`changes` only) returns them with "
-        "their bounds, and `skip` leaves them out.",
+        "With formats `changes` and `envelope`: deletes of partitions and ranges of rows end the "
+        "query, are returned with their bounds (`emit`, `changes` only), or are left out.",
+        "when the application deletes partitions or ranges",
         default=RangeDelete.FAIL.value,
     ),
     Option(
         "preimages",
         choice(Preimages),
-        "With formats `changes` and `envelope`: whether to return each row's state before its "
-        "change. `auto` returns it if the log has complete preimages. `none` never returns it. "
-        "`require` always returns it, and `load()` fails if the log has no complete preimages.",
+        "With formats `changes` and `envelope`: return rows before their change if the log has "
+        "complete preimages (`auto`), never, or fail at `load()` without them.",
+        "when old values are not needed, or must not be missing",
         default=Preimages.AUTO.value,
     ),
     Option(
         "columns",
         NAMES,
-        "Columns of the base table to read in addition to its key, separated by commas or as a "
-        "JSON array. Default: all. With fewer columns, a query reads less data, and the log needs "
-        "to contain the values of these columns only.",
+        "Columns to read in addition to the key, separated by commas or as a JSON array. Default: "
+        "all.",
+        "when you need few columns, or the log lacks values of others",
     ),
     Option(
         "partitionKey",
         JSON,
-        "The partition to read, as a JSON object of its key columns. In each generation, only the "
-        "streams that can contain this partition are read. Default: all partitions.",
+        "The partition to read, as a JSON object of its key columns.",
+        "when you need one partition",
     ),
     Option(
         "decimalType",
         DECIMAL_TYPE,
-        "Spark type of decimal and varint. CQL does not limit the number of digits; Spark's "
-        "decimal has at most 38. Values are never rounded or truncated: `onBadRecord` applies to a "
-        "value that does not fit the type. Trailing zeros of a fraction do not count.",
+        "Spark type of decimal and varint. Values are never rounded: `onBadRecord` applies to "
+        "those that do not fit.",
+        "when Spark should calculate with them",
         default="string",
     ),
     Option(
         "onBadRecord",
         choice(BadRecord),
-        "What to do with a row that cannot be converted: `fail` ends the query. `skip` leaves "
-        "the row out and logs a warning. `quarantine` returns the row with null for what "
-        "cannot be converted, and with the column `_bad_record`. See "
-        "[`_bad_record`](#_bad_record).",
+        "A row that cannot be converted ends the query, is left out with a warning, or is returned"
+        " with the column [`_bad_record`](#_bad_record).",
+        "when a bad row must not end the query",
         default=BadRecord.FAIL.value,
     ),
     Option(
         "schemaMode",
         choice(SchemaMode),
-        "What to do if the table has gained columns since the DataFrame was loaded: `keep` "
-        "continues without them, and `fail` ends the query.",
+        "Whether the query continues without a column that the table has gained since `load()`, or"
+        " ends.",
+        "when new columns must not be missed",
         default=SchemaMode.KEEP.value,
     ),
+)
+_SPAN = (
     Option(
         "startingTimestamp",
         START,
-        f"Write time to start at (inclusive). `{EARLIEST}` reads everything that the log still "
-        f"contains; `{LATEST}` is the moment the query starts. The forms of a timestamp are "
-        "described below this table. A checkpoint overrides this option. A stream starts no "
-        "earlier than one log TTL ago. If changes written since `startingTimestamp` have expired, "
-        "a warning is logged.",
+        "Write time to start at (inclusive), if there is no checkpoint. `latest` is the query's "
+        "start.",
+        "when you do not need older changes",
         default=EARLIEST,
     ),
     Option(
         "startingOffsets",
         OFFSET,
-        "Where to start, instead of `startingTimestamp`. An offset must belong to the same "
-        "table; copy it from a checkpoint or from a query's progress. A query resumes from an "
-        "offset as from a checkpoint: if changes written since then have expired, `onDataLoss` "
-        "applies.",
+        "Where to start, instead of `startingTimestamp`: an offset of the same table, copied from "
+        "a checkpoint or a query's progress.",
+        "to continue where another query stopped",
     ),
     Option(
         "snapshot",
         choice(SnapshotMode),
-        "With formats `changes` and `envelope`: `initial` first reads the rows of the base "
-        "table as inserts, in micro-batches of bounded size. It then reads the log, from a write "
-        "time that is `confidenceWindow` before the query's start. See [Snapshot](#snapshot).",
+        "With formats `changes` and `envelope`: `initial` first reads the rows of the table as "
+        "inserts, then the log. See [Snapshot](#snapshot).",
+        "when you need all rows of the table",
         default=SnapshotMode.NONE.value,
     ),
     Option(
         "endingTimestamp",
         TIMESTAMP,
-        "Write time to end at (exclusive). Without it, a batch reads everything in the log, and "
-        "a stream does not end.",
+        "Write time to end at (exclusive).",
+        "when you need a span of time",
     ),
+)
+_LOSS = (
     Option(
         "onDataLoss",
         choice(DataLossMode),
-        "What to do if unread changes may be gone, because the query's position is older than the "
-        "log's TTL, or because the log was dropped and created again. `fail` ends the query with "
-        "an error, `continue` logs a warning, and `resnapshot` makes a stream read the table "
-        "again. See [Data loss](#data-loss).",
+        "If unread changes have expired, the query ends, continues with a warning, or reads the "
+        "table again. See [Data loss](#data-loss).",
+        "when a loss must not end the query",
         default=DataLossMode.FAIL.value,
     ),
     Option(
         "lateRows",
         choice(LateRowsMode),
-        "What a stream does with rows that arrive behind its position because their clients "
-        "gave them old timestamps, and with rows that a node logged in the wrong generation. "
-        "`ignore` skips them, `report` logs a warning with their number, and `deliver` delivers "
-        "them. Default: `report` if the log has a TTL, else `ignore`. See [Late "
+        "What a stream does with rows that arrive behind its position: nothing, log their number, "
+        "or deliver them. Default: `report` if the log has a TTL, else `ignore`. See [Late "
         "rows](#late-rows).",
+        "when clients set timestamps: `deliver`",
     ),
     Option(
         "lateHorizon",
         POSITIVE_DURATION,
         "How far behind the position to search for late rows, in write time.",
+        "when rows arrive later",
         default="10m",
     ),
     Option(
         "confidenceWindow",
         DURATION,
-        "How far a stream stays behind the present, because writes take time to arrive and "
-        "clocks differ.",
+        "How far a stream stays behind the present, because writes take time to arrive and clocks "
+        "differ.",
+        "when writes take longer, or rows are needed sooner",
         default="30s",
     ),
+)
+_SIZE = (
     Option(
         "maxWindowPerTrigger",
         POSITIVE_DURATION,
-        "The longest span of write time in one micro-batch. Without it, a micro-batch reads "
-        "everything that has settled.",
+        "Most write time in one micro-batch; exact.",
+        "when a stream that is behind should advance in even steps",
     ),
     Option(
         "maxRowsPerTrigger",
         COUNT,
-        "Approximate maximum number of log rows or snapshot rows in one micro-batch. The number "
-        "of log rows is estimated from at most 512 streams, so on larger logs the estimate can "
-        "miss a hot stream.",
+        "Most rows in one micro-batch; estimated from at most 512 streams, so it can miss a hot "
+        "one.",
+        "when micro-batches take too long or too much memory",
     ),
     Option(
         "maxBytesPerTrigger",
         BYTES,
-        "Approximate maximum size of the rows in one micro-batch, measured as Arrow data in "
-        "memory. The value is a number of bytes, or a number followed by `k`, `m` or `g`. The size "
-        "is estimated from a few rows of each of at most 512 streams.",
+        "Most Arrow data in one micro-batch, such as `64m`; estimated from a few rows of at most "
+        "512 streams.",
+        "when rows differ in size",
     ),
     Option(
         "fetchSize",
         COUNT,
-        "Maximum number of rows in a page. The server may end a page sooner, after 1 MiB of one "
-        "stream.",
+        "Most rows in a page. The server ends a page after 1 MiB of one stream.",
+        "when pages take too much memory",
         default="5000",
     ),
     Option(
@@ -309,9 +340,9 @@ OPTIONS = (
     Option(
         "maxQueriesPerSecond",
         COUNT,
-        "Maximum number of pages that all tasks of a query together request from the cluster per "
-        "second. Each partition of a batch or micro-batch gets an equal part of the limit. Without "
-        "this option there is no limit. See [Load on the cluster](#load-on-the-cluster).",
+        "Most pages per second of all tasks together. Default: no limit. See [Load on the "
+        "cluster](#load-on-the-cluster).",
+        "when applications need the cluster's capacity",
     ),
     Option(
         "readStrategy",
@@ -325,17 +356,17 @@ OPTIONS = (
     Option(
         "maxPartitions",
         PARTITIONS,
-        "Maximum number of Spark partitions to read with. A streaming query uses at most one "
-        "per stream of the log, unless `minPartitions` is set. Each partition costs about 35 ms "
-        "per micro-batch.",
+        "Most Spark partitions; a stream uses at most one per stream of the log unless "
+        "`minPartitions` is set. Each costs about 35 ms per micro-batch.",
+        "when a query does not keep up, and Spark has more cores",
         default="8",
     ),
     Option(
         "minPartitions",
         PARTITIONS,
-        "Minimum number of Spark partitions to read with, at most `maxPartitions`. If set, a "
-        "streaming query divides each stream of the log among several partitions, as a batch "
-        "does. See [Partitions and order](#partitions-and-order).",
+        "Fewest Spark partitions; divides each stream of the log. See [Partitions and "
+        "order](#partitions-and-order).",
+        "when one partition key gets most of the writes",
     ),
     Option(
         "reportTo",
@@ -346,13 +377,21 @@ OPTIONS = (
         secret=True,
     ),
 )
+GROUPS = {
+    "Cluster and table": _CLUSTER,
+    "What a row is": _ROWS,
+    "Where to start and end": _SPAN,
+    "Completeness": _LOSS,
+    "Size and speed": _SIZE,
+}
+OPTIONS = tuple(chain.from_iterable(GROUPS.values()))
 
 GONE = {
     "port": "give the port in hosts, as 'host:9042'",
     "startingBoundInclusive": (
         "startingTimestamp is included: to leave it out, start a microsecond later"
     ),
-    "endingBoundInclusive": ("endingTimestamp is left out: to include it, end a microsecond later"),
+    "endingBoundInclusive": "endingTimestamp is left out: to include it, end a microsecond later",
     "failOnDataLoss": "give onDataLoss, 'fail' or 'continue'",
     "connectTimeout": "leave it out, and let retryTimeout limit how long a query tries",
     "minAdvance": "give the trigger an interval, as trigger(processingTime='10 seconds')",
@@ -417,12 +456,14 @@ def _nearest(name: str) -> Option | None:
 
 
 def markdown() -> str:
-    """Return the table of options for the reference pages."""
-    rows = ["| option | value | default | meaning |", "|---|---|---|---|"]
-    for option in OPTIONS:
-        default = "required" if option.required else f"`{option.default}`"
-        default = "" if default == "`None`" else default
-        rows.append(f"| `{option.name}` | {option.kind.name} | {default} | {option.doc} |")
+    """Return the table of options for the reference page, with a row above each group."""
+    rows = ["| option | value | default | meaning | set it |", "|---|---|---|---|---|"]
+    for group, options in GROUPS.items():
+        rows.append(f"| **{group}** | | | | |")
+        for option in options:
+            default = "" if option.default is None else f"`{option.default}`"
+            cells = f"`{option.name}`", option.kind.name, default, option.doc, option.reason
+            rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
 
