@@ -15,9 +15,8 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from cdc_reader._time import Micros
-from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.progress import Mark, RowKey, SnapshotProgress
+from cdc_reader.reading.progress import Mark, RowKey, SnapshotProgress, unreadable
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.stream import StreamId
 
@@ -60,10 +59,7 @@ def pack_mark(mark: Mark) -> tuple[bytes, bytes]:
 def unpack(packed: bytes) -> list[RowKey]:
     """Return the packed keys; raise CheckpointError if the last key is incomplete."""
     if len(packed) % _KEY.size:
-        raise CheckpointError(
-            f"found a mark of {len(packed)} bytes, expected a multiple of {_KEY.size}; the "
-            "checkpoint was not written by scylla-cdc"
-        )
+        raise unreadable("mark", f"{len(packed)} bytes", f"a multiple of {_KEY.size}")
     return [RowKey(time, seq) for time, seq in _KEY.iter_unpack(packed)]
 
 
@@ -77,10 +73,7 @@ def unpack_id(text: str | None) -> UUID | None:
     try:
         return UUID(text) if text else None
     except (ValueError, TypeError, AttributeError):
-        raise CheckpointError(
-            f"the checkpoint's table_id is {text!r}: expected a UUID; the checkpoint was not "
-            "written by scylla-cdc"
-        ) from None
+        raise unreadable("table_id", text, "a UUID") from None
 
 
 def pack_ttls(ttls: TtlHistory) -> str | None:
@@ -96,10 +89,7 @@ def unpack_ttls(text: str | None) -> TtlHistory:
         said = json.loads(text) if text else {"changes": []}
         return TtlHistory.from_json(said["changes"], said)
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise CheckpointError(
-            f"the checkpoint's ttls are {text!r}: expected pairs of numbers, and ids, as JSON; the "
-            "checkpoint was not written by scylla-cdc"
-        ) from None
+        raise unreadable("ttls", text, "an object with changes and logs") from None
 
 
 def pack_snapshot(snapshot: SnapshotProgress | None) -> str | None:
@@ -125,7 +115,5 @@ def unpack_snapshot(text: str | None) -> SnapshotProgress | None:
         done = TokenRanges(TokenRange(int(start), int(end)) for start, end in said["done"])
         return SnapshotProgress(said["began"], said["generation"], done, said["rows"])
     except (ValueError, TypeError, KeyError):
-        raise CheckpointError(
-            f"the checkpoint's snapshot is {text!r}: expected an object with began, generation, "
-            "rows and done; the checkpoint was written by something else"
-        ) from None
+        expected = "an object with began, generation, rows and done"
+        raise unreadable("snapshot", text, expected) from None

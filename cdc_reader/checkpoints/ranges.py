@@ -11,7 +11,6 @@ from collections import Counter
 
 from attrs import evolve
 
-from cdc_reader._time import Micros
 from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
 from cdc_reader.reading.snapshot import RangeComplete
 
@@ -25,21 +24,6 @@ class RangeAcknowledgements:
         self._outstanding: Counter[int] = Counter()
         self._complete: dict[int, RangeComplete] = {}
         self._has_changed = False
-
-    @property
-    def position(self) -> Micros:
-        """The position from which to follow the log, in µs since 1970."""
-        return self._start.position
-
-    @property
-    def held(self) -> int:
-        """The number of delivered rows that are not acknowledged."""
-        return self._outstanding.total()
-
-    @property
-    def progress(self) -> SnapshotProgress:
-        """The acknowledged part of the snapshot."""
-        return self._progress
 
     def deliver(self, reading: int, rows: int = 1) -> None:
         """Register `rows` rows of a reading that are about to be delivered."""

@@ -28,8 +28,7 @@ from attrs import asdict, evolve, field, frozen
 
 from cdc_reader._time import Micros, format_timestamp
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.progress import Checkpoint, unreadable
 
 
 @frozen
@@ -78,10 +77,7 @@ class Owner:
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError):
-            raise CheckpointError(
-                f"a lease is held by {text!r}: expected an object with token, host, pid and "
-                "since; the lease was not written by scylla-cdc"
-            ) from None
+            raise unreadable("owner", text, "an object with token, host, pid and since") from None
 
     def to_text(self) -> str:
         """Return the text that stores keep for this owner. The text of an owner never changes."""

@@ -129,12 +129,12 @@ class Checkpoint:
         for name, micros in times.items():
             is_open = shown(micros) == BEGINNING or (micros is None and name != "position")
             if not (is_open or is_moment(micros)):
-                raise _unknown(name, micros, "microseconds since 1970")
+                raise unreadable(name, micros, "microseconds since 1970")
         for mark in self.marks.values():
             rows = mark.rows if mark.acked_through is None else (*mark.rows, mark.acked_through)
             for key in rows:
                 if not timeuuid.is_valid(key.time):
-                    raise _unknown("mark", key.time.hex(), "time UUIDs as in cdc$time")
+                    raise unreadable("mark", key.time.hex(), "time UUIDs as in cdc$time")
 
 
 def is_moment(micros: object) -> bool:
@@ -142,7 +142,8 @@ def is_moment(micros: object) -> bool:
     return type(micros) is int and 0 <= micros <= timeuuid.MAX_MICROS
 
 
-def _unknown(name: str, value: object, expected: str) -> CheckpointError:
+def unreadable(name: str, value: object, expected: str) -> CheckpointError:
+    """Return the error for a part of a checkpoint that has an unexpected value."""
     return CheckpointError(
         f"the checkpoint's {name} is {in_one_line(value)}: expected {expected}; the "
         "checkpoint was not written by scylla-cdc"

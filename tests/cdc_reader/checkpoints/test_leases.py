@@ -223,7 +223,7 @@ def test_an_owner_has_a_text_form() -> None:
     assert str(evolve(ONE, pid=7)) == "process 7 on host, since 2023-11-14T22:13:20Z"
     assert Owner.of_this_process(NOW) != Owner.of_this_process(NOW)
     for wrong in ("x", "[]", "{}", f'{{"new": 1, {text[1:]}'):
-        with pytest.raises(CheckpointError, match=r"a lease is held by '.*': expected an object"):
+        with pytest.raises(CheckpointError, match=r"the checkpoint's owner is '.*': expected"):
             Owner.from_text(wrong)
 
 
