@@ -21,3 +21,7 @@ IS_SCYLLA = bool(_features)
 def read_result(body: bytes, described: Any = None, kind: Any = ResultMessage) -> Any:
     """Decode the body of a result with the driver. `described` is metadata that the body lacks."""
     return kind.recv_body(io.BytesIO(body), 4, *_features, {}, described, None)
+
+
+PATIENT: dict[str, Any] = {"connect_timeout": 120, "control_connection_timeout": 120}
+"""Arguments of `Cluster` with which the driver connects even on a busy machine."""

@@ -163,7 +163,7 @@ def types_named(shown: Any) -> Iterator[tuple[str, str, str]]:
         return
     for place, hints, module in annotated(shown):
         for annotation in hints.values():
-            for node in ast.walk(ast.parse(str(annotation), mode="eval")):
+            for node in ast.walk(parse(str(annotation))):
                 if isinstance(node, ast.Name):
                     yield place, node.id, module
 

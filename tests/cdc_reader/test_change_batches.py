@@ -237,7 +237,7 @@ def test_dropping_the_result_ends_the_read(
         closed.read_next_batch()
     started = set(threading.enumerate()) - before - scylla.session.cluster.executor._threads
     for thread in started:
-        thread.join(timeout=30)
+        thread.join(timeout=120)
     assert not any(thread.is_alive() for thread in started)
 
 

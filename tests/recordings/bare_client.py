@@ -40,7 +40,7 @@ class Client:
 
     def another(self) -> socket.socket:
         """Open another connection to the same server."""
-        return socket.create_connection(self.connection.getpeername(), timeout=20)
+        return socket.create_connection(self.connection.getpeername(), timeout=120)
 
     def send(self, opcode: int, body: bytes, version: int = 4) -> Answer:
         """Send a request and return its response. Add events received before it to `events`."""

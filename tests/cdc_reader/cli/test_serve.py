@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from cdc_reader.cli.command import main
 from cdc_reader.decoding import NAME
+from tests.drivers import PATIENT
 
 
 @contextmanager
@@ -45,7 +46,7 @@ def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> No
         prefix, _, address = line.strip().rpartition(" ")
         assert prefix == "listening on"
         host, _, port = address.rpartition(":")
-        cluster = Cluster([host], port=int(port), protocol_version=4)
+        cluster = Cluster([host], port=int(port), protocol_version=4, **PATIENT)
         cluster.connect()
         assert len(cluster.metadata.token_map.ring) == 8
         process.send_signal(number)
@@ -72,7 +73,7 @@ def test_a_node_joins_a_served_cluster() -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("127.0.0.2 joined; its generation begins at 1")
         host, _, port = line.strip().rpartition(" ")[2].rpartition(":")
-        cluster = Cluster([host], port=int(port), protocol_version=4)
+        cluster = Cluster([host], port=int(port), protocol_version=4, **PATIENT)
         cluster.connect()
         assert len(cluster.metadata.token_map.ring) == 8
         cluster.shutdown()
@@ -82,7 +83,7 @@ def test_statements_fail_as_requested() -> None:
     """The error requested by `--fault` occurs exactly once."""
     with serving("--fault", "unavailable,match=system_distributed") as (_, line):
         host, _, port = line.strip().rpartition(" ")[2].rpartition(":")
-        cluster = Cluster([host], port=int(port), protocol_version=4)
+        cluster = Cluster([host], port=int(port), protocol_version=4, **PATIENT)
         session = cluster.connect()
         select = SimpleStatement(
             "SELECT * FROM system_distributed.cdc_generation_timestamps",
@@ -112,7 +113,7 @@ def test_the_clocks_of_nodes_differ_as_requested() -> None:
             policy = WhiteListRoundRobinPolicy([host])
             profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(policy)}
             with Cluster(
-                [host], port=int(port), protocol_version=4, execution_profiles=profiles
+                [host], port=int(port), protocol_version=4, execution_profiles=profiles, **PATIENT
             ) as cluster:
                 session = cluster.connect()
                 row = session.execute("SELECT totimestamp(now()) FROM system.local").one()

@@ -100,7 +100,7 @@ def test_requests_are_sent_at_once_and_pages_received_in_few_calls() -> None:
         session = Opening(ConnectionConfig(server.contact_point), 100).session()
         try:
             [pool] = session.get_pools()
-            connection, _ = pool.borrow_connection(timeout=30)
+            connection, _ = pool.borrow_connection(timeout=120)
             pool.return_connection(connection)
             assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             assert connection.in_buffer_size >= 64 * DefaultConnection.in_buffer_size

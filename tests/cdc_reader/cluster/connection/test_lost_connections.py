@@ -103,7 +103,7 @@ def test_a_truncated_response_is_requested_again_at_once(kind: str, *, tls: bool
         with server.faults.during(fault):
             reading = threading.Thread(target=read, daemon=True)
             reading.start()
-            reading.join(60)
+            reading.join(120)
             assert server.faults.struck(fault) == 3
     assert not reading.is_alive()
     assert sorted(found) == list(range(40))

@@ -128,7 +128,7 @@ def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
             config = ConnectionConfig(server.contact_point, tls_ca=BOTH)
             session = Opening(config, 100).session()
             try:
-                said = warnings.first.result(timeout=30)
+                said = warnings.first.result(timeout=120)
                 assert session.get_pool_state().keys() == {session.hosts[0]}
             finally:
                 session.cluster.shutdown()

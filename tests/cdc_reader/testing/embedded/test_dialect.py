@@ -14,6 +14,7 @@ import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 
 from cdc_reader.testing import EmbeddedScylla
+from tests.drivers import PATIENT
 from tests.recordings.dialect import Answer, answers
 
 DATA = Path(__file__).parents[3] / "data"
@@ -53,7 +54,7 @@ def sessions() -> Iterator[dict[str, Session]]:
             },
             schema_metadata_enabled=False,
             token_metadata_enabled=False,
-            connect_timeout=60,
+            **PATIENT,
         )
         for version, server in servers.items()
     }

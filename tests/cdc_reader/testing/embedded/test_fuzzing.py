@@ -206,7 +206,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 def connect(server: EmbeddedScylla, compression: str | None = None) -> socket.socket:
     """Open a connection, with a timeout, and complete its handshake."""
-    connection = socket.create_connection((server.host, server.port), timeout=30)
+    connection = socket.create_connection((server.host, server.port), timeout=120)
     ask(connection, startup(compression))
     return connection
 

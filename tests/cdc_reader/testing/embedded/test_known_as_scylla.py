@@ -10,6 +10,7 @@ from cassandra.cluster import Cluster, Session
 from cassandra.protocol import OptionsMessage, SupportedMessage
 
 from cdc_reader.testing import EmbeddedScylla
+from tests.drivers import PATIENT
 
 SHARDS = 3
 
@@ -24,7 +25,7 @@ def server() -> Iterator[EmbeddedScylla]:
 @pytest.fixture(scope="module")
 def session(server: EmbeddedScylla) -> Iterator[Session]:
     """A driver session with the server."""
-    cluster = Cluster([server.host], port=server.port, protocol_version=4, connect_timeout=60)
+    cluster = Cluster([server.host], port=server.port, protocol_version=4, **PATIENT)
     try:
         yield cluster.connect()
     finally:
@@ -33,7 +34,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 def options(server: EmbeddedScylla, port: int) -> tuple[int, dict[str, list[str]]]:
     """Return (client's port, supported options) of a new connection to a port."""
-    with closing(socket.create_connection((server.host, port), timeout=10)) as client:
+    with closing(socket.create_connection((server.host, port), timeout=120)) as client:
         client.sendall(bytes((4, 0, 0, 1, OptionsMessage.opcode, 0, 0, 0, 0)))
         header = client.recv(9, socket.MSG_WAITALL)
         body = client.recv(int.from_bytes(header[5:], "big"), socket.MSG_WAITALL)

@@ -11,6 +11,7 @@ from cassandra.cluster import Cluster, Session
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
+from tests.drivers import PATIENT
 from tests.recordings.replay import (
     Timestamps,
     recorded_history,
@@ -75,6 +76,7 @@ def session(version: str, timestamps: Timestamps) -> Iterator[Session]:
             timestamp_generator=timestamps,
             schema_metadata_enabled=False,
             token_metadata_enabled=False,
+            **PATIENT,
         )
         try:
             yield cluster.connect()

@@ -25,7 +25,7 @@ def scylla() -> Iterator[EmbeddedScylla]:
 def ask(scylla: EmbeddedScylla, method: str, path: str, host: str | None = None) -> Any:
     """Send a request to a node, by default the first, and return the decoded JSON response."""
     url = f"http://{host or scylla.host}:{scylla.api_port}/{path}"
-    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=20) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=120) as answer:
         return json.load(answer)
 
 
@@ -111,7 +111,7 @@ def test_facts_about_the_server_are_returned(scylla: EmbeddedScylla) -> None:
 def test_malformed_requests_are_refused(scylla: EmbeddedScylla) -> None:
     """A malformed request gets an error, and the server keeps running."""
     assert scylla.api_port is not None
-    with socket.create_connection((scylla.host, scylla.api_port), timeout=20) as connection:
+    with socket.create_connection((scylla.host, scylla.api_port), timeout=120) as connection:
         connection.sendall(b"\x00\xff\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 400 ")
     assert ask(scylla, "GET", "storage_service/operation_mode") == "NORMAL"

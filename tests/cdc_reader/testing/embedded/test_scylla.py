@@ -27,6 +27,7 @@ from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
 from cdc_reader.testing.embedded.codec.order import read_fields
 from cdc_reader.testing.embedded.errors import CqlError
+from tests.drivers import PATIENT
 from tests.recordings.replay import raw_select
 
 TLS = Path(__file__).parents[3] / "data" / "tls"
@@ -38,7 +39,7 @@ class RawClient:
     """A client that sends and receives frames itself, to see what drivers hide."""
 
     def __init__(self, server: EmbeddedScylla) -> None:
-        self.socket = socket.create_connection((server.host, server.port), timeout=10)
+        self.socket = socket.create_connection((server.host, server.port), timeout=120)
         self.ask(StartupMessage("3.3.1", {}))
 
     def send(self, message: Any, stream: int = 0) -> None:
@@ -85,7 +86,7 @@ def server() -> Iterator[EmbeddedScylla]:
 @pytest.fixture(scope="module")
 def session(server: EmbeddedScylla) -> Iterator[Session]:
     """A session with the driver's default settings."""
-    cluster = Cluster([server.host], port=server.port)
+    cluster = Cluster([server.host], port=server.port, **PATIENT)
     yield cluster.connect()
     cluster.shutdown()
 
@@ -180,6 +181,7 @@ def test_system_clients_lists_clients_of_the_queried_node() -> None:
                 port=server.port,
                 protocol_version=4,
                 execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+                **PATIENT,
             )
             sessions.append(cluster.connect())
         ports = [
@@ -214,6 +216,7 @@ def test_a_wrong_password_is_refused(password: str) -> None:
             port=server.port,
             protocol_version=4,
             auth_provider=PlainTextAuthProvider("scylla", password),
+            **PATIENT,
         )
         with pytest.raises(NoHostAvailable, match="Username and/or password are incorrect"):
             cluster.connect()
@@ -224,7 +227,7 @@ def test_the_right_password_is_accepted() -> None:
     """After login, `system.clients` shows the user's name."""
     with EmbeddedScylla(credentials=("scylla", "secret")) as server:
         provider = PlainTextAuthProvider("scylla", "secret")
-        cluster = Cluster([server.host], port=server.port, auth_provider=provider)
+        cluster = Cluster([server.host], port=server.port, auth_provider=provider, **PATIENT)
         clients = cluster.connect().execute("SELECT username FROM system.clients")
         assert {row.username for row in clients} == {"scylla"}
         cluster.shutdown()
@@ -240,6 +243,7 @@ def test_tls_protects_the_connection() -> None:
             port=server.port,
             ssl_context=context,
             ssl_options={"server_hostname": "localhost"},
+            **PATIENT,
         )
         assert cluster.connect().execute("SELECT key FROM system.local").one().key == "local"
         cluster.shutdown()
@@ -257,7 +261,7 @@ def test_a_node_knows_the_address_it_is_reached_by(host: str, address: str) -> N
     """A node that listens on a host name or on all addresses reports a numeric address."""
     with EmbeddedScylla(host) as server:
         assert server.contact_point == f"{host}:{server.port}"
-        cluster = Cluster([host], port=server.port, protocol_version=4)
+        cluster = Cluster([host], port=server.port, protocol_version=4, **PATIENT)
         row = cluster.connect().execute("SELECT rpc_address FROM system.local").one()
         assert row.rpc_address == address
         cluster.shutdown()
@@ -271,7 +275,7 @@ def test_stopping_closes_connections_and_the_port() -> None:
         with pytest.raises(ConnectionError):
             client.receive()
     with pytest.raises(ConnectionError):
-        socket.create_connection((server.host, server.port), timeout=10)
+        socket.create_connection((server.host, server.port), timeout=120)
     server.stop()
 
 
@@ -294,7 +298,7 @@ def test_a_later_generation_is_published_to_clients() -> None:
     """The description tables show a generation before it starts, with streams in shard order."""
     with EmbeddedScylla(shards=3, vnodes=2) as server:
         generation = server.join(vnodes=1, shards=5)
-        cluster = Cluster([server.host], port=server.port)
+        cluster = Cluster([server.host], port=server.port, **PATIENT)
         session = cluster.connect()
         times = session.execute(
             "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
@@ -317,13 +321,13 @@ def test_a_node_that_leaves_is_gone_for_clients() -> None:
     """When a node leaves, its connections and port are closed, and other clients are notified."""
     with EmbeddedScylla(nodes=2) as server, RawClient(server) as client:
         gone = ("127.0.0.2", server.port)
-        connected = socket.create_connection(gone, timeout=10)
+        connected = socket.create_connection(gone, timeout=120)
         assert client.ask(RegisterMessage(["TOPOLOGY_CHANGE", "STATUS_CHANGE"]))[0] == READY
         server.leave(server.cluster.nodes[1])
         assert connected.recv(1) == b""
         connected.close()
         with pytest.raises(ConnectionError):
-            socket.create_connection(gone, timeout=10)
+            socket.create_connection(gone, timeout=120)
         where = b"\x04\x7f\0\0\x02" + server.port.to_bytes(4, "big")
         assert client.receive()[2] == b"\0\x0dSTATUS_CHANGE\0\x04DOWN" + where
         assert client.receive()[2] == b"\0\x0fTOPOLOGY_CHANGE\0\x0cREMOVED_NODE" + where

@@ -42,7 +42,7 @@ def connecting(contact_point: str) -> Iterator[None]:
     thread = threading.Thread(target=connect)
     thread.start()
     try:
-        assert enough.wait(10)
+        assert enough.wait(120)
         yield
     finally:
         stop.set()

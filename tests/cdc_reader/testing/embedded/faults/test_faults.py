@@ -23,6 +23,7 @@ from cassandra.policies import (
 from cassandra.protocol import ErrorMessage, OverloadedErrorMessage, ServerError
 
 from cdc_reader.testing import EmbeddedScylla, Fault
+from tests.drivers import PATIENT
 
 SELECT = "SELECT pk FROM ks.t"
 T = TypeVar("T")
@@ -59,8 +60,7 @@ def session_with(server: EmbeddedScylla, address: str) -> Session:
         [address],
         port=server.port,
         protocol_version=4,
-        connect_timeout=30,
-        control_connection_timeout=30,
+        **PATIENT,
         reconnection_policy=ConstantReconnectionPolicy(0.05, None),
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
     ).connect()

@@ -11,6 +11,7 @@ from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.embedded.errors import ProtocolError
 from cdc_reader.testing.embedded.protocol.compression import compression_of, compressions
 from cdc_reader.testing.embedded.protocol.frame import MAX_BODY
+from tests.drivers import PATIENT
 
 algorithms = pytest.mark.parametrize("algorithm", sorted(compressions()))
 
@@ -48,7 +49,7 @@ def test_a_driver_that_compresses_writes_and_reads(algorithm: str) -> None:
     """A driver with compression reads back a large value that it has written."""
     text = "what goes in comes out " * 1000
     with EmbeddedScylla() as server:
-        cluster = Cluster([server.host], port=server.port, compression=algorithm)
+        cluster = Cluster([server.host], port=server.port, compression=algorithm, **PATIENT)
         try:
             session = cluster.connect()
             session.execute(

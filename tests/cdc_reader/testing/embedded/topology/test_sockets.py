@@ -15,6 +15,7 @@ from cassandra.query import SimpleStatement
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.embedded.topology.tablets import last_tokens
+from tests.drivers import PATIENT
 
 CDC = "WITH cdc = {'enabled': true}"
 NTS = "WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}"
@@ -36,6 +37,7 @@ def connected(
         protocol_version=4,
         execution_profiles=profiles,
         address_translator=translator,
+        **PATIENT,
     )
     try:
         yield cluster.connect()
@@ -61,8 +63,8 @@ def test_a_node_that_joins_is_there_for_clients() -> None:
         session.execute(f"CREATE TABLE ks.t (pk int PRIMARY KEY, v int) {CDC}")
         generation = server.join(vnodes=3, shards=5)
         address = ("127.0.0.2", server.port)
-        assert events.get(timeout=10) == ("TOPOLOGY_CHANGE", "NEW_NODE", address)
-        assert events.get(timeout=10) == ("STATUS_CHANGE", "UP", address)
+        assert events.get(timeout=120) == ("TOPOLOGY_CHANGE", "NEW_NODE", address)
+        assert events.get(timeout=120) == ("STATUS_CHANGE", "UP", address)
 
         with connected(server, "127.0.0.2") as other:
             local = other.execute("SELECT rpc_address, tokens FROM system.local").one()
@@ -87,7 +89,7 @@ def test_a_node_may_join_before_the_start() -> None:
     with server, connected(server, "127.0.0.3") as session:
         assert session.execute("SELECT rpc_address FROM system.local").one()
         with pytest.raises(ConnectionError):
-            socket.create_connection(("127.0.0.2", server.port), timeout=10)
+            socket.create_connection(("127.0.0.2", server.port), timeout=120)
 
 
 def test_a_node_cannot_join_where_there_is_no_address() -> None:
