@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 
 # Examples have no deadline: the machine may be busy, and in a fresh checkout the first example
-# that draws text builds Unicode tables.
-settings.register_profile(
-    "tests",
-    settings(),  # keep the settings of the CI profile
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    print_blob=True,
-)
+# that draws text builds Unicode tables. Each run draws other examples, and each night's draws more.
+for name, examples in (("tests", 40), ("nightly", 1_000)):
+    settings.register_profile(
+        name,
+        settings(),  # keep the settings of the CI profile
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        print_blob=True,
+    )
 settings.load_profile("tests")
 
 spark_classes.use()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -318,14 +319,18 @@ def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> 
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .start()
     )
+    began = time.monotonic()
     try:
         for pk in (1, 2, 3):
             execute(f"INSERT INTO {{t}} (pk, v) VALUES ({pk}, 0)")
-            process(query)
+            while (
+                len(found) < pk
+            ):  # on a busy machine, the time of the cluster is known less exactly
+                process(query)
             assert found == list(range(1, pk + 1))
         process(query)
         # One micro-batch at the start, one for each write, and one per idle minute.
-        assert len(micro_batches(query)) <= 6
+        assert len(micro_batches(query)) <= 5 + (time.monotonic() - began) / 60 + 1
     finally:
         query.stop()
 

@@ -71,18 +71,6 @@ def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
     session.cluster.shutdown()
 
 
-@pytest.mark.slow
-def test_delivered_once(follow: Make) -> None:
-    """Rows that arrive minutes late are delivered once, like all other rows."""
-    followed = follow(lateRows="deliver")
-    found = []
-    for pk in range(12):
-        followed.write(pk, age=[0, 50, 100][pk % 3] if pk > 5 else 0)
-        found += followed.run(20)
-    found += followed.run(150)
-    assert sorted(found) == list(range(12))
-
-
 def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
     """By default late rows are counted and left out, if the log has a TTL."""
     followed = follow()
@@ -139,44 +127,6 @@ def test_micro_batch_done_again(follow: Make) -> None:
         followed.start()
         assert followed.read(start, end) == first
     assert followed.run(200) == [3, 4]
-
-
-@pytest.mark.parametrize("after", [0, 700_000, 9_000_000])
-def test_rows_that_arrive_around_a_plan(follow: Make, after: int) -> None:
-    """A row that arrives around the time of a plan is in exactly one micro-batch.
-
-    Each attempt at that micro-batch contains the row.
-    """
-    followed = follow(lateRows="deliver")
-    followed.run(100)
-    followed.clock.advance(SECOND - after % SECOND)
-    followed.write(1)
-    followed.clock.advance(45 * SECOND - min(after, SECOND // 2))
-    followed.write(2, age=44)
-    followed.clock.advance(min(after, SECOND // 2))
-    start = followed.offsets[-1]
-    found = followed.step()
-    end = followed.offsets[-1]
-    followed.clock.advance(after)
-    followed.write(3, age=44)
-    for _ in range(4):
-        assert followed.read(start, end) == found
-        followed.clock.advance(700_000)
-    assert sorted(found + followed.run(150)) == [1, 2, 3]
-
-
-@pytest.mark.slow
-def test_restarts(follow: Make) -> None:
-    """A restart resumes at the checkpoint, and no row is lost or repeated."""
-    followed = follow(lateRows="deliver")
-    followed.run(70)
-    for pk in range(10):
-        followed.write(pk, age=30 + 7 * pk if pk % 2 else 0)
-        followed.run(13)
-        followed.step(commit=False)
-        followed.start()
-    followed.run(150)
-    assert sorted(pk for batch in followed.batches for pk in batch) == list(range(10))
 
 
 def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.MonkeyPatch) -> None:
