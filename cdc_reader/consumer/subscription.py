@@ -6,13 +6,12 @@ from functools import cached_property
 
 from attrs import field, frozen
 
-from cdc_reader._settings import expect, expect_able, expect_clock, member, shown
+from cdc_reader._settings import expect_able, expect_clock, expect_or, member, shown
 from cdc_reader._time import (
     EARLIEST,
     Clock,
     Micros,
     Moment,
-    SystemClock,
     check_order,
     end_micros,
     is_relative,
@@ -38,28 +37,20 @@ _LONGEST_NAME = 1_000
 """The longest application name, in characters; the name is part of a key of at most 64 KiB."""
 
 
-def _start(start: Moment | None) -> Moment:
-    return EARLIEST if start is None else start
-
-
-def _snapshot(value: str | None) -> SnapshotMode:
-    return SnapshotMode.NONE if value is None else member("snapshot", value, SnapshotMode)
+def _snapshot(value: str) -> SnapshotMode:
+    return member("snapshot", value, SnapshotMode)
 
 
 def _config(config: ConsumerConfig | None) -> ConsumerConfig:
-    return ConsumerConfig() if config is None else config
+    return expect_or("config", config, ConsumerConfig, ConsumerConfig)
 
 
 def _read(read: ReadConfig | None) -> ReadConfig:
-    return ReadConfig() if read is None else read
+    return expect_or("read", read, ReadConfig, ReadConfig)
 
 
 def _shard(shard: str | Shard | None) -> Shard:
     return Shard() if shard is None else Shard.of(shard)
-
-
-def _clock(clock: Clock | None) -> Clock:
-    return SystemClock() if clock is None else clock
 
 
 def _metrics(metrics: Recorder | None) -> Recorder:
@@ -68,15 +59,12 @@ def _metrics(metrics: Recorder | None) -> Recorder:
 
 @frozen(kw_only=True)
 class Subscription:
-    """What a consumer follows; see `CdcConsumer`. Raises ConfigurationError for invalid values.
-
-    An option that is None takes its default value.
-    """
+    """What a consumer follows; see `CdcConsumer`. Raises ConfigurationError for invalid values."""
 
     connection: ConnectionConfig = field(converter=as_connection)
     tables: tuple[TableName, ...] = field(converter=table_names)
     application: str
-    start: Moment = field(converter=_start)
+    start: Moment
     snapshot: SnapshotMode = field(converter=_snapshot)
     end: Moment | None
     checkpoints: CheckpointStore | None
@@ -84,7 +72,7 @@ class Subscription:
     read: ReadConfig = field(converter=_read)
     shard: Shard = field(converter=_shard)
     on_event: OnEvent | None
-    clock: Clock = field(converter=_clock)
+    clock: Clock = field(converter=expect_clock)
     metrics: Recorder = field(converter=_metrics)
 
     def __attrs_post_init__(self) -> None:
@@ -98,9 +86,6 @@ class Subscription:
         if not application.isprintable():
             remedy = "give printable characters only"
             raise ConfigurationError("application", application, remedy)
-        expect("config", self.config, ConsumerConfig)
-        expect("read", self.read, ReadConfig)
-        expect_clock(self.clock)
         if self.checkpoints is not None:
             store = "give a store, such as SqliteCheckpoints('progress.db')"
             expect_able("checkpoints", self.checkpoints, "load save close", store)
