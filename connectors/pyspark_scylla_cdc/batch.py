@@ -56,8 +56,7 @@ class BatchReader(DataSourceReader):
         promise = self._check_loss(wanted, ttls, now)
         first: list[SourcePartition] = []
         if self._options.snapshot:
-            confidence = duration_micros(self._options.confidence_window)
-            position = max(oldest, settled_before(now, confidence))
+            position = max(oldest, settled_before(now, self._options.confidence))
             [ring] = WHOLE_RING
             first += plan_snapshot(self._options, timeline, position, ring)
             wanted = Window(position, wanted.end)

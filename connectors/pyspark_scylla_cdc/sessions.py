@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache, cached_property, lru_cache
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Clock, Micros, duration_micros
+from cdc_reader._time import Clock, Micros
 from cdc_reader.changes.frames import (
     Format,
     SnapshotFormat,
@@ -55,7 +55,7 @@ def schema_of(options: SourceOptions) -> LogSchema:
     """
     with options.as_option_errors():
         schema = table_of(options).schema()
-    options.check_start(schema.base)
+    options.check_start(schema.base.id)
     _check_key(options, schema.base)
     late_rows(options, schema.base)
     check_resnapshot(options, schema.base.cdc.ttl)
@@ -89,7 +89,7 @@ def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
 def check_resnapshot(options: SourceOptions, ttl: int) -> None:
     """Raise ConfigurationError if the log's TTL, in seconds, is too short for new snapshots."""
     if options.takes_new_snapshots:
-        needed = 2 * duration_micros(options.confidence_window) + LONGEST_IDLE
+        needed = 2 * options.confidence + LONGEST_IDLE
         refuse_endless_snapshots("onDataLoss", ttl, needed, "confidenceWindow")
 
 

@@ -31,11 +31,6 @@ try:
     )
 except ImportError:
     TELLS_START = False
-else:
-    TELLS_START = True
-"""Whether Spark passes the start of a micro-batch to a stream reader."""
-
-if not TELLS_START:
 
     class ReadLimit:  # type: ignore[no-redef]
         """Replaces Spark's class of this name, which older versions lack."""
@@ -52,6 +47,9 @@ if not TELLS_START:
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Replaces Spark's class of this name, which older versions lack."""
 
+else:
+    TELLS_START = True
+    """Whether Spark passes the start of a micro-batch to a stream reader."""
 
 if TYPE_CHECKING:
     import pyarrow as pa

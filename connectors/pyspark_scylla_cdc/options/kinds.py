@@ -192,7 +192,6 @@ def _json(text: str, option: str, remedy: str) -> Any:
 
 ADDRESS = Kind("address", _address)
 TEXT = Kind("string", _text)
-CONSISTENCY = Kind("string", _text)
 TABLE = Kind("`keyspace.table`", _table)
 COUNT = Kind("number", _count)
 BYTES = Kind("number of bytes", _bytes)

@@ -16,6 +16,7 @@ from cdc_reader._time import (
     Micros,
     SystemClock,
     check_order,
+    duration_micros,
     is_relative,
 )
 from cdc_reader.changes.frames.options import FormatName, FormatOptions
@@ -75,7 +76,6 @@ class SourceOptions:
     late_rows: LateRowsMode | None
     """None if the log's TTL decides."""
     late_horizon: timedelta
-    confidence_window: timedelta
     max_window: timedelta | None
     max_rows: int | None
     max_bytes: int | None
@@ -96,6 +96,8 @@ class SourceOptions:
         """
         values = parse_options(given)
         password_file = values["passwordFile"]
+        starting_option = _starting_option(values, given)
+        starting: Micros | Offset = values[starting_option]
         try:
             options = cls(
                 table=_table(values),
@@ -103,16 +105,15 @@ class SourceOptions:
                 columns=values["columns"],
                 partition_key=values["partitionKey"],
                 schema_mode=values["schemaMode"],
-                starting=_starting(values, given),
-                starting_offset=_starting_offset(values),
-                starting_option=_starting_option(values),
+                starting=starting.position if isinstance(starting, Offset) else starting,
+                starting_offset=starting if isinstance(starting, Offset) else None,
+                starting_option=starting_option,
                 ending=values["endingTimestamp"],
                 relative=_relative(given),
                 snapshot=_snapshot(values, given),
                 data_loss=_data_loss(values),
                 late_rows=values["lateRows"],
                 late_horizon=values["lateHorizon"],
-                confidence_window=values["confidenceWindow"],
                 max_window=values["maxWindowPerTrigger"],
                 max_rows=values["maxRowsPerTrigger"],
                 max_bytes=values["maxBytesPerTrigger"],
@@ -128,7 +129,7 @@ class SourceOptions:
         except ConfigurationError as error:
             raise in_option_words(error) from None
         options._check_window()
-        options._check_starting_offset()
+        options.check_start()
         options._check_partitions()
         return options
 
@@ -136,6 +137,11 @@ class SourceOptions:
     def read_strategy(self) -> Strategy:
         """The strategy to read with. The few streams of a partition key are read by their ids."""
         return self.strategy if self.partition_key is None else Strategy.STREAMS
+
+    @property
+    def confidence(self) -> int:
+        """The confidence window, in µs."""
+        return duration_micros(self.read.confidence_window)
 
     @property
     def takes_new_snapshots(self) -> bool:
@@ -199,9 +205,14 @@ class SourceOptions:
             return TtlHistory().updated(base, now, self.starting)
         return self.starting_offset.ttls_at(base, now)
 
-    def check_start(self, base: TableSchema) -> None:
-        """Raise CheckpointError if startingOffsets is an offset of another table."""
-        self._check_starting_offset(base.id)
+    def check_start(self, table_id: UUID | None = None) -> None:
+        """Raise CheckpointError if no query can start at startingOffsets.
+
+        The id of the table is compared with the offset's if it is given.
+        """
+        if self.starting_offset is not None:
+            self.starting_offset.check_table(self.table, table_id, "startingOffsets")
+            self.starting_offset.check_complete("startingOffsets")
 
     def _check_window(self) -> None:
         """Raise ConfigurationError if the window begins after its end.
@@ -211,11 +222,6 @@ class SourceOptions:
         is_start_relative = self.starting == FOREVER or "startingTimestamp" in self.relative
         if is_start_relative == ("endingTimestamp" in self.relative):
             self.window(SystemClock().now())  # the order does not depend on the clock
-
-    def _check_starting_offset(self, table_id: UUID | None = None) -> None:
-        if self.starting_offset is not None:
-            self.starting_offset.check_table(self.table, table_id, "startingOffsets")
-            self.starting_offset.check_complete("startingOffsets")
 
     def _read_password(self) -> str:
         path = str(self.password_file)
@@ -266,23 +272,14 @@ def _format(values: Mapping[str, Any]) -> FormatOptions:
     )
 
 
-def _starting(values: Mapping[str, Any], given: Mapping[str, str]) -> Micros:
+def _starting_option(values: Mapping[str, Any], given: Mapping[str, str]) -> str:
+    """Return the option that sets the start; raise ConfigurationError if both do."""
     if values["startingOffsets"] is None:
-        return int(values["startingTimestamp"])
+        return "startingTimestamp"
     if (text := _given(given, "startingTimestamp")) is not None:
         remedy = "give startingTimestamp or startingOffsets, not both"
         raise ConfigurationError("startingTimestamp", text, remedy)
-    offset = values["startingOffsets"]
-    return offset.position if isinstance(offset, Offset) else int(offset)
-
-
-def _starting_option(values: Mapping[str, Any]) -> str:
-    return "startingTimestamp" if values["startingOffsets"] is None else "startingOffsets"
-
-
-def _starting_offset(values: Mapping[str, Any]) -> Offset | None:
-    offset = values["startingOffsets"]
-    return offset if isinstance(offset, Offset) else None
+    return "startingOffsets"
 
 
 def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:

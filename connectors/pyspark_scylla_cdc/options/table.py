@@ -26,7 +26,6 @@ from cdc_reader.streams.strategy import Strategy
 from pyspark_scylla_cdc.options.kinds import (
     ADDRESS,
     BYTES,
-    CONSISTENCY,
     COUNT,
     DECIMAL_TYPE,
     DURATION,
@@ -141,7 +140,7 @@ _CLUSTER = (
     ),
     Option(
         "consistencyLevel",
-        CONSISTENCY,
+        TEXT,
         "Consistency of log reads.",
         "when you write below `QUORUM`; otherwise, lower levels can miss rows",
         default="QUORUM",

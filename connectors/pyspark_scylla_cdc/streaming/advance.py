@@ -34,10 +34,9 @@ class AdvancePolicy:
     @classmethod
     def of(cls, options: SourceOptions) -> AdvancePolicy:
         """Return the policy set by the options of a query."""
-        confidence = duration_micros(options.confidence_window)
         return cls(
-            confidence=confidence,
-            step=max(SHORTEST_STEP, min(confidence, LONGEST_STEP)),
+            confidence=options.confidence,
+            step=max(SHORTEST_STEP, min(options.confidence, LONGEST_STEP)),
             max_window=FOREVER
             if options.max_window is None
             else duration_micros(options.max_window),

@@ -317,9 +317,7 @@ def late_watch(
     """
     if (mode := late_rows(options, schema.base)) is LateRowsMode.IGNORE:
         return IgnoringWatch()
-    settings = SweepSettings(
-        duration_micros(options.late_horizon), duration_micros(options.confidence_window)
-    )
+    settings = SweepSettings(duration_micros(options.late_horizon), options.confidence)
     make = partial(_key_reader, options, schema, generations)
     if mode is LateRowsMode.DELIVER:
         return DeliveringWatch(make, settings, clock)

@@ -38,14 +38,13 @@ class Cut:
 
 @frozen
 class RowLimit:
-    """Cuts windows to about `limit`, as measured by `measure`, but to no less than `shortest` µs.
+    """Cuts windows to about `limit`, as measured by `measure`, but to no less than `SHORTEST`.
 
     `limit` is a number of rows or of bytes.
     """
 
     measure: Measure
     limit: int
-    shortest: int
 
     def end(self, window: Window) -> Micros:
         """Return the end to which the window is cut, or its own end if it is within the limit.
@@ -63,7 +62,7 @@ class RowLimit:
                 return found.end
             else:
                 low = found
-            if high.end - low.end <= self.shortest or (number >= _ROUNDS and low.amount):
+            if high.end - low.end <= SHORTEST or (number >= _ROUNDS and low.amount):
                 break
             is_quiet = low.end > window.start and not low.amount
             end = low.end + self._step(low, high, is_quiet=is_quiet)
@@ -80,7 +79,7 @@ class RowLimit:
             step = gap // 4
         else:
             step = int(gap * (self.limit - low.amount) / (high.amount - low.amount))
-        return min(max(step, gap // 2 if is_quiet else 0, self.shortest), gap - 1)
+        return min(max(step, gap // 2 if is_quiet else 0, SHORTEST), gap - 1)
 
 
 def within_limits(options: SourceOptions, schema: LogSchema, window: Window) -> Micros:
@@ -88,5 +87,5 @@ def within_limits(options: SourceOptions, schema: LogSchema, window: Window) -> 
     count = row_count(options, schema)
     for measure, limit in ((count.rows, options.max_rows), (count.size, options.max_bytes)):
         if limit is not None:
-            window = evolve(window, end=RowLimit(measure, limit, SHORTEST).end(window))
+            window = evolve(window, end=RowLimit(measure, limit).end(window))
     return window.end

@@ -23,7 +23,7 @@ from attrs import evolve
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Clock, Micros, duration_micros
+from cdc_reader._time import Clock, Micros
 from cdc_reader.changes.frames.columns import SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.reading.expiry import TtlHistory, warn_of_loss
@@ -328,8 +328,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _again(self, since: Offset, now: Micros) -> Offset:
         """Return the offset at which a new snapshot begins."""
-        confidence = duration_micros(self._options.confidence_window)
-        return since.again(settled_before(now, confidence))
+        return since.again(settled_before(now, self._options.confidence))
 
     def _start(self) -> Micros:
         """Return where a new query begins: at the oldest row that the log may hold, or later.

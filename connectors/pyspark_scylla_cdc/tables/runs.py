@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from cdc_reader._time import Micros, duration_micros
+from cdc_reader._time import Micros
 from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.reading.horizon import settled_before
 from pyspark_scylla_cdc.offsets.offset import Offset
@@ -106,4 +106,4 @@ def planned(spark: SparkSession, checkpoint: str, number: int) -> bytes:
 def _settled(options: SourceOptions) -> Micros:
     """Return the write time, by the cluster's clock, before which all rows have settled now."""
     with options.as_option_errors(), closing(Connection(options.connection(), options.read)) as it:
-        return settled_before(ClusterClock(it).now(), duration_micros(options.confidence_window))
+        return settled_before(ClusterClock(it).now(), options.confidence)

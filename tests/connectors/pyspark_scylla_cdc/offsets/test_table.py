@@ -673,7 +673,7 @@ def test_spark_ends_a_stream_whose_rows_expired(
 ) -> None:
     """Spark ends a query if rows expired while the query was stopped.
 
-    On Spark 4.0 and 4.1, the query must read a window in which it finds no rows.
+    On Spark 4.0 and 4.1, the query must find a row to read.
     """
     cdc = "{'enabled': true, 'ttl': 5}"
     execute(f"CREATE TABLE {{t}} (pk int PRIMARY KEY) WITH cdc = {cdc}")
@@ -689,6 +689,7 @@ def test_spark_ends_a_stream_whose_rows_expired(
     execute("INSERT INTO {t} (pk) VALUES (2)")
     while load(startingTimestamp=start, onDataLoss="continue").count():
         pass  # until both rows have expired
+    execute("INSERT INTO {t} (pk) VALUES (3)")
     message = r"rows of .*\.t written in .* expired before they were read; the log's TTL of 5 s"
     with pytest.raises(StreamingQueryException, match=message):
         run()

@@ -58,7 +58,7 @@ def test_defaults() -> None:
     assert options.connection().endpoints() == [("db1", 9042), ("db2", 9043)]
     assert str(options.table) == "shop.orders"
     assert options.window(now=7) == Window(BEGINNING, FOREVER)
-    assert options.confidence_window == timedelta(seconds=30)
+    assert options.confidence == 30_000_000
     assert options.max_window is None
 
 
@@ -82,7 +82,10 @@ def test_no_option_may_be_empty(option: Option) -> None:
         ("password", "password is '': give the password of the role, or leave it out"),
         ("localDC", "localDC is '': give the datacenter whose nodes receive the queries, or leave"),
         ("startingTimestamp", "startingTimestamp is '': give 'earliest', 'latest', 'now', a time"),
-        ("consistencyLevel", "consistencyLevel is '': give one of ONE, TWO"),
+        (
+            "consistencyLevel",
+            "consistencyLevel is '': give the consistency of log reads, or leave it out",
+        ),
         ("requestTimeout", "requestTimeout is '': give a duration such as '30s'"),
         ("columns", "columns is '': give names separated by commas"),
     ],
@@ -234,7 +237,7 @@ def test_every_option_is_read() -> None:
     assert options.read.max_queries_per_second == 250
     assert options.read.retry_deadline == timedelta(seconds=3)
     assert options.max_window == timedelta(minutes=5)
-    assert options.confidence_window == timedelta(0)
+    assert options.confidence == 0
 
 
 def test_latest_is_the_moment_of_the_query() -> None:
