@@ -49,6 +49,10 @@ SPARK_TESTS_QUICK := $(addprefix tests/connectors/pyspark_scylla_cdc/,test_impor
     test_source.py test_spark_versions.py test_type_matrix.py streaming/test_stream.py tables/test_fold.py \
     test_bad_input.py::test_batch_stream_and_sql_raise_the_same_line)
 
+# Tests that break the project, and assert that other tests notice.
+MUTATIONS := $(addsuffix /test_mutations.py,$(addprefix tests/cdc_reader/,simulation testing/embedded) \
+    $(addprefix tests/connectors/pyspark_scylla_cdc/,streaming tables))
+
 # Each of these files has its own cluster, so that two can run at once.
 CLUSTER_TESTS := tests/cluster/test_faults.py tests/cluster/test_reading.py
 CLUSTER_INSTALL_TESTS := tests/cluster/test_howto.py tests/cluster/test_doctor.py
@@ -77,7 +81,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java prometheus chromium demo test test-slow test-nightly test-all test-some test-cluster \
+.PHONY: help install java prometheus chromium demo test test-slow test-nightly test-mutations test-all test-some test-cluster \
     test-cluster-install test-spark test-spark-cluster test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients \
     test-containers embedded-image soak fuzz fuzz-kernel bench simulate simulate-snapshots \
     simulate-mirror simulate-mirror-spark lint format api constraints clean test-oldest test-newest screenshots docs \
@@ -105,6 +109,9 @@ test-all: install $(CLASSES) prometheus chromium ## run all tests
 
 test-some: install $(CLASSES)
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not nightly and not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
+
+test-mutations: install $(CLASSES) ## put 60 defects into the project, which fixed seeds and recordings must detect
+	$(SPARK_ENV) $(BIN)/python -m pytest $(PROCESSES) $(BY_FILE) $(MUTATIONS) $(ARGS)
 
 test-cluster: install ## read on a Spark cluster of several machines, with faults and counts; as root
 	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 \

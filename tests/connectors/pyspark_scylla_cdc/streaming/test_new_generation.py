@@ -65,6 +65,7 @@ def test_a_generation_published_half_way_is_waited_for(
 ) -> None:
     """No micro-batch passes the start of a generation that is stored but not announced."""
     start = stream.initialOffset()
+    write(session, 0)
     cluster.hold_publication()
     joined = cluster.join(vnodes=4)
     clock.advance(60 * SECOND)

@@ -73,6 +73,16 @@ def valid_at(time: int, found: Rows) -> Rows:
     )
 
 
+def check_versions(changes: DataFrame, seen: list[tuple[int, Rows]]) -> None:
+    """Assert that the versions valid at each time are the rows that the table had then."""
+    found = told(onto_nothing(changes))
+    assert len(found) > len(seen) / 2
+    for time, rows in seen:
+        assert valid_at(time, found) == rows
+    assert {row[IS_CURRENT] for row in found} == {True, False}
+    assert all(row[IS_CURRENT] == (row[VALID_TO] is None) for row in found)
+
+
 @pytest.mark.slow
 def test_the_valid_versions_are_the_table_at_each_time(
     execute: Execute, load: Load, watch: Watch
@@ -80,12 +90,7 @@ def test_the_valid_versions_are_the_table_at_each_time(
     """The versions valid at each time equal the table, after writes and deletes of all kinds."""
     execute(TABLE + IMAGES["full images"])
     seen = watch([text for text in random_statements(3, 60) if "TIMESTAMP" not in text])
-    found = told(onto_nothing(load(**CHANGES, includeDelta="true").persist()))
-    assert len(found) > len(seen) / 2
-    for time, rows in seen:
-        assert valid_at(time, found) == rows
-    assert {row[IS_CURRENT] for row in found} == {True, False}
-    assert all(row[IS_CURRENT] == (row[VALID_TO] is None) for row in found)
+    check_versions(load(**CHANGES, includeDelta="true").persist(), seen)
 
 
 @pytest.mark.slow

@@ -1,0 +1,146 @@
+"""Queries that run without Spark detect defects. Each test breaks the source in one way."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from cdc_reader.reading.late_rows import RowName
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
+from cdc_reader.streams.window import Window
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from pyspark_scylla_cdc.offsets.generations import KnownGenerations
+from pyspark_scylla_cdc.offsets.late import Planned
+from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.planning.promise import Promise
+from pyspark_scylla_cdc.planning.streams import Streams
+from pyspark_scylla_cdc.streaming.late_watch import DeliveringWatch
+from pyspark_scylla_cdc.streaming.snapshot_end import RowsAhead
+from pyspark_scylla_cdc.streaming.window_end import WindowEnd
+from tests.connectors.pyspark_scylla_cdc.streaming import (
+    test_late,
+    test_new_generation,
+    test_snapshot,
+)
+from tests.mutations import Mutation
+
+if TYPE_CHECKING:
+    from cassandra.cluster import Session
+
+pytestmark = pytest.mark.slow
+
+Check = Callable[..., None]
+
+make = test_snapshot.make
+late = test_new_generation.late
+stream = test_new_generation.stream
+
+
+def _announcements(cluster: EmbeddedScylla, late: test_new_generation.Make) -> None:
+    test_new_generation.check_history(1, cluster, late(lateRows="deliver"))
+
+
+def _a_half_published_generation(
+    cluster: EmbeddedScylla, session: Session, stream: Any, clock: ManualClock
+) -> None:
+    test_new_generation.test_a_generation_published_half_way_is_waited_for(
+        cluster, session, stream, clock
+    )
+
+
+def _a_repeated_micro_batch(late: test_new_generation.Make) -> None:
+    test_late.test_micro_batch_done_again(late)
+
+
+def _snapshots(make: test_snapshot.Make, session: Session, clock: ManualClock) -> None:
+    test_snapshot.check_history(24, make, session, clock)
+
+
+def _rows_that_expire(make: test_snapshot.Make, session: Session, clock: ManualClock) -> None:
+    test_snapshot.test_a_loss_that_shows_when_rows_were_read(make, session, clock)
+
+
+def _without_the_last(self: Streams, first: int, last: int) -> Streams:
+    return _PART(self, first, max(first + 1, last - 1))
+
+
+def _forgotten(self: DeliveringWatch, *values: Any) -> frozenset[RowName]:
+    before, found = self._state, _SWEEP(self, *values)
+    self._state = before
+    return found
+
+
+def _all(_self: Planned, batches: Iterable[pa.RecordBatch], clock: object) -> Any:
+    del clock
+    return batches
+
+
+def _one_partition_more(self: RowsAhead, start: int, limit: int) -> int:
+    return int(self.tokens[limit]) if len(self.tokens) > limit else _END(self, start, limit)
+
+
+def _nothing_done(self: Offset) -> int:
+    return MIN_TOKEN if self.is_before_snapshot else MAX_TOKEN
+
+
+def _published_or_not(_self: WindowEnd, window: Window, _now: int) -> Window:
+    return window
+
+
+_PART = Streams.part
+_SWEEP = DeliveringWatch._sweep
+_END = RowsAhead.end
+
+MUTATIONS: dict[str, tuple[Check, Mutation]] = {
+    "plan: the last stream of a run is left out": (
+        (_announcements, Mutation(Streams, "part", _without_the_last))
+    ),
+    "window: goes beyond a generation that is half published": (
+        (_a_half_published_generation, Mutation(WindowEnd, "_published", _published_or_not))
+    ),
+    "generations: one announced late is not read from its start": (
+        (_announcements, Mutation(KnownGenerations, "missed", lambda *_: {}))
+    ),
+    "late rows: a sweep does not record what it found": (
+        (_announcements, Mutation(DeliveringWatch, "_sweep", _forgotten))
+    ),
+    "late rows: an executor reads those that arrived after the plan": (
+        (_a_repeated_micro_batch, Mutation(Planned, "rows", _all))
+    ),
+    "losses: not judged after reading": (
+        (_rows_that_expire, Mutation(Promise, "check", lambda *_: None))
+    ),
+    "snapshot: a micro-batch has a partition more than allowed": (
+        (_snapshots, Mutation(RowsAhead, "end", _one_partition_more))
+    ),
+    "snapshot: a restart begins it again": (
+        (_snapshots, Mutation(Offset, "done", property(_nothing_done)))
+    ),
+}
+"""The check that detects the defect, and the defect."""
+
+
+@pytest.mark.parametrize("check", dict.fromkeys(check for check, _ in MUTATIONS.values()))
+def test_the_checks_pass(check: Check, request: pytest.FixtureRequest) -> None:
+    """Without a defect, each of the checks passes."""
+    _of_test(check, request)()
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_the_queries_find_what_is_broken(
+    mutation: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check fails with the defect."""
+    check, broken = MUTATIONS[mutation]
+    broken.check_found(_of_test(check, request), monkeypatch)
+
+
+def _of_test(check: Check, request: pytest.FixtureRequest) -> Callable[[], None]:
+    """Return the check with the fixtures that its parameters name."""
+    names = inspect.signature(check).parameters
+    return partial(check, **{name: request.getfixturevalue(name) for name in names})
