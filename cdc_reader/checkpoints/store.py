@@ -11,8 +11,8 @@ Add a new store in these places, and then run ``make api``:
 - ``docs/reference/checkpoints.md``;
 - `CheckpointPlace.open` in `cli.following`, where the commands open stores, and the type that it
   returns;
-- `Positions` in `cli.status.state`, which also calls ``names()``. The method returns the names of
-  all stored checkpoints. No protocol declares it, because only ``scylla-cdc status`` needs it.
+- `StatusSource` in `cli.status.state`, which also calls ``names()``: it returns the names of all
+  stored checkpoints. No protocol declares it, because only ``scylla-cdc status`` needs it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy
 
-_RETRY_DEADLINE = timedelta(minutes=2)
+RETRY_DEADLINE = timedelta(minutes=2)
+"""How long requests for checkpoints are retried, and those of a command that answers once."""
 _NAMES = "start end eager late_rows data_loss strategy confidence_window shard".split()
 
 
@@ -230,7 +231,7 @@ class CheckpointPlace:
     at: Path | TableName
 
     def open(
-        self, connection: ConnectionConfig, retry_deadline: timedelta = _RETRY_DEADLINE
+        self, connection: ConnectionConfig, retry_deadline: timedelta = RETRY_DEADLINE
     ) -> SqliteCheckpoints | ScyllaCheckpoints:
         """Open the store; a checkpoint table is in the cluster of `connection`.
 

@@ -10,6 +10,7 @@ import click
 from attrs import field, frozen
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
 from cdc_reader.cli.connection import connection_options
@@ -91,7 +92,9 @@ def command(connection: ConnectionConfig, table: str | None, count: bool, as_jso
         for row in rows:
             click.echo(json.dumps(row.to_dict()))
     else:
-        show(rows)
+        # Make the table as wide as necessary, because a truncated time is useless.
+        console = Console(width=max(Console().width, _WIDEST))
+        console.print(generation_table(rows))
 
 
 def _source(queries: Connection, table: str | None) -> KnownSource:
@@ -141,17 +144,18 @@ def _state(span: Window, now: Micros) -> str:
     return "over" if span.end <= now else "to come"
 
 
-def show(rows: Sequence[Row]) -> None:
-    """Print the rows as a table."""
+def generation_table(rows: Sequence[Row]) -> Table | Text:
+    """Return a table of the rows, or text if there are none."""
+    if not rows:
+        return Text("no generation has been announced yet")
     table = Table(box=None, pad_edge=False)
     for heading in ("BEGINS", "ENDS", "STATE", "KIND"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("GROUPS", "STREAMS"):
+    are_counted = any(row.streams is not None for row in rows)
+    for heading in ("GROUPS", "STREAMS") if are_counted else ():
         table.add_column(heading, justify="right", no_wrap=True)
+    names = ("start", "end", "state", "kind", "groups", "streams")[: len(table.columns)]
     for row in rows:
         found = row.to_dict()
-        cells = (found[name] for name in ("start", "end", "state", "kind", "groups", "streams"))
-        table.add_row(*("-" if cell is None else str(cell) for cell in cells))
-    # Make the table as wide as necessary, because a truncated time is useless.
-    console = Console(width=max(Console().width, _WIDEST))
-    console.print(table if rows else "no generation has been announced yet")
+        table.add_row(*("-" if found[name] is None else str(found[name]) for name in names))
+    return table

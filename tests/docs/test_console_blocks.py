@@ -76,8 +76,6 @@ def test_the_commands_of_a_page_print_the_shown_output(
         words = shlex.split(command)[1:]
         if "--until" not in words:
             words += TO_ITS_END.get(words[0], [])
-        if "--watch" in words:
-            words += ["--for", "1ms"]
         if words[0] in TO_ITS_END:
             words += ["--confidence-window", "0s"]
         outcome = CliRunner().invoke(main, words, env={"SCYLLA_CDC_HOSTS": scylla.contact_point})

@@ -24,9 +24,10 @@ spark.stop()
 """
 HOMES = "import cdc_reader, pyspark_scylla_cdc as s; print(cdc_reader.__file__, s.__file__)"
 
-EXTRAS = (
-    "click rich pyspark py4j cramjam lark sortedcontainers testcontainers prometheus_client".split()
-)
+EXTRAS = """
+    click rich matplotlib pyspark py4j cramjam lark sortedcontainers testcontainers
+    prometheus_client
+""".split()
 
 
 @pytest.fixture(scope="module")
