@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from cdc_reader.replication.replicator import Expiry, Replicator, Writer
     from cdc_reader.streams.ring import TokenRange, TokenRanges
     from cdc_reader.streams.shard import Shard
-    from cdc_reader.streams.strategy import Strategy
     from cdc_reader.streams.stream import StreamId
     from cdc_reader.streams.task import Task
     from cdc_reader.streams.window import Window
@@ -143,7 +142,6 @@ __all__ = [
     "SnapshotShare",
     "SqliteCheckpoints",
     "Statement",
-    "Strategy",
     "StreamId",
     "TableName",
     "TableReader",
@@ -221,7 +219,6 @@ _HOMES = {
     "SnapshotShare": "cdc_reader.reading.snapshot",
     "SqliteCheckpoints": "cdc_reader.checkpoints",
     "Statement": "cdc_reader.cql.statement",
-    "Strategy": "cdc_reader.streams.strategy",
     "StreamId": "cdc_reader.streams.stream",
     "TableName": "cdc_reader.cql.names",
     "TableReader": "cdc_reader.table_reader",

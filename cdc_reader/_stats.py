@@ -1,4 +1,8 @@
-"""Statistics of the reads in a context: a thread, a task, or a step of a generator."""
+"""Statistics of the reads in a context: a thread, a task, or a step of a generator.
+
+Apart from statistics that are recorded on request, each context counts how long it has waited, and
+how often a node was overloaded, so that readers can adapt.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,23 @@ class ReadStats:
 
 
 _current: ContextVar[ReadStats | None] = ContextVar("stats", default=None)
+_waited: ContextVar[float] = ContextVar("waited", default=0.0)
+_overloads: ContextVar[int] = ContextVar("overloads", default=0)
+
+
+def waited() -> float:
+    """Return the seconds that this context has been waiting for responses, in total."""
+    return _waited.get()
+
+
+def overloads() -> int:
+    """Return how often a node has told this context that it is overloaded."""
+    return _overloads.get()
+
+
+def count_overload() -> None:
+    """Record that a node is overloaded."""
+    _overloads.set(_overloads.get() + 1)
 
 
 @contextmanager
@@ -68,13 +89,12 @@ def count(*, queries: int = 0, retries: int = 0, bad_records: int = 0) -> None:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Count the time spent in this block as waiting, if the context has statistics."""
-    stats = _current.get()
-    if stats is None:
-        yield
-        return
+    """Count the time spent in this block as waiting."""
     began = time.monotonic()
     try:
         yield
     finally:
-        stats.waited += time.monotonic() - began
+        took = time.monotonic() - began
+        _waited.set(_waited.get() + took)
+        if (stats := _current.get()) is not None:
+            stats.waited += took

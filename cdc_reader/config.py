@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from attrs import Attribute, field, frozen
+from attrs.converters import optional as optional_converter
+from attrs.validators import optional
 
 from cdc_reader._settings import (
     FLAG,
@@ -24,8 +26,8 @@ from cdc_reader._settings import (
     require,
     shown,
 )
+from cdc_reader._time import duration_micros
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.streams.strategy import Strategy
 
 CONSISTENCIES = ("ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE")
 DEFAULT_PORT = 9042
@@ -220,10 +222,6 @@ class SnapshotMode(StrEnum):
     INITIAL = "initial"
 
 
-def _strategy(value: str) -> Strategy:
-    return member("strategy", value, Strategy)
-
-
 def _delivery(value: str) -> DeliveryMode:
     return member("delivery", value, DeliveryMode)
 
@@ -240,72 +238,60 @@ def _data_loss(value: str) -> DataLossMode:
 class ReadConfig:
     """Settings of log reads.
 
-    `window` is the length of a window with data; without data it grows up to `max_window`. While a
-    reader follows the log, its position stays at least `confidence_window` behind the present,
-    because writes take time to arrive and clocks differ. `poll_interval` is the time between passes
-    once the reader has caught up.
+    `window` is the length of a window with data; without data it grows up to a day. While a reader
+    follows the log, its position stays at least `confidence_window` behind the present, because
+    writes take time to arrive and clocks differ. `poll_interval` is the time between passes once
+    the reader has caught up: 5 seconds by default, and 30 ms with eager delivery.
 
     `fetch_size` is the number of rows per page (the server may end a page sooner, after 1 MiB of
-    one stream), `chunk_size` is the number of streams per query, and `in_flight` is the number of
-    concurrent queries. `max_queries_per_second` limits how many pages a connection requests per
-    second, and spreads the requests evenly. The tables of a `CdcReader` or consumer share one
-    connection. With or without a limit, a reader slows down while nodes report that they are
-    overloaded, and recovers within 30 seconds afterwards. `retry_deadline` limits how long one page
-    is retried. `strategy` determines how windows are read; `ranges` may be faster if there are many
-    streams and nearly all of them are empty.
+    one stream). `max_queries_per_second` limits how many pages a connection requests per second,
+    and spreads the requests evenly. The tables of a `CdcReader` or consumer share one connection.
+    With or without a limit, a reader slows down while nodes report that they are overloaded, and
+    recovers within 30 seconds afterwards. `retry_deadline` limits how long one page is retried.
 
     If `delivery` is ordered, a window's rows are collected, sorted by write time, and then
-    delivered. A window whose rows take more than `sort_bytes` is replaced with smaller windows.
-    Rows written in the same microsecond are delivered stream by stream. If `delivery` is eager,
-    rows are delivered as soon as they have been read: streams with new rows are polled every
-    `eager_interval`, and idle streams up to eight times less often. Each chunk's whole confidence
+    delivered. A window whose rows take more than 32 MiB is replaced with smaller windows. Rows
+    written in the same microsecond are delivered stream by stream. If `delivery` is eager, rows are
+    delivered as soon as they have been read: streams with new rows are polled every
+    `poll_interval`, and idle streams up to eight times less often. Each chunk's whole confidence
     window is read again about once a second.
 
     `late_rows` determines what happens to rows that arrive behind the position, and to strays: rows
-    in streams of a generation that was not in force at their write time. To find rows that arrive
-    behind the position, the last `late_horizon` is read again every `late_interval`. If late rows
-    are delivered, a restart repeats the late rows of the last `late_interval`. With a
-    `confidence_window` below 15 seconds, it repeats all rows of that interval, because the time of
-    a row's arrival is known only to within 14 seconds. `data_loss` determines what happens when
-    rows expired before they were read. `publication_wait` limits how long the position waits for a
-    generation that has streams but is not announced yet.
+    in streams of a generation that was not in force at their write time. By default, their number
+    is reported if the log has a TTL. To find rows that arrive behind the position, the last
+    `late_horizon` is read again once a minute. If late rows are delivered, a restart repeats the
+    late rows of the last minute. With a `confidence_window` below 15 seconds, it repeats all rows
+    of that minute, because the time of a row's arrival is known only to within 14 seconds.
+    `data_loss` determines what happens when rows expired before they were read.
 
-    Durations are timedeltas, or strings such as ``5s``; `strategy`, `delivery`, `late_rows` and
-    `data_loss` are members of `Strategy`, `DeliveryMode`, `LateRowsMode` and `DataLossMode`, or
-    their values.
+    Durations are timedeltas, or strings such as ``5s``; `delivery`, `late_rows` and `data_loss` are
+    members of `DeliveryMode`, `LateRowsMode` and `DataLossMode`, or their values.
 
     Raises ConfigurationError for values that cannot be used.
     """
 
     window: timedelta = field(default=timedelta(seconds=60), converter=duration, validator=POSITIVE)
-    max_window: timedelta = field(default=timedelta(days=1), converter=duration, validator=POSITIVE)
     confidence_window: timedelta = field(
         default=timedelta(seconds=30), converter=duration, validator=NOT_NEGATIVE
     )
-    poll_interval: timedelta = field(
-        default=timedelta(seconds=5), converter=duration, validator=POSITIVE
+    poll_interval: timedelta | None = field(
+        default=None, converter=optional_converter(duration), validator=optional(POSITIVE)
     )
     fetch_size: int = field(default=5_000, validator=between(1, 1_000_000))
-    chunk_size: int = field(default=64, validator=between(1, 100))
-    in_flight: int = field(default=8, validator=between(1, 1_024))
     retry_deadline: timedelta = field(
         default=timedelta(minutes=2), converter=duration, validator=NOT_NEGATIVE
     )
-    strategy: Strategy = field(default=Strategy.STREAMS, converter=_strategy)
     delivery: DeliveryMode = field(default=DeliveryMode.SETTLED, converter=_delivery)
-    sort_bytes: int = field(default=32 * 1024 * 1024, validator=between(1, 1 << 40))
-    eager_interval: timedelta = field(
-        default=timedelta(milliseconds=30), converter=duration, validator=POSITIVE
-    )
     late_rows: LateRowsMode = field(default=LateRowsMode.IGNORE, converter=_late_rows)
     late_horizon: timedelta = field(
         default=timedelta(hours=1), converter=duration, validator=POSITIVE
     )
-    late_interval: timedelta = field(
-        default=timedelta(minutes=10), converter=duration, validator=POSITIVE
-    )
     data_loss: DataLossMode = field(default=DataLossMode.CONTINUE, converter=_data_loss)
-    publication_wait: timedelta = field(
-        default=timedelta(minutes=10), converter=duration, validator=NOT_NEGATIVE
-    )
     max_queries_per_second: float | None = field(default=None, validator=POSITIVE_NUMBER)
+
+
+def poll_interval(config: ReadConfig) -> int:
+    """Return the time between two polls, in µs."""
+    is_eager = config.delivery is DeliveryMode.EAGER
+    default = timedelta(milliseconds=30) if is_eager else timedelta(seconds=5)
+    return duration_micros(config.poll_interval or default)

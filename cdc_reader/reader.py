@@ -33,6 +33,10 @@ if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.change import Change
 
 
+_BUFFERED = 8
+"""The number of deliveries that wait for the caller, when several tables are followed."""
+
+
 class CdcReader:
     """Reads the CDC logs of base tables, each named as ``keyspace.table``.
 
@@ -135,7 +139,7 @@ class CdcReader:
         if len(self._tables) == 1:
             return self.table.follow(start, end)
         follows = [table.follow(start, end) for table in self.tables]
-        return iter(Merging(follows, self.config.in_flight, self.stop))
+        return iter(Merging(follows, _BUFFERED, self.stop))
 
     def follow_changes(
         self, start: Moment | None = None, end: Moment | None = None

@@ -88,13 +88,6 @@ class Summary:
     metavar="N",
     help="Print the keys of at most N rows that differ. All are counted.",
 )
-@click.option(
-    "--in-flight",
-    type=click.IntRange(1, 1_024),
-    default=8,
-    show_default=True,
-    help="How many token ranges to compare at a time.",
-)
 @two_connection_options("reads", "reads")
 def command(
     source: ConnectionConfig,
@@ -103,7 +96,6 @@ def command(
     copy: str | None,
     columns: str | None,
     limit: int,
-    in_flight: int,
 ) -> None:
     """Compare the rows of two tables, such as a table and its copy.
 
@@ -119,7 +111,7 @@ def command(
     with cli_errors(Trouble), _interruptible():
         name = TableName.parse(table)
         sides = Side(source, name), Side(target, TableName.parse(copy) if copy else name)
-        config = ReadConfig(in_flight=in_flight)
+        config = ReadConfig()
         chosen = None if columns is None else [each.strip() for each in columns.split(",")]
         summary = Summary(limit)
         with (

@@ -39,11 +39,10 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
-from cdc_reader.streams.strategy import Strategy
 
 RETRY_DEADLINE = timedelta(minutes=2)
 """How long requests for checkpoints are retried, and those of a command that answers once."""
-_NAMES = "start end eager late_rows data_loss strategy confidence_window shard".split()
+_NAMES = "start end eager late_rows data_loss confidence_window shard".split()
 
 
 snapshot_option = click.option(
@@ -152,14 +151,6 @@ def _options(
             "log a warning and continue with the changes after them, or fail with status 2.",
         ),
         click.option(
-            "--strategy",
-            type=click.Choice([str(way) for way in Strategy]),
-            default=str(Strategy.STREAMS),
-            show_default=True,
-            help="How to query the log: by chunks of streams, by ranges of the ring, or by "
-            "whichever is faster.",
-        ),
-        click.option(
             "--confidence-window",
             metavar="DURATION",
             default="30s",
@@ -185,7 +176,6 @@ def _parsed(
     eager: bool,
     late_rows: str,
     data_loss: str,
-    strategy: str,
     confidence_window: str,
     shard: str,
 ) -> FollowOptions:
@@ -195,7 +185,6 @@ def _parsed(
         delivery=DeliveryMode.EAGER if eager else delivery,
         late_rows=late_rows,
         data_loss=data_loss,
-        strategy=strategy,
     )
     return FollowOptions(
         BEGINNING if start == EARLIEST else parse_moment(start, "--from", now, EARLIEST),

@@ -43,6 +43,7 @@ from cdc_reader.config import (
     LateRowsMode,
     ReadConfig,
     SnapshotMode,
+    poll_interval,
 )
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.events import ConsumerEvent, WindowHandled
@@ -322,7 +323,9 @@ def _replicate(
     greeting: str,
 ) -> None:
     read = follow.read
-    report = Report(SystemClock(), duration_micros(read.confidence_window + 2 * read.poll_interval))
+    report = Report(
+        SystemClock(), duration_micros(read.confidence_window) + 2 * poll_interval(read)
+    )
 
     def apply(changes: Sequence[Change]) -> None:
         replicator.apply_all(changes)

@@ -36,7 +36,7 @@ from cassandra.policies import (
 )
 from cassandra.query import PreparedStatement, SimpleStatement, Statement
 
-from cdc_reader._stats import waiting
+from cdc_reader._stats import count_overload, waiting
 from cdc_reader.cluster.driver import application, forget_columns, keep_columns, open_cluster
 from cdc_reader.cluster.errors import connect_error, refused_error, request_error
 from cdc_reader.cluster.routing import OwnerFirst, RoutedStatement
@@ -291,6 +291,7 @@ class Connection(Queries):
                     return _page(future, query, statement)
                 except OverloadedError:
                     self.throttle.overloaded(sent)
+                    count_overload()
                     raise
 
             return answer

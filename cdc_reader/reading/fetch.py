@@ -18,6 +18,7 @@ from cdc_reader._log import get_logger
 from cdc_reader.cql.schema import END_OF_BATCH, STREAM_ID, TIME, LogSchema
 from cdc_reader.errors import DecodeError, QueryRefusedError
 from cdc_reader.reading.deduplication import key_at, leave_out, streams_in
+from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource, LogTable
 from cdc_reader.reading.progress import LAST_KEY, Checkpoint, Mark, check_same_table
 from cdc_reader.streams.stream import StreamId
@@ -29,19 +30,19 @@ T = TypeVar("T")
 
 
 def read_ahead(
-    read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Iterable[T], in_flight: int
+    read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Iterable[T], in_flight: InFlight
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of `tasks`, task after task, each with its task's index.
 
     `read` requests a task's first page when it is called, and each further page before it yields
-    the current one. Up to `in_flight` tasks have a page requested or ready at a time, so at most
-    `in_flight` pages are in memory, whatever the size of the tasks.
+    the current one. As many tasks as `in_flight` allows have a page requested or ready at a time,
+    so the memory used does not depend on the size of the tasks.
     """
     started: deque[tuple[int, Iterator[pa.RecordBatch]]] = deque()
     for number, task in enumerate(tasks):
-        if len(started) >= in_flight:
+        while len(started) >= in_flight.limit:
             yield from _drain(*started.popleft())
-        started.append((number, read(task)))
+        started.append((number, in_flight.each(read(task))))
     while started:
         yield from _drain(*started.popleft())
 
@@ -54,7 +55,7 @@ def _drain(number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int
 def read_tasks(
     source: LogSource,
     tasks: Iterable[Task | RangeTask],
-    in_flight: int,
+    in_flight: InFlight,
     *,
     remaining_ttl: bool = False,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -122,9 +123,9 @@ class CurrentLog:
     table, or a table that was dropped and recreated.
     """
 
-    def __init__(self, table: LogTable, in_flight: int, start: Checkpoint) -> None:
+    def __init__(self, table: LogTable, start: Checkpoint) -> None:
         self._table = table
-        self._in_flight = in_flight
+        self._in_flight = InFlight()
         self._start = start
         self._version: object = None
         self._opened: tuple[LogSchema, LogSource] | None = None

@@ -27,8 +27,9 @@ from attrs import evolve
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
-from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
+from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig, poll_interval
 from cdc_reader.errors import ConfigurationError, StoppedError
+from cdc_reader.reading import tuning
 from cdc_reader.reading.deduplication import Deduplicator, leave_out, leave_out_keys
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import OnLoss
@@ -78,17 +79,17 @@ class Follower:
     ) -> None:
         self._clock = clock
         self._config = config
-        self._log = CurrentLog(table, config.in_flight, start)
+        self._log = CurrentLog(table, start)
         is_late_wanted = config.late_rows is not LateRowsMode.IGNORE
         reach = duration_micros(config.late_horizon) if is_late_wanted else 0
-        self._planner = Planner(table.generations, config.chunk_size, shard, reach)
+        self._planner = Planner(table.generations, shard, reach)
         self._strays = Strays(self._log, self._planner)
         self._strays_since_sweep = 0
         self._reader = WindowReader(self._log, self._planner, clock, config)
         self._horizon = SettledHorizon(
             table, self._planner, config, start, on_loss, at_oldest=at_oldest
         )
-        self._size = WindowSize(duration_micros(config.window), duration_micros(config.max_window))
+        self._size = WindowSize(duration_micros(config.window), tuning.LONGEST_WINDOW)
         self._is_eager = config.delivery is DeliveryMode.EAGER
         self._is_ordered = config.delivery is DeliveryMode.ORDERED
         self._confidence = duration_micros(config.confidence_window)
@@ -99,7 +100,8 @@ class Follower:
         self._position = start.position
         self._marks = dict(start.marks)
         self._deduplicator = Deduplicator()
-        self._polls = PollSchedule(duration_micros(config.eager_interval))
+        self._poll_interval = poll_interval(config)
+        self._polls = PollSchedule(self._poll_interval)
         self._start = start
         self._floor = start.position if start.generation is None else BEGINNING
         self._late: LateRows | None = None
@@ -197,7 +199,7 @@ class Follower:
             window = self._next_window(end)
             began = self._clock.now()
             held = self._held(window) if self._is_ordered else None
-            if held is not None and held.size > self._config.sort_bytes:
+            if held is not None and held.size > tuning.SORTED_BYTES:
                 if window.length > 1:
                     self._size = self._size.below(window.length)
                     continue
@@ -206,7 +208,7 @@ class Follower:
             yield from self._read_strays(window)
             if self._stopped.is_set():
                 return
-            crowded = held is None or held.size > self._config.sort_bytes // 4
+            crowded = held is None or held.size > tuning.SORTED_BYTES // 4
             self._size = self._size.after(empty=not self._reader.rows, crowded=crowded)
             logger.debug("window_read", window=str(window), rows=self._reader.rows)
             self._check_read(window)
@@ -227,14 +229,14 @@ class Follower:
         self._horizon.check_read(now, window, base.name, self.ttls, late=late)
 
     def _held(self, window: Window) -> ByWriteTime:
-        """Collect the window's rows; stop early if they take more than `sort_bytes`."""
+        """Collect the window's rows; stop early if they take too much memory."""
         while True:
             schema, held = self._log.schema, ByWriteTime()
             for rows, _ in self._rows(window):
                 if self._log.schema is not schema:
                     break  # batches of two schemas cannot be sorted together: read again
                 held.add(rows)
-                if held.size > self._config.sort_bytes:
+                if held.size > tuning.SORTED_BYTES:
                     return held
             else:
                 return held
@@ -269,9 +271,9 @@ class Follower:
         yield from self._read(window, choose=partial(self._polls.due, now=now, newest=newest))
 
     def _settle_polled(self, settled: Micros, end: Micros) -> Iterator[Delivery]:
-        """Move the position if a whole poll interval, or the time up to `end`, has settled."""
+        """Move the position if a whole interval, or the time up to `end`, has settled."""
         began, window = self._clock.now(), Window(self._position, settled)
-        is_worth = window.length >= duration_micros(self._config.poll_interval)
+        is_worth = window.length >= tuning.SETTLE_INTERVAL
         if is_worth or (not window.is_empty and settled == end):
             yield from self._read(window)
             yield from self._read_strays(window)
@@ -428,8 +430,8 @@ class Follower:
 
         Late rows are few, so they are collected before the first of them is delivered.
         """
-        now, interval = self._clock.now(), duration_micros(self._config.late_interval)
-        if now < late.late_scan_at + interval or self._stopped.is_set():
+        now = self._clock.now()
+        if now < late.late_scan_at + tuning.LATE_INTERVAL or self._stopped.is_set():
             return
         sweep = late.sweep(self._position, duration_micros(self._config.late_horizon), now)
         found = self._all_of(lambda: list(self._late_rows(sweep)))
@@ -468,9 +470,7 @@ class Follower:
 
     def _pause(self, began: Micros) -> None:
         """Sleep for the rest of the poll interval of a pass that began at `began` (µs)."""
-        interval = duration_micros(self._config.poll_interval)
-        if self._is_eager:
-            interval = self._polls.until_next(began)
+        interval = self._polls.until_next(began) if self._is_eager else self._poll_interval
         took = max(0, self._clock.now() - began)  # the clock may have been set back
         if took < interval:
             self._clock.sleep(interval - took, self._stopped)

@@ -20,6 +20,7 @@ from cdc_reader._time import (
 )
 from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading import tuning
 from cdc_reader.reading.expiry import LossReporter, OnLoss, TtlHistory, since_created
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogTable
@@ -114,9 +115,7 @@ class SettledHorizon:
         self._is_resumed = is_stored and not at_oldest
         self._at_oldest = at_oldest or start.position == BEGINNING
         self._accounted: set[int] | None = None
-        self._gate = PublicationGate(
-            lambda: table.generations, duration_micros(config.publication_wait)
-        )
+        self._gate = PublicationGate(lambda: table.generations)
         self._losses = LossReporter(
             config.data_loss,
             "expected them to be read in time: start over, or set data_loss to 'continue'",
@@ -207,15 +206,13 @@ def _span(start: Micros, until: Micros) -> dict[str, str]:
 class PublicationGate:
     """Finds generations whose streams are stored but whose start is not announced yet.
 
-    Readers wait for an unannounced generation until `patience` after its start. The cluster is
-    queried at most once per `pause`. All times are in µs.
+    Readers wait for an unannounced generation until `PUBLICATION_WAIT` after its start. The cluster
+    is queried at most once per `pause` (µs).
     """
 
-    def __init__(
-        self, generations: Callable[[], GenerationSource], patience: int, pause: int = 0
-    ) -> None:
+    def __init__(self, generations: Callable[[], GenerationSource], pause: int = 0) -> None:
         self._generations = generations
-        self._patience = patience
+        self._patience = tuning.PUBLICATION_WAIT
         self._pause = pause
         self._queried = BEGINNING
         self._pending: frozenset[Micros] = frozenset()
@@ -231,10 +228,10 @@ class PublicationGate:
         waited_for = (start for start in self._pending if now < start + self._patience)
         return min(waited_for, default=FOREVER)
 
-    def wait(self, window: Window, clock: Clock, interval: int) -> None:
+    def wait(self, window: Window, clock: Clock) -> None:
         """Wait for unannounced generations that may contain rows of `window`.
 
-        The caller must read the generations afterwards. Checks every `interval`. Logs a warning if
+        The caller must read the generations afterwards. Logs a warning if
         rows may be missing because a generation is still unannounced. Raises StoppedError if the
         context's stop is set.
         """
@@ -244,7 +241,7 @@ class PublicationGate:
             if start != warned_of:
                 log.warning("read_waits_for_generation", **_span(start, until))
             warned_of = start
-            sleep(clock, min(interval, until - now))
+            sleep(clock, min(tuning.SETTLE_INTERVAL, until - now))
         if self._pending:
             self._warn_of_missing(Window(window.start, min(window.end, written_before(now))))
 

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Micros
+from cdc_reader.reading import tuning
 from cdc_reader.reading.ports import GenerationSource
 from cdc_reader.streams.generation import Generation, Timeline
 from cdc_reader.streams.shard import Shard
@@ -41,13 +42,12 @@ class Planner:
     def __init__(
         self,
         source: GenerationSource,
-        chunk_size: int,
         shard: Shard | None = None,
         reach: int = 0,
     ) -> None:
         self.reach = reach
+        self._chunk_size = tuning.STREAMS_PER_QUERY
         self._source = source
-        self._chunk_size = chunk_size
         self._shard = shard or Shard()
         self._unsharded: Planner | None = None
         self._timeline = Timeline(())
@@ -79,7 +79,7 @@ class Planner:
         if self._shard.is_whole:
             return self
         if self._unsharded is None:
-            self._unsharded = Planner(self._source, self._chunk_size, reach=self.reach)
+            self._unsharded = Planner(self._source, reach=self.reach)
         self._unsharded.use(self._timeline)
         return self._unsharded
 

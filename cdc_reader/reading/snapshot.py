@@ -16,14 +16,16 @@ from attrs import define, evolve, field, frozen
 from cdc_reader._arrow import to_arrow, to_numpy
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros, duration_micros, format_timestamp
-from cdc_reader.config import DataLossMode, LateRowsMode, ReadConfig
+from cdc_reader.config import DataLossMode, LateRowsMode, ReadConfig, poll_interval
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.errors import CheckpointError, DecodeError, QueryRefusedError
+from cdc_reader.reading import tuning
 from cdc_reader.reading.delivery import name_of_table
 from cdc_reader.reading.expiry import LossReporter, refuse_endless_snapshots
 from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import lost_since, settled_before
+from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import TOKEN, GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
 from cdc_reader.reading.retry import Stop, each_stopped_by
@@ -114,7 +116,7 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
     position = settled_before(now, confidence)
     base = table.schema().base
     if config.data_loss is DataLossMode.RESNAPSHOT:
-        behind = 2 * confidence + duration_micros(config.poll_interval)
+        behind = 2 * confidence + max(poll_interval(config), tuning.SETTLE_INTERVAL)
         refuse_endless_snapshots("data_loss", base.cdc.ttl, behind)
     is_late_wanted = config.late_rows is not LateRowsMode.IGNORE
     checkpoint = Checkpoint(
@@ -175,7 +177,8 @@ class SnapshotReader:
         self._config = config
         self._shard = shard or Shard()
         self._stopped = stop or Stop()
-        self._log = CurrentLog(table, config.in_flight, start)
+        self._log = CurrentLog(table, start)
+        self._in_flight = InFlight()
         self._with_cells = cells
         self._start = start
         self._progress = start.snapshot
@@ -260,8 +263,8 @@ class SnapshotReader:
             )
 
     def _open_more(self, opened: deque[_Open], cutter: RangeCutter, ownership: Ownership) -> None:
-        """Open further ranges, until `in_flight` ranges are open or none is left."""
-        while len(opened) < self._config.in_flight and (tokens := cutter.next()) is not None:
+        """Open as many ranges as may be in flight, or all that are left."""
+        while len(opened) < self._in_flight.limit and (tokens := cutter.next()) is not None:
             self._check_kept()
             try:
                 opened.append(self._opened(tokens, ownership))
@@ -272,7 +275,7 @@ class SnapshotReader:
     def _opened(self, tokens: TokenRange, ownership: Ownership) -> _Open:
         schema = self._log.schema
         source = self._table.rows(schema, cells=self._with_cells, tokens=not ownership.is_exact)
-        batches = source.read(tokens)
+        batches = self._in_flight.each(source.read(tokens))
         if not ownership.is_exact:
             batches = _owned(batches, ownership)
         self._readings += 1

@@ -12,17 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_reader._arrow import NO_TEXT
-from cdc_reader._time import Clock, Micros, Waiting, duration_micros
+from cdc_reader._stats import overloads
+from cdc_reader._time import Clock, Micros, Waiting
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TIME
 from cdc_reader.cql.timeuuid import TIME_DIGITS
 from cdc_reader.reading.deduplication import rows_of, streams_in
 from cdc_reader.reading.fetch import CurrentLog, read_tasks
 from cdc_reader.reading.horizon import PublicationGate
+from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogSource
 from cdc_reader.streams.shard import Shard
-from cdc_reader.streams.strategy import Strategy, StrategyChoice
+from cdc_reader.streams.strategy import Strategy, StrategyChoice, few
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 
@@ -43,17 +45,20 @@ class WindowReader:
         self._planner = planner
         self._clock = clock
         self._fetch_size = config.fetch_size
-        self._choice = StrategyChoice(Strategy(config.strategy))
+        self._choice = StrategyChoice()
 
     def read(
         self, window: Window, choose: Choose | None = None, *, remaining_ttl: bool = False
     ) -> Iterator[tuple[Task | RangeTask, pa.RecordBatch]]:
         """Yield the window's rows and their task: older generations first, each stream in order.
 
-        `choose` selects which of the window's tasks to read; by default, all are read.
+        `choose` selects which of the window's tasks to read; by default, all are read. A choice is
+        among chunks of streams.
         """
-        strategy, waiting = self._choice.next(), Waiting(self._clock)
+        strategy = self._choice.next() if choose is None else Strategy.STREAMS
+        waiting, were_overloads = Waiting(self._clock), overloads()
         planned = self._plan(window, strategy)
+        most = few(self._planner.count_streams())
         tasks = planned if choose is None else choose(planned)
         self.queries, self.rows = len(tasks), 0
         held = [0.0] * len(tasks)
@@ -63,16 +68,15 @@ class WindowReader:
             # Rounding up counts each earlier page as a full one, however few rows it had.
             held[number] = math.ceil(held[number]) + batch.num_rows / self._fetch_size
             self.rows += batch.num_rows
-            if self._choice.is_open:
+            if choose is None and len(seen) <= most:
                 seen.update(streams_in(batch))
             for rows in self._of_announced_streams(tasks[number], batch):
                 yield tasks[number], rows
         if choose is not None:
             return
         self._planner.adapt(held)
-        if self._choice.is_open:
-            share = len(seen) / max(1, self._planner.count_streams())
-            self._choice.record(strategy, waiting.took, len(tasks), share)
+        is_sparse = len(seen) <= most and overloads() == were_overloads
+        self._choice.record(strategy, waiting.took, len(tasks), is_sparse=is_sparse)
 
     def read_again(self, window: Window) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a window that was read before, each with its remaining TTL."""
@@ -110,9 +114,9 @@ class LogReader:
         self._source = source
         self._config = config
         self._clock = clock
-        self._planner = Planner(generations, config.chunk_size, shard)
-        patience = duration_micros(config.publication_wait)
-        self._gate = PublicationGate(lambda: generations, patience)
+        self._planner = Planner(generations, shard)
+        self._gate = PublicationGate(lambda: generations)
+        self._in_flight = InFlight()
 
     def first_timestamp(self) -> Micros | None:
         """Return the start of the oldest generation, in µs, or None if none is announced yet."""
@@ -121,9 +125,9 @@ class LogReader:
     def plan(self, window: Window) -> list[Task]:
         """Return the tasks of `window`, for the generations that are visible now.
 
-        First waits up to `publication_wait` for generations that are stored but not announced.
+        First waits up to ten minutes for generations that are stored but not announced.
         """
-        self._gate.wait(window, self._clock, duration_micros(self._config.poll_interval))
+        self._gate.wait(window, self._clock)
         self._planner.refresh()
         return self._planner.plan(window)
 
@@ -161,7 +165,7 @@ class LogReader:
     def _read(
         self, tasks: Iterable[Task | RangeTask], source: LogSource | None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        return read_tasks(source or self._source, tasks, self._config.in_flight)
+        return read_tasks(source or self._source, tasks, self._in_flight)
 
 
 class ByWriteTime:

@@ -13,6 +13,8 @@ from cdc_reader.cluster.wire import Queries
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import ConfigurationError, UnsupportedTableError
+from cdc_reader.reading import tuning
+from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.replication.comparison import Counts, Difference, RowComparison
 from cdc_reader.replication.table_copy import clustering_order, misfits
 from cdc_reader.streams.range_cutter import RangeCutter
@@ -64,6 +66,7 @@ class TableComparison:
     ) -> None:
         self._config = config or ReadConfig()
         self._limit = limit
+        self._in_flight = InFlight()
         base = _chosen(source.schema, columns)
         _check(base, target.schema)
         self._key = (*base.partition_key, *base.clustering)
@@ -80,11 +83,11 @@ class TableComparison:
         `cdc_reader.errors`.
         """
         cutter = RangeCutter(WHOLE_RING, (), _PAGES * self._config.fetch_size)
-        with ThreadPoolExecutor(self._config.in_flight, "cdc-compare") as workers:
+        with ThreadPoolExecutor(tuning.MOST_IN_FLIGHT, "cdc-compare") as workers:
             under_way: set[Future[ComparedRange]] = set()
             try:
                 while True:
-                    while len(under_way) < self._config.in_flight and (tokens := cutter.next()):
+                    while len(under_way) < self._in_flight.limit and (tokens := cutter.next()):
                         under_way.add(workers.submit(self._compare, tokens))
                     if not under_way:
                         return
@@ -97,7 +100,7 @@ class TableComparison:
                 workers.shutdown(wait=False, cancel_futures=True)
 
     def _compare(self, tokens: TokenRange) -> ComparedRange:
-        source, target = (each.read(tokens) for each in self._sources)
+        source, target = (self._in_flight.each(each.read(tokens)) for each in self._sources)
         comparison = RowComparison(source, target, self._key, self._values)
         differences = comparison.differences()
         first = tuple(islice(differences, self._limit))

@@ -77,11 +77,8 @@ class BatchReader(DataSourceReader):
 
         Waits first until every generation that may contain rows of `window` has been announced.
         """
-        read = self._options.read
-        gate = PublicationGate(
-            partial(generations_of, self._options), duration_micros(read.publication_wait)
-        )
-        gate.wait(window, self._clock, duration_micros(read.poll_interval))
+        gate = PublicationGate(partial(generations_of, self._options))
+        gate.wait(window, self._clock)
         return timeline_of(self._options)
 
     def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:

@@ -8,6 +8,7 @@ from cdc_reader._time import Micros
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import SourceError
+from cdc_reader.reading import tuning
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.window import Window
@@ -46,7 +47,7 @@ def plan(
     least = options.min_partitions
     most = options.max_partitions if options.partition_key is None else least
     parts = spans(timeline, window, lambda generation: len(streams(generation)), filled, missed)
-    count = 1 if filled is None else slices(parts, most, options.read.chunk_size)
+    count = 1 if filled is None else slices(parts, most, tuning.STREAMS_PER_QUERY)
     return partitions(divide(parts, least, most, count), streams, planned, promise)
 
 

@@ -35,7 +35,7 @@ from cdc_reader.errors import (
 from cdc_reader.reading.expiry import refuse_endless_snapshots
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.generation import Timeline
-from cdc_reader.streams.strategy import Strategy, StrategyChoice
+from cdc_reader.streams.strategy import StrategyChoice
 from pyspark_scylla_cdc.offsets.late import check_ttl
 from pyspark_scylla_cdc.options.errors import with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -270,10 +270,10 @@ def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> C
 
 
 @cache
-def choice_of(connection: ConnectionConfig, name: TableName, wanted: Strategy) -> StrategyChoice:
+def choice_of(connection: ConnectionConfig, name: TableName) -> StrategyChoice:
     """Return this process's strategy choice, with its measurements of earlier partitions."""
     del connection, name  # one choice per combination
-    return StrategyChoice(wanted)
+    return StrategyChoice()
 
 
 @lru_cache(maxsize=64)

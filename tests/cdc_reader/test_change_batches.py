@@ -22,12 +22,15 @@ from cdc_reader.errors import (
     UnsupportedTableError,
 )
 from tests.cdc_reader.conftest import Execute
+from tests.cdc_reader.support.tuned import tuning_of_module
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
 FULL = "{'enabled': true, 'preimage': 'full', 'postimage': true}"
-SMALL_PAGES = ReadConfig(fetch_size=2, chunk_size=3, in_flight=2)
+SMALL_PAGES = ReadConfig(fetch_size=2)
+
+small_chunks = tuning_of_module(streams_per_query=3, in_flight=2)
 WRITES = (
     "INSERT INTO {t} (pk, ck, v, d) VALUES (1, 2, 3, 0.1)",
     "UPDATE {t} SET v = 4 WHERE pk = 1 AND ck = 2",

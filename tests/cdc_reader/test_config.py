@@ -57,13 +57,11 @@ def test_an_error_names_the_unusable_setting(given: dict[str, Any], option: str)
     [
         ("window", timedelta(0)),
         ("confidence_window", timedelta(seconds=-1)),
-        ("chunk_size", 101),
         ("fetch_size", 0),
-        ("in_flight", 0),
     ],
 )
 def test_an_error_names_the_read_setting_out_of_bounds(option: str, value: object) -> None:
-    """The error names a setting that is out of bounds, such as a chunk size above 100."""
+    """The error names a setting that is out of bounds, such as a page without rows."""
     with pytest.raises(ConfigurationError, match=rf"^{option} is "):
         ReadConfig(**{option: value})  # type: ignore[arg-type]
 

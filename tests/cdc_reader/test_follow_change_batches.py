@@ -27,9 +27,12 @@ from cdc_reader.changes.formatting import Formatting
 from cdc_reader.changes.frames import FormatOptions
 from cdc_reader.errors import ConfigurationError, UnsupportedTableError
 from tests.cdc_reader.conftest import Execute
+from tests.cdc_reader.support.tuned import tuning_of_module
 
 FULL = "{'enabled': true, 'preimage': 'full', 'postimage': true}"
-SMALL_PAGES = ReadConfig(fetch_size=3, chunk_size=3, in_flight=2, confidence_window="0s")
+SMALL_PAGES = ReadConfig(fetch_size=3, confidence_window="0s")
+
+small_chunks = tuning_of_module(streams_per_query=3, in_flight=2)
 ROWS = 20
 BATCH = (
     "BEGIN BATCH UPDATE {t} SET v = 5 WHERE pk = 4 AND ck = 4; "

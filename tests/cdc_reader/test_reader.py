@@ -25,12 +25,15 @@ from cdc_reader.errors import (
 from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.table_reader import TableReader
 from cdc_reader.testing.clock import ManualClock
+from tests.cdc_reader.support.tuned import tuning_of_module
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
 TABLE = "CREATE TABLE {ks}.t (p int, c int, v text, m map<int, text>, PRIMARY KEY (p, c))"
-SMALL_PAGES = ReadConfig(fetch_size=7, chunk_size=3, in_flight=2)
+SMALL_PAGES = ReadConfig(fetch_size=7)
+
+small_chunks = tuning_of_module(streams_per_query=3, in_flight=2)
 COUNT = 200
 
 
@@ -197,7 +200,7 @@ def test_a_type_altered_during_a_read_is_an_error(
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"
     )
-    with CdcReader(connection, f"{keyspace}.t", config=ReadConfig(in_flight=1)) as reader:
+    with CdcReader(connection, f"{keyspace}.t") as reader:
         reader.table.schema  # noqa: B018 - reads the schema
         planned = reader.table.plan(Window(BEGINNING, FOREVER))
         scylla.session.execute(f"ALTER TYPE {keyspace}.u ADD y int")

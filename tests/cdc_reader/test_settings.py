@@ -131,7 +131,6 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: cdc.SqliteCheckpoints("a\0"), "path is 'a\\x00': give the path of a file"),
         (lambda: cdc.SqliteCheckpoints("\ud800"), "path is '\\ud800': give the path of a file"),
         (lambda: cdc.SqliteCheckpoints("a", clock=5), "clock is 5: give a clock"),
-        (lambda: cdc.ReadConfig(strategy=ARRAY), "give one of streams, ranges"),
         (lambda: cdc.ConnectionConfig("h", consistency=ARRAY), "give one of ONE"),
         (lambda: cdc.ConnectionConfig("h", username="u", password=ARRAY), "password is <class"),
         (
@@ -286,10 +285,10 @@ def consumer(**wrong: Any) -> CdcConsumer:
             lambda: cdc.ReadConfig(late_horizon="soon"),
             "late_horizon is 'soon': give a duration such as",
         ),
-        (lambda: cdc.ReadConfig(in_flight=True), "in_flight is True: give a whole number from 1"),
+        (lambda: cdc.ReadConfig(fetch_size=True), "fetch_size is True: give a whole number from 1"),
         (
-            lambda: cdc.ReadConfig(strategy=[]),
-            "strategy is <class 'list'>: give one of streams, ranges",
+            lambda: cdc.ReadConfig(delivery=[]),
+            "delivery is <class 'list'>: give one of settled, ordered, eager",
         ),
         (
             lambda: cdc.ConsumerConfig(workers=True),

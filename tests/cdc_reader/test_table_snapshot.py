@@ -26,12 +26,15 @@ from cdc_reader import (
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import CheckpointError, ConfigurationError, StoppedError
 from tests.cdc_reader.conftest import Execute
+from tests.cdc_reader.support.tuned import tuning_of_module
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
 FULL = "{'enabled': true, 'preimage': 'full', 'postimage': true}"
-SMALL_PAGES = ReadConfig(fetch_size=2, in_flight=2, confidence_window="0s")
+SMALL_PAGES = ReadConfig(fetch_size=2, confidence_window="0s")
+
+small_chunks = tuning_of_module(in_flight=2)
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from cdc_reader import CdcReader, ReadConfig, TableName
+from cdc_reader.reading import tuning
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-READ = ReadConfig(
-    confidence_window="0s", window="200ms", max_window="200ms", fetch_size=20, in_flight=2
-)
+tuning.LONGEST_WINDOW = 200_000
+READ = ReadConfig(confidence_window="0s", window="200ms", fetch_size=20)
 """No writes are in flight, so no waiting is needed. Small windows and pages lead to more steps."""
 
 

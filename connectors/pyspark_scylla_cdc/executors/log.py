@@ -10,10 +10,12 @@ from attrs import evolve
 
 from cdc_reader._time import Clock, Micros, SystemClock
 from cdc_reader.cql.schema import STREAM_ID, Column, LogSchema
+from cdc_reader.reading import tuning
 from cdc_reader.reading.deduplication import ROW_KEY
 from cdc_reader.reading.fetch import read_ahead, read_tasks
+from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource
-from cdc_reader.streams.strategy import Strategy
+from cdc_reader.streams.strategy import FEW_QUERIES, Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask
 from pyspark_scylla_cdc.executors.timing import timed
 from pyspark_scylla_cdc.offsets.late import rows_named, tasks_of
@@ -46,15 +48,16 @@ def log_rows(
     key = partition_key_of(options, schema.base)
     is_by_key = isinstance(partition, LatePartition) or partition.planned is not None
     wanted = output.log_columns(names)
-    columns = _columns(options, schema, wanted, key, ROW_KEY if is_by_key else ())
+    choice = _choice(options, partition)
+    more = (*(ROW_KEY if is_by_key else ()), *([STREAM_ID] if choice else ()))
+    columns = _columns(schema, wanted, key, more)
     read = evolve(schema, columns=columns)
     source = source_of(options.connection(), options.read, read, tolerant=output.is_tolerant)
     if isinstance(partition, LatePartition):
         batches = _late_rows(options, source, partition)
     else:
-        batches = _planned_rows(
-            options, source, partition, streams_loader(options, schema.base), clock
-        )
+        streams = streams_loader(options, schema.base)
+        batches = _planned_rows(source, partition, streams, choice, clock)
         batches = _checked(options, batches, partition, clock)
     if key is not None:
         batches = key.rows(batches)
@@ -62,26 +65,33 @@ def log_rows(
     return output.convert(typed, part_of(output.schema, names))
 
 
+def _choice(
+    options: SourceOptions, partition: LogPartition | LatePartition
+) -> StrategyChoice | None:
+    """Return this process's choice of a strategy, or None for few streams, which are read by id."""
+    if isinstance(partition, LatePartition) or options.partition_key is not None:
+        return None
+    if partition.queries(tuning.STREAMS_PER_QUERY) <= FEW_QUERIES:
+        return None
+    return choice_of(options.connection(), options.table)
+
+
 def _planned_rows(
-    options: SourceOptions,
     source: LogSource,
     partition: LogPartition,
     streams: Callable[[Micros], Streams],
+    choice: StrategyChoice | None,
     clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the partition's rows, read with the configured strategy.
-
-    With `auto`, the process chooses the strategy by its own measurements.
-    """
-    chunk = options.read.chunk_size
-    choice = choice_of(options.connection(), options.table, options.read_strategy)
-    used = choice.next()
+    """Yield the partition's rows, and tell `choice` what the read costs."""
+    chunk = tuning.STREAMS_PER_QUERY
+    used = Strategy.STREAMS if choice is None else choice.next()
     reads = partition.reads(streams, used, chunk)
     planned = partition.planned
     sieve = None if planned is None else partial(planned.rows, clock=clock)
-    found = read_ahead(partial(task_rows, source, sieve=sieve), reads, options.read.in_flight)
+    found = read_ahead(partial(task_rows, source, sieve=sieve), reads, InFlight())
     batches = (batch for _, batch in found)
-    if not choice.is_open:
+    if choice is None:
         return batches
     size = {"streams": partition.streams, "queries": partition.queries(chunk)}
     return timed(batches, choice, used, SystemClock(), **size)
@@ -117,7 +127,7 @@ def _late_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the late rows that the partition lists, and report listed rows that are gone."""
     missing = len(partition.names)
-    for _, batch in read_tasks(source, tasks_of(partition.names), options.read.in_flight):
+    for _, batch in read_tasks(source, tasks_of(partition.names), InFlight()):
         if (rows := rows_named(batch, partition.names)).num_rows:
             missing -= rows.num_rows
             yield rows
@@ -126,7 +136,6 @@ def _late_rows(
 
 
 def _columns(
-    options: SourceOptions,
     schema: LogSchema,
     wanted: Collection[Column],
     key: PartitionKey | None,
@@ -134,6 +143,4 @@ def _columns(
 ) -> tuple[Column, ...]:
     """Return the log columns to read: `wanted`, `more`, and the columns needed to select rows."""
     names = {column.name for column in (*wanted, *(key.columns if key else ()))} | set(more)
-    if options.read_strategy is not Strategy.STREAMS:
-        names.add(STREAM_ID)
     return tuple(column for column in schema.columns if column.name in names)

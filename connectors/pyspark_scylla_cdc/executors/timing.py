@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from cdc_reader._stats import overloads
 from cdc_reader._time import Clock, Waiting
 from cdc_reader.reading.deduplication import streams_in
-from cdc_reader.streams.strategy import Strategy, StrategyChoice
+from cdc_reader.streams.strategy import Strategy, StrategyChoice, few
 
 
 def timed(
@@ -27,8 +28,11 @@ def timed(
     takes between two batches. Reads that fail or end early are not recorded.
     """
     seen: set[bytes] = set()
+    most, were_overloads = few(streams), overloads()
     waiting = Waiting(clock)
     for batch in waiting.each(batches):
-        seen.update(streams_in(batch))
+        if len(seen) <= most:
+            seen.update(streams_in(batch))
         yield batch
-    choice.record(used, waiting.took / streams, queries, len(seen) / streams)
+    is_sparse = len(seen) <= most and overloads() == were_overloads
+    choice.record(used, waiting.took / streams, queries, is_sparse=is_sparse)

@@ -29,7 +29,6 @@ from cdc_reader.errors import (
     ConnectionFailedError,
 )
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import LONGEST_ANSWER
 from pyspark_scylla_cdc.offsets.offset import Offset
@@ -79,7 +78,6 @@ class SourceOptions:
     max_window: timedelta | None
     max_rows: int | None
     max_bytes: int | None
-    strategy: Strategy
     max_partitions: int
     min_partitions: int
     read: ReadConfig
@@ -117,7 +115,6 @@ class SourceOptions:
                 max_window=values["maxWindowPerTrigger"],
                 max_rows=values["maxRowsPerTrigger"],
                 max_bytes=values["maxBytesPerTrigger"],
-                strategy=values["readStrategy"],
                 max_partitions=values["maxPartitions"],
                 min_partitions=values["minPartitions"] or 1,
                 read=ReadConfig(**_settings(values, READ_OPTIONS)),
@@ -132,11 +129,6 @@ class SourceOptions:
         options.check_start()
         options._check_partitions()
         return options
-
-    @property
-    def read_strategy(self) -> Strategy:
-        """The strategy to read with. The few streams of a partition key are read by their ids."""
-        return self.strategy if self.partition_key is None else Strategy.STREAMS
 
     @property
     def confidence(self) -> int:

@@ -22,7 +22,6 @@ from cdc_reader.changes.frames.options import (
 )
 from cdc_reader.config import DataLossMode, LateRowsMode, SnapshotMode
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.streams.strategy import Strategy
 from pyspark_scylla_cdc.options.kinds import (
     ADDRESS,
     BYTES,
@@ -324,33 +323,11 @@ _SIZE = (
         default="5000",
     ),
     Option(
-        "chunkSize",
-        COUNT,
-        "Number of log streams that one query reads, up to 100. A server may allow fewer.",
-        default="64",
-    ),
-    Option(
-        "inFlight",
-        COUNT,
-        "Maximum number of concurrent queries of each task, up to 1024. A task holds at most one "
-        "page per query in memory.",
-        default="8",
-    ),
-    Option(
         "maxQueriesPerSecond",
         COUNT,
         "Most pages per second of all tasks together. Default: no limit. See [Load on the "
         "cluster](#load-on-the-cluster).",
         "when applications need the cluster's capacity",
-    ),
-    Option(
-        "readStrategy",
-        choice(Strategy),
-        "How queries select rows: by the ids of many streams (`streams`), by ranges of the token "
-        "ring (`ranges`), or by whichever of the two proves faster (`auto`). Ranges are faster if "
-        "there are many streams and most have never contained a row. See [Partitions and "
-        "order](#partitions-and-order).",
-        default=Strategy.STREAMS.value,
     ),
     Option(
         "maxPartitions",

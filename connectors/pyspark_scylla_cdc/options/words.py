@@ -23,8 +23,6 @@ CONNECTION_OPTIONS = {
 """The options that set the settings of `ConnectionConfig`."""
 READ_OPTIONS = {
     "fetch_size": "fetchSize",
-    "chunk_size": "chunkSize",
-    "in_flight": "inFlight",
     "max_queries_per_second": "maxQueriesPerSecond",
     "confidence_window": "confidenceWindow",
     "retry_deadline": "retryTimeout",

@@ -10,7 +10,9 @@ import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader._time import FOREVER, Micros
+from cdc_reader.reading import tuning
 from cdc_reader.reading.fetch import read_tasks
+from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.reading.strays import Strays
@@ -37,21 +39,19 @@ class KeyReader:
         source: LogSource,
         streams: Callable[[Micros], Streams],
         generations: Callable[[], Timeline],
-        chunk: int,
-        in_flight: int,
     ) -> None:
         self._source = source
         self._streams = streams
         self._generations = generations
-        self._chunk = chunk
-        self._in_flight = in_flight
+        self._in_flight = InFlight()
 
     def read(self, window: Window, queries: int = FOREVER) -> Iterator[pa.RecordBatch]:
         """Yield the keys of the rows in the streams that were in force when they were written."""
         parts = spans(self._timeline, window, lambda start: len(self._streams(start)))
-        sampled = _Sampled(self._streams, queries * self._chunk)
+        sampled = _Sampled(self._streams, queries * tuning.STREAMS_PER_QUERY)
         tasks = chain.from_iterable(
-            sampled.streams(part.generation).tasks(part.window, self._chunk) for part in parts
+            sampled.streams(part.generation).tasks(part.window, tuning.STREAMS_PER_QUERY)
+            for part in parts
         )
         for _, batch in read_tasks(self._source, tasks, self._in_flight, remaining_ttl=True):
             yield batch
@@ -61,8 +61,8 @@ class KeyReader:
 
         A generation's streams are searched up to `reach` µs before and after its time in force.
         """
-        sampled = _Sampled(self._streams, queries * self._chunk)
-        planner = Planner(sampled, self._chunk, reach=reach)
+        sampled = _Sampled(self._streams, queries * tuning.STREAMS_PER_QUERY)
+        planner = Planner(sampled, reach=reach)
         planner.use(self._timeline)
         return Strays(_Tasks(self._source, self._in_flight), planner)
 
@@ -101,7 +101,7 @@ class _Tasks:
     """Reads tasks from a log source."""
 
     _source: LogSource
-    _in_flight: int
+    _in_flight: InFlight
 
     def read(
         self, tasks: Sequence[Task], *, remaining_ttl: bool = False

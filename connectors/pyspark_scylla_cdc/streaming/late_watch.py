@@ -328,7 +328,6 @@ def _key_reader(
     options: SourceOptions, schema: LogSchema, generations: Callable[[], Timeline]
 ) -> KeyReader:
     columns = tuple(column for column in schema.columns if column.name in ROW_KEY)
-    read = options.read
-    source = source_of(options.connection(), read, evolve(schema, columns=columns))
+    source = source_of(options.connection(), options.read, evolve(schema, columns=columns))
     streams = streams_loader(options, schema.base)
-    return KeyReader(source, streams, generations, read.chunk_size, read.in_flight)
+    return KeyReader(source, streams, generations)

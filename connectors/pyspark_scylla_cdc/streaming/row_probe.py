@@ -8,11 +8,12 @@ from attrs import evolve
 
 from cdc_reader._time import Micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, LogSchema
+from cdc_reader.reading import tuning
 from cdc_reader.reading.fetch import read_tasks
+from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.generation import Timeline
-from cdc_reader.streams.strategy import Strategy
-from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.plan import StreamSpan, spans
@@ -27,15 +28,10 @@ class RowProbe:
         self,
         source: LogSource,
         streams: Callable[[Micros], Streams],
-        strategy: Strategy,
-        chunk: int,
-        in_flight: int,
     ) -> None:
         self._source = source
         self._streams = streams
-        self._strategy = strategy
-        self._chunk = chunk
-        self._in_flight = in_flight
+        self._in_flight = InFlight()
         self._first = 0
 
     def spans(self, timeline: Timeline, window: Window) -> list[StreamSpan]:
@@ -44,9 +40,7 @@ class RowProbe:
 
     def queries(self, parts: Sequence[StreamSpan]) -> int:
         """Return the number of queries needed to establish that `parts` have no rows."""
-        if self._strategy is Strategy.RANGES:
-            return len(parts)
-        return sum(-(-part.streams // self._chunk) for part in parts)
+        return sum(-(-part.streams // tuning.STREAMS_PER_QUERY) for part in parts)
 
     def finds_row(self, parts: Sequence[StreamSpan]) -> bool:
         """Return True if there are rows.
@@ -61,18 +55,14 @@ class RowProbe:
             return True
         return False
 
-    def _tasks(self, part: StreamSpan) -> Iterator[Task | RangeTask]:
+    def _tasks(self, part: StreamSpan) -> Iterator[Task]:
         streams = self._streams(part.generation)
-        if self._strategy is Strategy.RANGES:
-            yield streams.range_task(part.window)
-        else:
-            yield from streams.tasks(part.window, self._chunk)
+        return streams.tasks(part.window, tuning.STREAMS_PER_QUERY)
 
 
 def row_probe(options: SourceOptions, schema: LogSchema) -> RowProbe:
     """Make the probe that checks a window for rows, at the cost of a few queries."""
     columns = tuple(column for column in schema.columns if column.name == BATCH_SEQ_NO)
-    read = options.read
-    source = source_of(options.connection(), read, evolve(schema, columns=columns), limit=1)
+    source = source_of(options.connection(), options.read, evolve(schema, columns=columns), limit=1)
     streams = streams_loader(options, schema.base)
-    return RowProbe(source, streams, options.read_strategy, read.chunk_size, read.in_flight)
+    return RowProbe(source, streams)

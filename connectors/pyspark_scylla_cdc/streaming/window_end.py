@@ -26,7 +26,7 @@ from functools import partial
 
 from attrs import evolve, field, frozen
 
-from cdc_reader._time import Clock, Micros, duration_micros
+from cdc_reader._time import Clock, Micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.horizon import PublicationGate
@@ -88,7 +88,6 @@ class WindowEnd:
         )
         self._gate = PublicationGate(
             partial(generations_of, options),
-            duration_micros(options.read.publication_wait),
             GENERATIONS_INTERVAL,
         )
         self._late = late_watch(options, schema, clock, self._announced.latest, on_late_rows)

@@ -42,7 +42,7 @@ def figures(_times: int) -> Iterator[Figure]:
         )
         idle = _idle_queries(served, ReadConfig(delivery="eager"))
         with patch.object(polling, "_TIMES", 1):
-            config = ReadConfig(delivery="eager", eager_interval=UNIFORM)
+            config = ReadConfig(delivery="eager", poll_interval=UNIFORM)
             uniform = _idle_queries(served, config)
         rare = _milliseconds(served, range(RARE), _rarely())
         taken = _milliseconds(served, range(RARE, RARE + WARM_UP + WRITES), _steadily())[WARM_UP:]

@@ -49,7 +49,7 @@ def _plan(config: ConnectionConfig) -> tuple[float, float, float, int, int]:
     """
     connection = Connection(config, ReadConfig())
     table = CdcTable(connection, TableName(KEYSPACE, TABLE))
-    planner = Planner(table.generations, ReadConfig().chunk_size)
+    planner = Planner(table.generations)
     planner.refresh()
     before, start, now = peak_mb(), time.perf_counter(), time.time_ns() // 1_000
     tasks = planner.plan(Window(now, now + 1_000_000))

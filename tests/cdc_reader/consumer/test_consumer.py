@@ -718,7 +718,7 @@ def test_eager_rows_are_delivered_at_once_and_only_once(
     eager = evolve(
         READ,
         delivery="eager",
-        eager_interval=timedelta(milliseconds=10),
+        poll_interval=timedelta(milliseconds=10),
         confidence_window=timedelta(hours=1),
     )
     seen, store = Seen(), MemoryCheckpoints()

@@ -24,7 +24,7 @@ ROWS_A_RUN = 25
 EAGER = evolve(
     READ,
     delivery="eager",
-    eager_interval=timedelta(milliseconds=10),
+    poll_interval=timedelta(milliseconds=10),
     confidence_window=timedelta(hours=1),
 )
 

@@ -34,6 +34,7 @@ from cdc_reader.metrics import LATE_ROWS, LOSSES, ROWS, MemoryMetrics
 from cdc_reader.reader import CdcReader
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import READ
+from tests.cdc_reader.support.tuned import tuned
 
 SEEDS = int(os.environ.get("SCYLLA_CDC_SEEDS", "60"))
 FIRST = int(os.environ.get("SCYLLA_CDC_SEED", "1"))
@@ -315,11 +316,10 @@ def test_reported_late_rows_are_counted(
 
     clock.advance(60 * SECOND)
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
-    read = evolve(
-        READ, late_rows="report", late_interval="1s", poll_interval="5s", max_window="30s"
-    )
+    read = evolve(READ, late_rows="report", poll_interval="5s")
     end = clock.now() + 120 * SECOND
-    copy.run(handle, snapshot="none", start=start, end=end, read=read, metrics=metrics)
+    with tuned(late_interval=SECOND, longest_window=30 * SECOND):
+        copy.run(handle, snapshot="none", start=start, end=end, read=read, metrics=metrics)
     assert copy.table == {(1, 0): 1}
     assert (metrics[LATE_ROWS, NAME], metrics[ROWS, NAME]) == (1, 1)
 

@@ -30,12 +30,15 @@ from cdc_reader.metrics import (
 )
 from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now
+from tests.cdc_reader.support.tuned import tuning_of_module
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
 Write = Callable[..., None]
-SMALL = evolve(READ, fetch_size=3, in_flight=3)
+SMALL = evolve(READ, fetch_size=3)
+
+few_at_once = tuning_of_module(in_flight=3)
 
 
 class Copy:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 KILLS, ROWS, PARTITIONS = 20, 200_000, 20_000
-READING = evolve(READ, fetch_size=500, in_flight=4)
+READING = evolve(READ, fetch_size=500)
 LINE = 24
 """The approximate length, in bytes, of a line that describes one row."""
 

@@ -41,7 +41,7 @@ def delays(planned: list[tuple[int, int, int, int]]) -> tuple[Followed, dict[int
     """Read eagerly while rows are written. Return the server and each row's delay in µs."""
     clock = WritingClock(planned=sorted(planned))
     written = {number: at for at, _, number, _ in planned}
-    followed = Followed(clock=clock, config=ReadConfig(delivery="eager", chunk_size=1))
+    followed = Followed(clock=clock, config=ReadConfig(delivery="eager"))
     clock.followed = followed
     found: dict[int, int] = {}
     for delivery in followed.follower(EPOCH).follow(EPOCH + 20 * SECOND):

@@ -20,6 +20,7 @@ from cdc_reader.errors import DataLossError, TableNotFoundError
 from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.support.ticking import Ticking
+from tests.cdc_reader.support.tuned import tuned, tuning_of_module
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
@@ -120,8 +121,9 @@ def test_a_log_created_again_during_a_read(
     for p in range(50):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({p})")
     clock.advance(60 * SECOND)
-    rows = iter(read(open_reader(ReadConfig(data_loss="fail", fetch_size=1, chunk_size=1)), "-10m"))
-    next(rows)
+    with tuned(streams_per_query=1):
+        rows = iter(read(open_reader(STRICT_PAGES), "-10m"))
+        next(rows)
     with without_log(server):
         pass
     with pytest.raises(DataLossError, match="the log was dropped, and created again"):
@@ -337,8 +339,10 @@ def read_slowly(
 
 
 BOUNDED = {name: read for name, read in READS.items() if name != "follow_changes"}
-PAGES = ReadConfig(fetch_size=1, in_flight=1)
-STRICT_PAGES = evolve(PAGES, data_loss="fail")
+PAGES = ReadConfig(fetch_size=1, data_loss="continue")
+STRICT_PAGES = ReadConfig(fetch_size=1, data_loss="fail")
+
+one_by_one = tuning_of_module(in_flight=1)
 
 
 @pytest.mark.parametrize("read", BOUNDED.values(), ids=BOUNDED)

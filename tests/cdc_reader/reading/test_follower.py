@@ -31,11 +31,12 @@ from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import ManualClock
 from cdc_reader.testing.in_process import RecordedQuery
 from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, last_marks, rows_read
+from tests.cdc_reader.support.tuned import tuned, tuning_of_module
 
-SMALL = ReadConfig(
-    window=timedelta(seconds=10), chunk_size=4, fetch_size=3, retry_deadline=timedelta(seconds=1)
-)
+SMALL = ReadConfig(window=timedelta(seconds=10), fetch_size=3, retry_deadline=timedelta(seconds=1))
 MINUTE = 60 * SECOND
+
+small_chunks = tuning_of_module(streams_per_query=4)
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
 
     followed.before = set_back_once
     start = clock.now() - MINUTE
-    settings = {"delivery": delivery, "eager_interval": timedelta(seconds=1)}
+    settings = {"delivery": delivery, "poll_interval": timedelta(seconds=1)}
     deliveries = followed.follow(start, start + 2 * MINUTE, **settings)
     assert deliveries[-1].window.end == start + 2 * MINUTE
     assert next(reads, None) is None
@@ -153,24 +154,23 @@ def test_a_generation_announced_late_is_read_from_its_beginning(
     No row is lost, repeated or out of order, even if the announcement is very late or the reader
     restarts. With ranges, this holds even if a range includes streams that are not announced yet.
     """
-    followed.config = evolve(followed.config, strategy=strategy)
     followed.server.hold_publication(rows=None)
     followed.server.join(vnodes=3)
     for c in range(100):
         followed.insert(1, c)
         followed.clock.advance(SECOND)
     followed.clock.advance(MINUTE)
-    before = followed.follower(EPOCH, publication_wait=timedelta(0))
     deliveries = []
-    for delivery in before.follow(EPOCH + 5 * MINUTE):
-        deliveries.append(delivery)
-        has_switched = len(followed.server.cluster.generations) > 1
-        if delivery.window.end < EPOCH + 2 * MINUTE or not has_switched:
-            continue
-        followed.server.complete_publication()
-        if resumed and isinstance(delivery, WindowComplete):
-            deliveries += followed.follow(delivery.checkpoint, EPOCH + 5 * MINUTE)
-            break
+    with tuned(publication_wait=0, strategy=strategy):
+        for delivery in followed.follower(EPOCH).follow(EPOCH + 5 * MINUTE):
+            deliveries.append(delivery)
+            has_switched = len(followed.server.cluster.generations) > 1
+            if delivery.window.end < EPOCH + 2 * MINUTE or not has_switched:
+                continue
+            followed.server.complete_publication()
+            if resumed and isinstance(delivery, WindowComplete):
+                deliveries += followed.follow(delivery.checkpoint, EPOCH + 5 * MINUTE)
+                break
     assert cells(deliveries, "c") == [(c,) for c in range(100)]
     assert any(read.late for read in rows_read(deliveries))
 
@@ -390,7 +390,6 @@ def test_a_row_read_at_once_has_the_columns_it_was_written_with(
         followed.clock.now() - 10 * MINUTE,
         delivery="settled" if late else "eager",
         late_rows="deliver" if late else "ignore",
-        late_interval=timedelta(minutes=1),
     )
     deliveries = []
     for delivery in follower.follow(followed.clock.now() + 3 * MINUTE):
@@ -469,7 +468,7 @@ def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
     followed: Followed,
 ) -> None:
     """Eager delivery yields each row at once and only once, although it rereads time spans."""
-    follower = followed.follower(EPOCH, delivery="eager", eager_interval=timedelta(seconds=1))
+    follower = followed.follower(EPOCH, delivery="eager", poll_interval=timedelta(seconds=1))
     wanted = [(1, 30), (2, 40), (3, 35), (4, 50)]
     deliveries = []
     followed.clock.advance(50 * SECOND)
@@ -493,9 +492,8 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
     """
     modes: dict[str, Any] = {
         "delivery": delivery,
-        "eager_interval": timedelta(seconds=5),
+        "poll_interval": timedelta(seconds=5),
         "late_rows": "deliver",
-        "late_interval": timedelta(minutes=1),
     }
     follower = followed.follower(EPOCH, **modes)
     deliveries = []
@@ -600,8 +598,9 @@ def test_shards_together_have_each_row_once(followed: Followed, strategy: str, c
     followed.clock.advance(MINUTE)
     found = []
     for number in range(1, count + 1):
-        follower = followed.follower(EPOCH, Shard(number, count), strategy=strategy)
-        found += cells(list(follower.follow(EPOCH + 2 * MINUTE)), "c")
+        follower = followed.follower(EPOCH, Shard(number, count))
+        with tuned(strategy=strategy):
+            found += cells(list(follower.follow(EPOCH + 2 * MINUTE)), "c")
     assert sorted(found) == [(c,) for c in range(90)]
 
 
@@ -639,7 +638,7 @@ def test_generations_are_refreshed_less_often_than_rows_are_polled(followed: Fol
     """Each poll of an idle table sends one log query per chunk. Other queries are few and small."""
     followed.clock.advance(MINUTE)
     start = followed.clock.now()
-    eager = followed.follower(start, delivery="eager", eager_interval=timedelta(milliseconds=40))
+    eager = followed.follower(start, delivery="eager", poll_interval=timedelta(milliseconds=40))
     list(eager.follow(start + 10 * SECOND))
     log = [asked for asked in followed.asked if "scylla_cdc_log" in asked.query.cql]
     seconds = (followed.clock.now() - start) / SECOND

@@ -13,13 +13,14 @@ from attrs import define, field
 
 from cdc_reader._time import duration_micros
 from cdc_reader.cluster.log import CdcTable
-from cdc_reader.config import ReadConfig
+from cdc_reader.config import ReadConfig, poll_interval
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.delivery import WindowComplete
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
+from tests.cdc_reader.support.tuned import tuned
 
 _EPOCH = 1_700_000_000_000_000
 _CHUNKS = 8
@@ -60,38 +61,38 @@ class _Counted:
 def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: int) -> None:
     """After an idle week, growing windows need at most 20 queries for each chunk of streams."""
     counted = _Counted()
-    follower = counted.follower(ReadConfig(strategy=strategy), _EPOCH)
+    follower = counted.follower(ReadConfig(late_rows="ignore"), _EPOCH)
     now = counted.clock.advance(duration_micros(timedelta(days=7)))
-    last = list(follower.follow(now - duration_micros(timedelta(minutes=1))))[-1]
+    with tuned(strategy=strategy):
+        last = list(follower.follow(now - duration_micros(timedelta(minutes=1))))[-1]
     assert last.window.end == now - duration_micros(timedelta(minutes=1))
     assert _CHUNKS * (strategy == "streams") < counted.of_log <= most
 
 
-@pytest.mark.parametrize(("strategy", "chunks"), [("streams", _CHUNKS), ("ranges", 1)])
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
-def test_an_idle_table_costs_one_query_per_chunk_and_poll(
-    strategy: str, chunks: int, delivery: str
-) -> None:
+def test_an_idle_table_costs_one_query_per_chunk_and_poll(delivery: str) -> None:
     """Each poll of an idle table sends one query per chunk, however long the table has been idle.
 
     Eager delivery also reads each settled window once, before the position moves past it.
     """
     counted = _Counted()
-    config = ReadConfig(strategy=strategy, delivery=delivery, eager_interval=timedelta(seconds=5))
+    config = ReadConfig(delivery=delivery, poll_interval=timedelta(seconds=5))
     follower = counted.follower(config, _EPOCH)
-    deliveries = list(follower.follow(_EPOCH + duration_micros(timedelta(minutes=10))))
-    looks = 1 + -(-(counted.clock.now() - _EPOCH) // duration_micros(config.poll_interval))
+    with tuned(strategy="streams"):
+        deliveries = list(follower.follow(_EPOCH + duration_micros(timedelta(minutes=10))))
+    looks = 1 + -(-(counted.clock.now() - _EPOCH) // poll_interval(config))
     assert len(deliveries) <= looks
-    assert 0 < counted.of_log <= looks * chunks * (2 if delivery == "eager" else 1)
+    assert 0 < counted.of_log <= looks * _CHUNKS * (2 if delivery == "eager" else 1)
     assert 0 < counted.others <= looks * _SMALL_QUERIES_A_LOOK + 2 * _SMALL_QUERIES_A_LOOK
 
 
 def test_the_queries_of_a_search_for_late_rows_are_counted() -> None:
     """A search for late rows counts each of its queries of the log once."""
     counted = _Counted()
-    config = ReadConfig(strategy="ranges", late_rows="deliver", late_interval=timedelta(minutes=1))
+    config = ReadConfig(late_rows="deliver")
     follower = counted.follower(config, _EPOCH, ttl=86_400)
-    found = list(follower.follow(_EPOCH + duration_micros(timedelta(minutes=10))))
+    with tuned(strategy="ranges"):
+        found = list(follower.follow(_EPOCH + duration_micros(timedelta(minutes=10))))
     complete = [each for each in found if isinstance(each, WindowComplete)]
     assert any(each.late for each in complete)
     assert sum(each.queries for each in complete) == counted.of_log

@@ -16,11 +16,15 @@ from cdc_reader.cql.timeuuid import micros as written_at
 from cdc_reader.cql.timeuuid import order_key
 from tests.cdc_reader.support.followed import rows_read
 from tests.cdc_reader.support.recorded_life import Followed, Recorded, follow, generations, switch
+from tests.cdc_reader.support.tuned import tuning_of_module
 
 _CONFIDENCE = timedelta(seconds=30)
 _POLL = timedelta(seconds=1)
 
 pytestmark = pytest.mark.needs("faults", "topology")
+
+
+small_chunks = tuning_of_module(strategy="streams", streams_per_query=8, settle_interval=1_000_000)
 
 
 @pytest.mark.parametrize("delivery", [DeliveryMode.SETTLED, DeliveryMode.EAGER])
@@ -35,8 +39,6 @@ def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery:
         window=timedelta(seconds=3),
         confidence_window=_CONFIDENCE,
         poll_interval=_POLL,
-        eager_interval=timedelta(seconds=1),
-        chunk_size=8,
         fetch_size=100,
         delivery=delivery,
     )

@@ -10,6 +10,7 @@ from attrs import evolve
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from cdc_reader._time import duration_micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.reading.delivery import RowsRead
 from cdc_reader.reading.expiry import TtlHistory
@@ -17,16 +18,17 @@ from cdc_reader.reading.late_rows import DOUBT, _arrivals
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import Checkpoint
 from tests.cdc_reader.support.followed import SECOND, Followed, cells, last_marks
+from tests.cdc_reader.support.tuned import tuning_of_module
 
 _POLL = timedelta(seconds=4.6)
 _CONFIG = ReadConfig(
     confidence_window=timedelta(seconds=10),
     poll_interval=_POLL,
     late_rows="deliver",
-    late_interval=_POLL,
 )
 
 pytestmark = pytest.mark.needs("faults")
+searching_often = tuning_of_module(late_interval=duration_micros(_POLL))
 
 
 @pytest.mark.parametrize("after", [10_000, 200_000, 400_000, 900_000])

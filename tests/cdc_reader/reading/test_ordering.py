@@ -17,15 +17,16 @@ from cdc_reader.reading.delivery import Delivery, WindowComplete
 from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.testing.in_process import RecordedQuery
 from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, rows_read
+from tests.cdc_reader.support.tuned import tuned, tuning_of_module
 
-ORDERED = ReadConfig(
-    window=timedelta(seconds=10), chunk_size=4, fetch_size=3, in_flight=2, delivery="ordered"
-)
+ORDERED = ReadConfig(window=timedelta(seconds=10), fetch_size=3, delivery="ordered")
 STEPS = st.one_of(
     st.tuples(st.just("write"), st.integers(0, 30), st.sampled_from([0, 0, 1, 2, 700_000])),
     st.tuples(st.just("advance"), st.sampled_from([1, 5, SECOND, 90 * SECOND]), st.just(0)),
     st.tuples(st.just("join"), st.just(0), st.just(0)),
 )
+
+small_chunks = tuning_of_module(streams_per_query=4, in_flight=2)
 
 
 def keys_of(deliveries: list[Delivery]) -> list[tuple[Any, Any]]:
@@ -52,7 +53,7 @@ def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(STEPS, max_size=60), st.sampled_from([1, 900, 5_000, 1 << 25]))
 def test_rows_come_in_order_of_write_time(
-    steps: list[tuple[str, int, int]], sort_bytes: int
+    steps: list[tuple[str, int, int]], sorted_bytes: int
 ) -> None:
     """Rows are delivered in order of write time, and memory use stays within the limit.
 
@@ -60,7 +61,8 @@ def test_rows_come_in_order_of_write_time(
     """
     followed = Followed(config=ORDERED)
     end = history(followed, steps)
-    found = followed.follow(EPOCH, end, sort_bytes=sort_bytes)
+    with tuned(sorted_bytes=sorted_bytes):
+        found = followed.follow(EPOCH, end)
     rows = keys_of(found)
     assert sorted(rows) == sorted(keys_of(followed.follow(EPOCH, end, delivery="settled")))
     times = [key.micros for _, key in rows]
@@ -75,7 +77,7 @@ def test_rows_come_in_order_of_write_time(
     sizes: dict[Any, int] = defaultdict(int)
     for read in rows_read(found):
         sizes[read.window] += read.batch.nbytes
-    assert all(size <= sort_bytes or window.length == 1 for window, size in sizes.items())
+    assert all(size <= sorted_bytes or window.length == 1 for window, size in sizes.items())
 
 
 def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
@@ -86,7 +88,8 @@ def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
         followed.clock.advance(10_000)
     end = followed.clock.advance(20 * 3600 * SECOND)
     followed.clock.advance(60 * SECOND)
-    found = followed.follow(EPOCH, end, sort_bytes=6_000)
+    with tuned(sorted_bytes=6_000):
+        found = followed.follow(EPOCH, end)
     assert cells(found, "c") == [(c,) for c in range(400)]
     windows = [each.window for each in found if isinstance(each, WindowComplete)]
     assert len(windows) < 60
@@ -103,7 +106,8 @@ def test_rows_of_one_microsecond_are_not_held() -> None:
     for c in range(100):
         followed.insert(c % 7, c, at)
     followed.clock.advance(60 * SECOND)
-    found = followed.follow(EPOCH, at + SECOND, sort_bytes=2_000)
+    with tuned(sorted_bytes=2_000):
+        found = followed.follow(EPOCH, at + SECOND)
     assert sorted(cells(found, "c")) == [(c,) for c in range(100)]
     assert max(read.batch.num_rows for read in rows_read(found)) <= 3
 

@@ -16,6 +16,7 @@ from cdc_reader.streams.generation import Generation, StreamGroup, Timeline
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
+from tests.cdc_reader.support.tuned import tuned
 
 MICROS = st.integers(0, 40)
 WHOLE_RING = st.integers(-(1 << 63) + 1, (1 << 63) - 1)
@@ -63,7 +64,8 @@ def _groups(draw: st.DrawFn, number: int) -> tuple[StreamGroup, ...]:
 
 def planner_of(history: History, chunk_size: int, shard: Shard | None = None) -> Planner:
     """Return a planner that has read the history."""
-    planner = Planner(history, chunk_size, shard)
+    with tuned(streams_per_query=chunk_size):
+        planner = Planner(history, shard)
     planner.refresh()
     return planner
 

@@ -35,9 +35,13 @@ from cdc_reader.streams.ring import WHOLE_RING, TokenRange, TokenRanges
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN, Shard
 from cdc_reader.testing.in_process import RecordedQuery
 from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed
+from tests.cdc_reader.support.tuned import tuned, tuning_of_module
 
 _OF_ROWS = "AND token("
-SMALL = ReadConfig(fetch_size=3, in_flight=3, retry_deadline=timedelta(seconds=1))
+SMALL = ReadConfig(fetch_size=3, retry_deadline=timedelta(seconds=1))
+AT_ONCE = 3
+
+few_at_once = tuning_of_module(in_flight=AT_ONCE)
 
 
 @pytest.fixture
@@ -145,13 +149,13 @@ def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
     assert len(ends) > 10
     for each in ends:
         assert each.checkpoint.snapshot is not None
-        assert len(each.checkpoint.snapshot.done.ranges) <= SMALL.in_flight + 1
+        assert len(each.checkpoint.snapshot.done.ranges) <= AT_ONCE + 1
 
 
 def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
     followed: Followed,
 ) -> None:
-    """At most `in_flight` ranges are open, and a large partition is read page by page."""
+    """At most `AT_ONCE` ranges are open, and a large partition is read page by page."""
     opened: set[TokenRange] = set()
     pages: Counter[tuple[object, ...]] = Counter()
     most = 0
@@ -168,7 +172,7 @@ def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
             opened.discard(delivery.tokens)
         else:
             assert delivery.batch.num_rows <= 3
-    assert most == SMALL.in_flight
+    assert most == AT_ONCE
     assert max(pages.values()) >= 40 // 3
 
 
@@ -306,7 +310,8 @@ def test_stop_ends_a_snapshot(followed: Followed) -> None:
 def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
     """The estimate of the remaining time uses only the pace of this run."""
     start = begin(followed)
-    reader = reader_of(followed, start, in_flight=1)
+    with tuned(in_flight=1):
+        reader = reader_of(followed, start)
     assert reader.share.seconds_left is None
     took = 0.0
     for delivery in reader.deliveries():

@@ -225,7 +225,7 @@ def test_a_stopped_bounded_read_raises_stopped_error(
 @pytest.mark.parametrize("read", ["batches", "changes", "follow", "follow_changes"])
 def test_nothing_is_delivered_after_a_stop(connection: ConnectionConfig, read: str) -> None:
     """After a stop nothing is delivered, not even pages that were already received."""
-    small = evolve(READ, fetch_size=2, chunk_size=100)
+    small = evolve(READ, fetch_size=2)
     with CdcReader(connection, "ks.t", config=small) as reader:
         items = getattr(reader, read)()
         next(items)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -23,16 +23,29 @@ from cdc_reader.reading.snapshot import begin_snapshot
 from cdc_reader.streams.shard import Shard
 from cdc_reader.testing.in_process import RecordedQuery
 from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, rows_read
+from tests.cdc_reader.support.tuned import tuned
 
 MINUTE = 60 * SECOND
 _CONFIG = ReadConfig(
     confidence_window=timedelta(seconds=10),
-    eager_interval=timedelta(seconds=2),
     late_rows="deliver",
-    late_interval=timedelta(minutes=1),
 )
 
 pytestmark = pytest.mark.needs("faults", "topology")
+
+
+@pytest.fixture
+def one_by_one() -> Iterator[None]:
+    """Let readers send one query at a time, with one stream."""
+    with tuned(streams_per_query=1, in_flight=1):
+        yield
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Let readers wait for no generation."""
+    with tuned(publication_wait=0):
+        yield
 
 
 @pytest.fixture
@@ -89,7 +102,8 @@ def test_strays_are_delivered_once(
 ) -> None:
     """Each row is delivered once. A stray is delivered only if it has no twin."""
     written = write_around(followed, twice=twice)
-    found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, strategy=strategy)
+    with tuned(strategy=strategy):
+        found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, poll_interval="2s")
     assert sorted(cells(found, "c")) == written
     assert any(read.late for read in rows_read(found)) == (not twice)
 
@@ -138,12 +152,13 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
     assert cells(deliveries, "c") == [(1,)]
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_a_slow_search_marks_no_stray_as_late() -> None:
     """A slow search for late rows does not deliver a stray again.
 
     Arrival times are computed when rows are read, not at the end of the search.
     """
-    config = evolve(_CONFIG, confidence_window=timedelta(minutes=1), chunk_size=1, in_flight=1)
+    config = evolve(_CONFIG, confidence_window=timedelta(minutes=1))
     followed = Followed(config=config)
     followed.server.join(vnodes=3)
     before, _ = followed.server.cluster.generations
@@ -248,6 +263,7 @@ def test_a_stray_that_arrives_behind_the_position_is_found(
 
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
+@pytest.mark.usefixtures("impatient")
 def test_strays_of_a_generation_announced_late_are_delivered_once(
     twice: bool, delivery: str
 ) -> None:
@@ -257,7 +273,7 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
     followed.server.join(vnodes=3)
     written = write_around(followed, twice=twice)
     found = []
-    follower = followed.follower(EPOCH, delivery=delivery, publication_wait=timedelta(0))
+    follower = followed.follower(EPOCH, delivery=delivery)
     for got in follower.follow(EPOCH + 6 * MINUTE):
         found.append(got)
         if got.window.end > EPOCH + 2 * MINUTE:
@@ -267,6 +283,7 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
 
 @pytest.mark.parametrize("since_switch", [-5 * SECOND, 5 * SECOND])
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
+@pytest.mark.usefixtures("impatient")
 def test_rows_that_a_snapshot_missed_are_found_in_a_generation_announced_late(
     since_switch: int, delivery: str
 ) -> None:
@@ -287,7 +304,7 @@ def test_rows_that_a_snapshot_missed_are_found_in_a_generation_announced_late(
     followed.clock.advance(20 * SECOND)
     log_row(followed, 2, written + 1, stream)
     found = []
-    follower = followed.follower(start, delivery=delivery, publication_wait=timedelta(0))
+    follower = followed.follower(start, delivery=delivery)
     for got in follower.follow(start.position + 6 * MINUTE):
         found.append(got)
         if got.window.end > start.position + 2 * MINUTE:

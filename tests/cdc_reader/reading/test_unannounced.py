@@ -14,6 +14,7 @@ from cdc_reader.errors import StoppedError
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.support.announcing import Announcing
+from tests.cdc_reader.support.tuned import tuned
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -88,6 +89,13 @@ def open_reader(server: EmbeddedScylla) -> Iterator[Callable[..., CdcReader]]:
         reader.close()
 
 
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Let readers wait for a generation for one minute."""
+    with tuned(publication_wait=MINUTE):
+        yield
+
+
 def _until_now(clock: Clock) -> Window:
     return Window(clock.now() - 10 * MINUTE, clock.now())
 
@@ -113,17 +121,18 @@ def test_the_wait_ends(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """After `publication_wait` the read continues, and a warning says which rows may be missing."""
+    """After ten minutes the read continues, and a warning says which rows may be missing."""
     announcing, began = Announcing(server, clock, after=0), clock.now()
-    reader = open_reader(announcing, publication_wait="5m", poll_interval="6h")
+    reader = open_reader(announcing)
     assert list(_batches(reader, _until_now(clock))) == []
-    assert 0 <= clock.now() - began - 2 * MINUTE < SECOND
+    assert 0 <= clock.now() - began - 7 * MINUTE < SECOND
     assert caplog.text.count("generation_not_announced") == 1
     assert list(_batches(reader, _until_now(clock))) == []
-    assert 0 <= clock.now() - began - 2 * MINUTE < SECOND
+    assert 0 <= clock.now() - began - 7 * MINUTE < SECOND
     assert caplog.text.count("generation_not_announced") == 2
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_generation_that_was_followed_by_another(
     server: EmbeddedScylla,
     clock: ManualClock,
@@ -139,7 +148,7 @@ def test_a_generation_that_was_followed_by_another(
         f"WHERE key = 'timestamps' AND time = {first.timestamp}"
     )
     since, announcing = second.timestamp * 1_000, Announcing(server, clock, after=0)
-    reader = open_reader(announcing, publication_wait="1m")
+    reader = open_reader(announcing)
     list(_batches(reader, Window(since, clock.now())))
     assert "generation_not_announced" not in caplog.text
     list(_batches(reader, Window(since - 1, clock.now())))
@@ -147,6 +156,7 @@ def test_a_generation_that_was_followed_by_another(
     assert announcing.sleeps == 0
 
 
+@pytest.mark.usefixtures("impatient")
 def test_several_generations_that_stay_unannounced(
     server: EmbeddedScylla,
     clock: ManualClock,
@@ -157,7 +167,7 @@ def test_several_generations_that_stay_unannounced(
     clock.advance(MINUTE)
     server.join(vnodes=2)
     clock.advance(MINUTE)
-    reader = open_reader(Announcing(server, clock, after=0), publication_wait="1m")
+    reader = open_reader(Announcing(server, clock, after=0))
     window = _until_now(clock)
     assert list(_batches(reader, window)) == []
     told = [r for r in caplog.messages if "generation_not_announced" in r]

@@ -29,8 +29,8 @@ def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
     for key, value in enumerate(values):
         server.execute(f"INSERT INTO ks.t (p, v) VALUES ({key}, ?)", [value])
     table = CdcTable(InProcessConnection(server, config), TableName("ks", "t"))
-    log = CurrentLog(table, config.in_flight, Checkpoint(BEGINNING))
-    planner = Planner(table.generations, config.chunk_size)
+    log = CurrentLog(table, Checkpoint(BEGINNING))
+    planner = Planner(table.generations)
     planner.refresh()
     reader = WindowReader(log, planner, SystemClock(), config)
     found = []

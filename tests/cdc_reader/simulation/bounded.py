@@ -10,7 +10,6 @@ from uuid import UUID
 import pyarrow as pa
 from attrs import evolve
 
-from cdc_reader._time import duration_micros
 from cdc_reader.errors import DataLossError, DecodeError, QueryRefusedError
 from cdc_reader.reading.progress import RowKey
 from cdc_reader.streams.stream import StreamId
@@ -20,6 +19,7 @@ from tests.cdc_reader.simulation.laws import LawBroken
 from tests.cdc_reader.simulation.scenario import SECOND, Scenario
 from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import ReaderClock, World
+from tests.cdc_reader.support.tuned import tuned
 
 _CHANCE = 0.1
 """The chance per step that the read continues, and per batch that the caller is slow."""
@@ -29,7 +29,7 @@ class BoundedReads:
     """Bounded reads that must raise an error if rows expire before they are read.
 
     A read without an error must return, exactly once, each row that had settled when the read
-    began. Rows of generations that were not announced within `publication_wait` are exempt.
+    began. Rows of generations that were not announced within `PUBLICATION_WAIT` are exempt.
     """
 
     def __init__(self, world: World, scenario: Scenario, luck: random.Random) -> None:
@@ -37,15 +37,16 @@ class BoundedReads:
         self._scenario = scenario
         self._luck = luck
         self._clock = ReaderClock(world, scenario.skew)
-        self._config = evolve(scenario.config, data_loss="fail", in_flight=1)
+        self._config = evolve(scenario.config, data_loss="fail")
         self._read: Iterator[None] | None = None
 
     def step(self) -> None:
         """Start a read, or continue the current one."""
         if self._luck.random() < _CHANCE:
             self._read = self._read or self._batches()
-            if next(self._read, self) is self:
-                self._read = None
+            with tuned(in_flight=1):
+                if next(self._read, self) is self:
+                    self._read = None
 
     def _batches(self) -> Iterator[None]:
         now, scenario = self._clock.now(), self._scenario
@@ -86,7 +87,7 @@ class BoundedReads:
         its = self._world.set_of(row.name[0])
         if its.announced is None or not its.is_stored:
             return its.announced is not None and its.announced <= began
-        patience = duration_micros(self._config.publication_wait)
+        patience = self._scenario.tuning["publication_wait"]
         return its.announced <= max(began, its.start + patience - self._scenario.skew)
 
     def _check_expired(self, error: DataLossError) -> None:

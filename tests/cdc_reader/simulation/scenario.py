@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from datetime import timedelta
 
 from attrs import evolve, frozen
@@ -10,7 +11,6 @@ from attrs import evolve, frozen
 from cdc_reader._time import duration_micros
 from cdc_reader.cluster.clock import TOLERANCE
 from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
-from cdc_reader.streams.strategy import Strategy
 
 SECOND = 1_000_000
 _DAY = 86_400 * SECOND
@@ -22,12 +22,13 @@ LARGEST_SKEW = SECOND
 class Scenario:
     """The random choices of a run. Times are in µs, and chances are between 0 and 1.
 
-    `topology` is ``vnodes``, ``tablets`` or ``4.3``. The clock of the readers' machine is `machine`
-    ahead of the cluster's, and the readers' corrected clock is `skew` ahead. Writes start `history`
-    before the reader, and last until `activity` after it starts. `start` is ``earliest``, ``now``
-    or ``past``. `fault` and `outage` are chances per query, and `crash` is the chance per query and
-    per step of the handler. All other chances are per step of the handler. `small_pages` is the
-    page size, in rows, of all tables except ks.t and its log.
+    `tuning` and `strategy` are arguments of `tuned`. `topology` is ``vnodes``, ``tablets`` or
+    ``4.3``. The clock of the readers' machine is `machine` ahead of the cluster's, and the readers'
+    corrected clock is `skew` ahead. Writes start `history` before the reader, and last until
+    `activity` after it starts. `start` is ``earliest``, ``now`` or ``past``. `fault` and `outage`
+    are chances per query, and `crash` is the chance per query and per step of the handler. All
+    other chances are per step of the handler. `small_pages` is the page size, in rows, of all
+    tables except ks.t and its log.
 
     Each shard has `rivals` additional processes, which compete for its `lease` (µs). Without
     rivals, there is no lease. `nap` is the chance per step that a process is suspended, mostly for
@@ -43,6 +44,8 @@ class Scenario:
 
     topology: str
     config: ReadConfig
+    tuning: Mapping[str, int]
+    strategy: str
     images: str
     shards: int
     vnodes: int
@@ -85,9 +88,13 @@ class Scenario:
 def draw(rng: random.Random) -> Scenario:
     """Draw a scenario. Most scenarios lack some kinds of faults, but few lack all of them."""
     activity = rng.randrange(25, 60)
+    topology = rng.choices(["vnodes", "tablets", "4.3"], [6, 2, 2])[0]
+    config, tuning, strategy = _reading(rng)
     return Scenario(
-        topology=rng.choices(["vnodes", "tablets", "4.3"], [6, 2, 2])[0],
-        config=_config(rng),
+        topology=topology,
+        config=config,
+        tuning=tuning,
+        strategy=strategy,
         images=rng.choice(["", ", 'preimage': true", ", 'preimage': 'full', 'postimage': true"]),
         shards=rng.choice([1, 1, 1, 2]),
         vnodes=rng.randrange(1, 4),
@@ -148,24 +155,39 @@ def with_expiry(scenario: Scenario, rng: random.Random) -> Scenario:
     return evolve(scenario, ttl=ttl, stall=rng.choice([0, 0.02, 0.1]), config=config)
 
 
-def _config(rng: random.Random) -> ReadConfig:
-    return ReadConfig(
-        window=_seconds(rng, 1, 5, 20, 60),
-        max_window=_seconds(rng, 60, 3_600),
-        confidence_window=_seconds(rng, 4, 10, 30),
-        poll_interval=_seconds(rng, 3, 5, 10),
-        fetch_size=rng.choices([1, 3, 7, 100], [1, 3, 3, 3])[0],
-        chunk_size=rng.choice([2, 8, 64]),
-        in_flight=rng.choice([1, 2, 8]),
-        retry_deadline=_seconds(rng, 10, 40),
-        strategy=rng.choice(list(Strategy)),
-        delivery=rng.choice([DeliveryMode.SETTLED, DeliveryMode.ORDERED, DeliveryMode.EAGER]),
-        sort_bytes=2_000,
-        eager_interval=timedelta(milliseconds=rng.choice([500, 2_000, 4_000])),
-        late_rows=rng.choice([LateRowsMode.IGNORE, LateRowsMode.DELIVER]),
-        late_interval=_seconds(rng, 5, 15, 40),
-        publication_wait=_seconds(rng, 0, 10, 600),
+def _reading(rng: random.Random) -> tuple[ReadConfig, Mapping[str, int], str]:
+    """Draw the settings of reads, and the arguments of `tuned`."""
+    window, longest = _seconds(rng, 1, 5, 20, 60), _seconds(rng, 60, 3_600)
+    confidence, pause = _seconds(rng, 4, 10, 30), _seconds(rng, 3, 5, 10)
+    fetch_size = rng.choices([1, 3, 7, 100], [1, 3, 3, 3])[0]
+    streams, in_flight = rng.choice([2, 8, 64]), rng.choice([1, 2, 8])
+    retry_deadline = _seconds(rng, 10, 40)
+    strategy = rng.choice(["streams", "ranges", "auto"])
+    delivery = rng.choice([DeliveryMode.SETTLED, DeliveryMode.ORDERED, DeliveryMode.EAGER])
+    eager_pause = timedelta(milliseconds=rng.choice([500, 2_000, 4_000]))
+    late_rows = rng.choice([LateRowsMode.IGNORE, LateRowsMode.DELIVER])
+    late_interval, patience = _seconds(rng, 5, 15, 40), _seconds(rng, 0, 10, 600)
+    config = ReadConfig(
+        window=window,
+        confidence_window=confidence,
+        poll_interval=eager_pause if delivery is DeliveryMode.EAGER else pause,
+        fetch_size=fetch_size,
+        retry_deadline=retry_deadline,
+        delivery=delivery,
+        late_rows=late_rows,
+        late_horizon="1h",
+        data_loss="continue",
     )
+    tuning = {
+        "longest_window": duration_micros(longest),
+        "streams_per_query": streams,
+        "in_flight": in_flight,
+        "settle_interval": duration_micros(pause),
+        "sorted_bytes": 2_000,
+        "late_interval": duration_micros(late_interval),
+        "publication_wait": duration_micros(patience),
+    }
+    return config, tuning, strategy
 
 
 def _seconds(rng: random.Random, *choices: int) -> timedelta:

@@ -25,6 +25,7 @@ from tests.cdc_reader.simulation.scenario import (
 )
 from tests.cdc_reader.simulation.snapshot_laws import Beginning
 from tests.cdc_reader.simulation.world import World
+from tests.cdc_reader.support.tuned import tuned
 
 _MOST_STEPS = 5_000
 _LAST_EVENTS = 60
@@ -66,7 +67,11 @@ def simulate(seed: int, *, snapshot: bool = False) -> Run:
         scenario = with_expiry(scenario, random.Random(f"expiry of {seed}"))
     else:
         scenario = with_snapshot(scenario, random.Random(f"snapshot of {seed}"))
-    with _same_pauses(seed), _no_logging():
+    with (
+        _same_pauses(seed),
+        _no_logging(),
+        tuned(strategy=scenario.strategy, **scenario.tuning),
+    ):
         world = World(scenario, rng)
         try:
             applications = _run(world, scenario, rng, luck)

@@ -67,7 +67,7 @@ def test_following_across_switches_loses_and_repeats_nothing(
     The rows of each stream are in order, and so are the rows of each key across generations.
     """
     clock = ManualClock(TIMES[-1] + 60_000_000)
-    config = ReadConfig(window=timedelta(seconds=seconds), chunk_size=5, fetch_size=10)
+    config = ReadConfig(window=timedelta(seconds=seconds), fetch_size=10)
     rows: list[dict[str, Any]] = []
     with CdcReader(connection, f"{table}.t", config=config, clock=clock) as reader:
         for delivery in reader.follow(TIMES[0]):

@@ -13,6 +13,7 @@ from attrs import evolve
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
 from tests.cdc_reader.support.line import Line
+from tests.cdc_reader.support.tuned import tuning_of_module
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
@@ -42,13 +43,16 @@ def table(scylla: Scylla, keyspace: str) -> str:
     return keyspace
 
 
+small_chunks = tuning_of_module(streams_per_query=8, in_flight=2)
+
+
 @pytest.mark.slow
 @pytest.mark.needs("faults")
 def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
     connection: ConnectionConfig, line: Line, table: str
 ) -> None:
     """Each page lost with a connection is requested again with its own paging state."""
-    config = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
+    config = ReadConfig(fetch_size=10)
     found: list[int] = []
     cuts = [20, 90, 200]
     with CdcReader(

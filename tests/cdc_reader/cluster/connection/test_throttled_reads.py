@@ -13,6 +13,7 @@ from cdc_reader.cluster.throttle import RECOVERY, Throttle
 from cdc_reader.testing import EmbeddedScylla, Fault
 from tests.cdc_reader.cluster.filled import filled
 from tests.cdc_reader.support.seconds import Seconds
+from tests.cdc_reader.support.tuned import tuning_of_module
 
 pytestmark = pytest.mark.needs("faults")
 
@@ -40,10 +41,13 @@ def server() -> Iterator[EmbeddedScylla]:
         yield server
 
 
+small_chunks = tuning_of_module(streams_per_query=8, in_flight=4)
+
+
 @pytest.fixture
 def connection(server: EmbeddedScylla) -> Iterator[Connection]:
     """A connection with pages of five rows."""
-    read = ReadConfig(fetch_size=5, chunk_size=8, in_flight=4)
+    read = ReadConfig(fetch_size=5)
     connection = Connection(ConnectionConfig(server.contact_point), read)
     yield connection
     connection.close()

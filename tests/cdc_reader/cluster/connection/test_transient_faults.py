@@ -12,12 +12,15 @@ from cdc_reader.cluster import Connection
 from cdc_reader.testing import EmbeddedScylla, Fault
 from tests.cdc_reader.cluster.filled import filled
 from tests.cdc_reader.support.seconds import Seconds, throttle
+from tests.cdc_reader.support.tuned import tuning_of_module
 
 pytestmark = pytest.mark.needs("faults")
 
 COUNT = 300
 LOG = "ks.t_scylla_cdc_log"
-CONFIG = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
+CONFIG = ReadConfig(fetch_size=10)
+
+small_chunks = tuning_of_module(streams_per_query=8, in_flight=2)
 
 
 @pytest.fixture(scope="module")

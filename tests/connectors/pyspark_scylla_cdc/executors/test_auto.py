@@ -1,4 +1,4 @@
-"""`readStrategy=auto` in a stream: the queries that it sends, and the rows that it reads."""
+"""The choice of a strategy in a stream: the queries that it sends, and the rows that it reads."""
 
 from __future__ import annotations
 
@@ -102,7 +102,6 @@ def asked(
         "keyspace": "ks",
         "table": "t",
         "consistencyLevel": "ONE",
-        "readStrategy": "auto",
         "maxPartitions": str(PARTITIONS),
         "maxWindowPerTrigger": "1s",
         "startingTimestamp": format_timestamp(start),

@@ -23,7 +23,7 @@ class Reads:
     """Successive reads of one log. `COST` determines how long each waits for its rows."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(0))
-    choice: StrategyChoice = field(factory=lambda: StrategyChoice(Strategy.AUTO))
+    choice: StrategyChoice = field(factory=StrategyChoice)
 
     def read(self, streams: int, filled: int = 1, handling: int = 0) -> Strategy:
         """Read some streams, with `handling` µs of work per batch. Return the strategy used."""

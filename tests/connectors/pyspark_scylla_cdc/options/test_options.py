@@ -23,7 +23,6 @@ from cdc_reader.changes.frames.options import (
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.options.kinds import POSITIVE_DURATION, Option
@@ -142,7 +141,6 @@ def test_options_of_this_source() -> None:
         onDataLoss="continue",
         maxRowsPerTrigger="7",
         maxBytesPerTrigger="64m",
-        readStrategy="ranges",
         minPartitions="3",
         partitionKey='{"a": 1}',
     )
@@ -158,7 +156,7 @@ def test_options_of_this_source() -> None:
     assert options.window(now=0) == Window(1_000_000, 2_000_000)
     assert options.max_bytes == 64 << 20
     assert (options.data_loss, options.max_rows, options.min_partitions) == ("continue", 7, 3)
-    assert (options.strategy, options.schema_mode) == (Strategy.RANGES, SchemaMode.FAIL)
+    assert options.schema_mode is SchemaMode.FAIL
     assert options.partition_key == '{"a": 1}'
     assert parse(snapshot="initial", format="envelope").snapshot
     assert parse(startingOffsets=OFFSET).starting == 1_795_219_200_000_000
@@ -219,8 +217,6 @@ def test_every_option_is_read() -> None:
             "confidenceWindow": "0s",
             "maxWindowPerTrigger": "5 minutes",
             "fetchSize": "10",
-            "chunkSize": "16",
-            "inFlight": "3",
             "maxQueriesPerSecond": "250",
             "maxPartitions": "4",
         }
@@ -233,7 +229,6 @@ def test_every_option_is_read() -> None:
     assert connection.request_timeout == timedelta(seconds=2)
     assert options.window(now=0) == Window(1_000_000, 2_000_000)
     assert options.read.fetch_size == 10
-    assert (options.read.chunk_size, options.read.in_flight) == (16, 3)
     assert options.read.max_queries_per_second == 250
     assert options.read.retry_deadline == timedelta(seconds=3)
     assert options.max_window == timedelta(minutes=5)
@@ -257,8 +252,6 @@ def test_latest_is_the_moment_of_the_query() -> None:
             {"hosts": "cql://me:secret,with:comma@db1:9042,db2"},
             "hosts is '...@db1:9042,db2': give the login as username and password, not",
         ),
-        ({"chunkSize": "101"}, "chunkSize is 101: give a whole number from 1 to 100"),
-        ({"inFlight": "1025"}, "inFlight is 1025: give a whole number from 1 to 1024"),
         ({"maxQueriesPerSecond": "0"}, "maxQueriesPerSecond is '0': give a whole number above"),
         ({"onBadRecord": "drop"}, "onBadRecord is 'drop': give fail, skip or quarantine"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday': give 'earliest', "),
@@ -318,7 +311,6 @@ def test_latest_is_the_moment_of_the_query() -> None:
             "startingTimestamp is 'latest': give startingTimestamp or startingOffsets, not both",
         ),
         ({"maxRowsPerTrigger": "-1"}, "maxRowsPerTrigger is '-1': give a whole number above zero"),
-        ({"readStrategy": "scan"}, "readStrategy is 'scan': give streams, ranges or auto"),
         ({"minPartitions": "9"}, "minPartitions is 9: give no more than maxPartitions, which is 8"),
         ({"partitionKey": "[1]"}, "partitionKey is '[1]': give a JSON object"),
         ({"snapshot": "always"}, "snapshot is 'always': give none or initial"),

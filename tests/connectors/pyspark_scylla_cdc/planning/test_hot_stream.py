@@ -17,6 +17,7 @@ from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import schema_of
+from tests.cdc_reader.support.tuned import tuned
 from tests.connectors.pyspark_scylla_cdc.support.readers import offset_at, stream_reader
 
 if TYPE_CHECKING:
@@ -96,10 +97,9 @@ def in_log(cluster: EmbeddedScylla) -> Counter[tuple[bytes, uuid.UUID, int]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("strategy", [pytest.param("streams", marks=pytest.mark.slow), "ranges"])
-def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any, strategy: str) -> None:
+def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any) -> None:
     """No partition has much more than an equal share, and each row of the log is read once."""
-    frame = load(readStrategy=strategy).select(*KEY, sf.spark_partition_id().alias("partition"))
+    frame = load().select(*KEY, sf.spark_partition_id().alias("partition"))
     rows = frame.collect()
     counts = Counter(row["partition"] for row in rows)
     assert len(counts) == PARTITIONS
@@ -166,12 +166,18 @@ def test_a_partition_key_is_asked_for_once(
 
 @pytest.mark.parametrize("strategy", ["ranges", "auto"])
 def test_chosen_columns(
-    cluster: EmbeddedScylla, given: dict[str, str], clock: ManualClock, strategy: str
+    cluster: EmbeddedScylla,
+    given: dict[str, str],
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    strategy: str,
 ) -> None:
     """Only the chosen columns are returned, although the source needs to read others."""
     end = {"endingTimestamp": format_timestamp(clock.now())}
-    options = SourceOptions.parse({**given, **end, "readStrategy": strategy})
+    options = SourceOptions.parse({**given, **end})
+    monkeypatch.setattr("pyspark_scylla_cdc.executors.log.FEW_QUERIES", 0)
     reader = BatchReader(options, schema_of(options), ("pk",))
-    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    with tuned(strategy=strategy):
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     assert {tuple(batch.schema.names) for batch in batches} == {("pk",)}
     assert sum(batch.num_rows for batch in batches) == in_log(cluster).total()

@@ -18,6 +18,7 @@ from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import schema_of
+from tests.cdc_reader.support.tuned import tuned
 from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader
 
 SECOND = 1_000_000
@@ -92,7 +93,7 @@ def test_one_query_a_generation(
 def test_a_key_of_several_columns(read: Callable[..., list[dict[str, Any]]]) -> None:
     """The key is given as JSON. Each format returns only the changes of the partition."""
     key = json.dumps({"a": "7", "b": str(ID)})
-    rows = read(table="c", partitionKey=key, readStrategy="ranges")
+    rows = read(table="c", partitionKey=key)
     assert {(row["a"], row["b"]) for row in rows} == {("7", str(ID))}
     assert len(rows) == 2 * GENERATIONS
     assert len(read(table="c", partitionKey=key, format="envelope", minPartitions="4")) == 3
@@ -118,38 +119,40 @@ def test_ranges_of_the_ring(
     cluster: EmbeddedScylla,
     clock: ManualClock,
     read: Callable[..., list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
     count: int,
 ) -> None:
-    """With `ranges`, a partition takes one query per generation, and each row is read once.
+    """Read by ranges, a partition takes one query per generation, and each row is read once.
 
     The rows span too short a time to be divided.
     """
     asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
     given = {"endingTimestamp": format_timestamp(clock.now()), "maxPartitions": str(count)}
-    with cluster.faults.during(asked):
-        rows = read(readStrategy="ranges", format="changes", **given)
+    monkeypatch.setattr("pyspark_scylla_cdc.executors.log.FEW_QUERIES", 0)
+    with cluster.faults.during(asked), tuned(strategy="ranges"):
+        rows = read(format="changes", **given)
         queries = cluster.faults.struck(asked)
     found = sorted((row["pk"], row["v"]) for row in rows)
     assert found == [(pk, v) for pk in KEYS for v in range(GENERATIONS)]
     assert queries <= GENERATIONS + count - 1 + 2
 
 
-def test_partitions_of_one_plan_may_be_read_in_different_ways(cluster: EmbeddedScylla) -> None:
-    """With `auto`, partitions may be read by different strategies. Each row is still read once."""
+def test_partitions_of_one_plan_may_be_read_in_different_ways(
+    cluster: EmbeddedScylla, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions may be read by different strategies. Each row is still read once."""
+    monkeypatch.setattr("pyspark_scylla_cdc.executors.log.FEW_QUERIES", 0)
     given = {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t"}
-    readers = [
-        BatchReader(options, schema_of(options), ("pk", "v", "cdc$operation"))
-        for way in ("streams", "ranges")
-        for options in [
-            SourceOptions.parse({**given, "consistencyLevel": "ONE", "readStrategy": way})
-        ]
-    ]
+    options = SourceOptions.parse({**given, "consistencyLevel": "ONE"})
+    reader = BatchReader(options, schema_of(options), ("pk", "v", "cdc$operation"))
     for first in (0, 1):
-        rows = [
-            (row["pk"], row["v"])
-            for number, part in enumerate(readers[0].partitions(), first)
-            for batch in readers[number % 2].read(part)
-            for row in batch.to_pylist()
-            if row["cdc$operation"] == Operation.INSERT
-        ]
+        rows = []
+        for number, part in enumerate(reader.partitions(), first):
+            with tuned(strategy=("streams", "ranges")[number % 2]):
+                rows += [
+                    (row["pk"], row["v"])
+                    for batch in reader.read(part)
+                    for row in batch.to_pylist()
+                    if row["cdc$operation"] == Operation.INSERT
+                ]
         assert sorted(rows) == [(pk, v) for pk in KEYS for v in range(GENERATIONS)]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from attrs import evolve, frozen
+from attrs import frozen
 from cassandra.cluster import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader.cluster import Connection
+from cdc_reader.reading import tuning
 from cdc_reader.streams.generation import Timeline
-from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
@@ -32,6 +32,7 @@ from pyspark_scylla_cdc.streaming import idle
 from pyspark_scylla_cdc.streaming.idle import Idle
 from pyspark_scylla_cdc.streaming.row_probe import RowProbe
 from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.cdc_reader.support.tuned import tuned
 from tests.connectors.pyspark_scylla_cdc.support.readers import offset_at, stream_reader
 
 if TYPE_CHECKING:
@@ -69,11 +70,9 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
 
     opened = set()
 
-    def make(chunk: int = 64, in_flight: int = 8, **more: str) -> StreamReader:
+    def make(**more: str) -> StreamReader:
         parsed = SourceOptions.parse({**known, **more})
-        read = evolve(parsed.read, chunk_size=chunk, in_flight=in_flight)
-        parsed = evolve(parsed, read=read)
-        opened.add(connection_of(parsed.connection(), read))
+        opened.add(connection_of(parsed.connection(), parsed.read))
         return stream_reader(parsed, clock)
 
     yield make
@@ -200,7 +199,8 @@ def test_more_streams_than_are_probed(
     make: Make, clock: ManualClock, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If there are too many streams to check, the position advances without querying the log."""
-    stream = make(chunk=1)
+    monkeypatch.setattr(tuning, "STREAMS_PER_QUERY", 1)
+    stream = make()
     parts = stream.partitions(*window(stream, clock))
     streams = sum(part.streams for part in parts if isinstance(part, LogPartition))
     monkeypatch.setattr(idle, "MOST_QUERIES", streams // 8)
@@ -215,26 +215,18 @@ def test_probing_begins_where_rows_were_found(
     make: Make, clock: ManualClock, asked: Counter[str], session: Session
 ) -> None:
     """If one key is written continuously, the first query finds its rows."""
-    stream = make(chunk=1, in_flight=1)
-    offset, looked = settled(stream, clock), 0
-    for _ in range(4):
-        write(session, 7)
-        clock.advance(31 * SECOND)
-        asked.clear()
-        latest = stream.latestOffset(offset, LIMIT)
-        looked = asked["t_scylla_cdc_log"]
-        assert rows(stream, offset, latest) == [7]
-        offset = latest
+    with tuned(streams_per_query=1, in_flight=1):
+        stream = make()
+        offset, looked = settled(stream, clock), 0
+        for _ in range(4):
+            write(session, 7)
+            clock.advance(31 * SECOND)
+            asked.clear()
+            latest = stream.latestOffset(offset, LIMIT)
+            looked = asked["t_scylla_cdc_log"]
+            assert rows(stream, offset, latest) == [7]
+            offset = latest
     assert looked == 1
-
-
-def test_ranges(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
-    """With the strategy `ranges`, one query checks all streams."""
-    stream = make(chunk=1, readStrategy="ranges")
-    start = settled(stream, clock)
-    asked.clear()
-    assert poll(stream, start, clock, 2) == []
-    assert 1 <= asked["t_scylla_cdc_log"] <= 2
 
 
 def window(stream: StreamReader, clock: ManualClock) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -282,7 +274,7 @@ def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int
     log = Written(sorted(writes))
 
     def probe() -> RowProbe:
-        return RowProbe(log, lambda _: Streams(bytes(STREAM)), Strategy.STREAMS, 64, 1)
+        return RowProbe(log, lambda _: Streams(bytes(STREAM)))
 
     rest = Idle(probe, lambda: Timeline((0,)), shortest, longest)
     position = now = looked = 0

@@ -147,12 +147,9 @@ def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("twice", [False, True])
-@pytest.mark.parametrize("strategy", ["streams", "ranges"])
-def test_strays_are_delivered_once(
-    follow: Make, cluster: EmbeddedScylla, twice: bool, strategy: str
-) -> None:
+def test_strays_are_delivered_once(follow: Make, cluster: EmbeddedScylla, twice: bool) -> None:
     """A stray without a twin is delivered once. A stray with a twin is not delivered."""
-    followed = follow(lateRows="deliver", readStrategy=strategy)
+    followed = follow(lateRows="deliver")
     followed.run(60)
     written = followed.around_switch(cluster, twice=twice)
     assert followed.run(200) == written
@@ -512,7 +509,7 @@ def test_exactly_once(rounds: list[Round], server: int) -> None:
         began += each.length
 
     def read_keys() -> KeyReader:
-        return KeyReader(log, lambda _: Streams(bytes(STREAM)), lambda: Timeline((0,)), 64, 1)
+        return KeyReader(log, lambda _: Streams(bytes(STREAM)), lambda: Timeline((0,)))
 
     def watch() -> DeliveringWatch:
         return DeliveringWatch(read_keys, SweepSettings(HORIZON, CONFIDENCE), clock)
