@@ -257,10 +257,11 @@ class ReadConfig:
     window is read again about once a second.
 
     `late_rows` determines what happens to rows that arrive behind the position, and to strays: rows
-    in streams of a generation that was not in force at their write time. By default, their number
-    is reported if the log has a TTL. To find rows that arrive behind the position, the last
-    `late_horizon` is read again once a minute. If late rows are delivered, a restart repeats the
-    late rows of the last minute. With a `confidence_window` below 15 seconds, it repeats all rows
+    in streams of a generation that was not in force at their write time. If the log has a TTL, they
+    are reported by default, else they are ignored. To find rows that arrive behind the position,
+    the keys of the last `late_horizon` are read again once a minute, of at most 4,096 streams; if
+    late rows are delivered, all rows are read. A restart then repeats the late rows of the last
+    minute. With a `confidence_window` below 15 seconds, it repeats all rows
     of that minute, because the time of a row's arrival is known only to within 14 seconds.
     `data_loss` determines what happens when rows expired before they were read.
 
@@ -282,11 +283,11 @@ class ReadConfig:
         default=timedelta(minutes=2), converter=duration, validator=NOT_NEGATIVE
     )
     delivery: DeliveryMode = field(default=DeliveryMode.SETTLED, converter=_delivery)
-    late_rows: LateRowsMode = field(default=LateRowsMode.IGNORE, converter=_late_rows)
+    late_rows: LateRowsMode | None = field(default=None, converter=optional_converter(_late_rows))
     late_horizon: timedelta = field(
-        default=timedelta(hours=1), converter=duration, validator=POSITIVE
+        default=timedelta(minutes=10), converter=duration, validator=POSITIVE
     )
-    data_loss: DataLossMode = field(default=DataLossMode.CONTINUE, converter=_data_loss)
+    data_loss: DataLossMode = field(default=DataLossMode.FAIL, converter=_data_loss)
     max_queries_per_second: float | None = field(default=None, validator=POSITIVE_NUMBER)
 
 

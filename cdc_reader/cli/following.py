@@ -88,7 +88,7 @@ class FollowOptions:
 
 def follow_options(
     start: str,
-    late_rows: LateRowsMode,
+    late_rows: LateRowsMode | None,
     data_loss: DataLossMode,
     delivery: DeliveryMode,
     eager: str,
@@ -115,7 +115,7 @@ def follow_options(
 
 
 def _options(
-    start: str, late_rows: LateRowsMode, data_loss: DataLossMode, eager: str
+    start: str, late_rows: LateRowsMode | None, data_loss: DataLossMode, eager: str
 ) -> tuple[Callable[..., Any], ...]:
     return (
         click.option(
@@ -138,8 +138,8 @@ def _options(
         click.option(
             "--late-rows",
             type=click.Choice([str(mode) for mode in LateRowsMode]),
-            default=str(late_rows),
-            show_default=True,
+            default=late_rows and str(late_rows),
+            show_default=late_rows is not None or "report if the log has a TTL, else ignore",
             help="What to do about rows that arrive after the log was read past their write time.",
         ),
         click.option(
@@ -174,7 +174,7 @@ def _parsed(
     start: str,
     end: str | None,
     eager: bool,
-    late_rows: str,
+    late_rows: str | None,
     data_loss: str,
     confidence_window: str,
     shard: str,

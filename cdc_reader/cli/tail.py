@@ -36,7 +36,6 @@ from cdc_reader.config import (
     ConnectionConfig,
     DataLossMode,
     DeliveryMode,
-    LateRowsMode,
     ReadConfig,
     SnapshotMode,
 )
@@ -85,7 +84,7 @@ class Printer:
 @click.argument("tables", nargs=-1, required=True, metavar="KS.TABLE...")
 @follow_options(
     start="now",
-    late_rows=LateRowsMode.IGNORE,
+    late_rows=None,
     data_loss=DataLossMode.CONTINUE,
     delivery=DeliveryMode.ORDERED,
     eager="Print changes as soon as they are found, stream by stream, in no overall order; those "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -51,6 +51,11 @@ def streams_in(batch: pa.RecordBatch) -> list[bytes]:
     """Return the distinct streams of the batch."""
     found: list[bytes] = batch.column(STREAM_ID).unique().to_pylist()
     return found
+
+
+def rows_named(batch: pa.RecordBatch, names: Collection[tuple[StreamId, RowKey]]) -> pa.RecordBatch:
+    """Return the rows of the batch that have these names."""
+    return batch.take(indices([at for at, name in enumerate(keys(batch)) if name in names]))
 
 
 def rows_of(batch: pa.RecordBatch, is_wanted: Callable[[bytes], bool]) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from attrs import evolve
 from cdc_reader._log import get_logger
 from cdc_reader.cql.schema import END_OF_BATCH, STREAM_ID, TIME, LogSchema
 from cdc_reader.errors import DecodeError, QueryRefusedError
-from cdc_reader.reading.deduplication import key_at, leave_out, streams_in
+from cdc_reader.reading.deduplication import ROW_KEY, key_at, leave_out, streams_in
 from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource, LogTable
 from cdc_reader.reading.progress import LAST_KEY, Checkpoint, Mark, check_same_table
@@ -118,13 +118,16 @@ class CurrentLog:
     receiving a batch that may contain such rows, a caller must therefore refresh. If the schema
     changed, the caller drops the batch, and `read` yields the same rows again with the new columns.
 
+    With `keys_only`, only the columns of `ROW_KEY` are read.
+
     The checkpoint `start` identifies the table. If the checkpoint has no table id, the first table
     found is used. Every method that reads the schema raises CheckpointError if it finds another
     table, or a table that was dropped and recreated.
     """
 
-    def __init__(self, table: LogTable, start: Checkpoint) -> None:
+    def __init__(self, table: LogTable, start: Checkpoint, *, keys_only: bool = False) -> None:
         self._table = table
+        self._keys_only = keys_only
         self._in_flight = InFlight()
         self._start = start
         self._version: object = None
@@ -194,8 +197,14 @@ class CurrentLog:
             schema = self._table.schema()
             check_same_table(self._start, schema.base.name, schema.base.id)
             self._start = _as_of_table(self._start, schema)
-            self._opened = schema, self._table.source(schema)
+            self._opened = schema, self._table.source(self._read_from(schema))
         return self._opened
+
+    def _read_from(self, schema: LogSchema) -> LogSchema:
+        """Return the schema with the columns to read."""
+        if not self._keys_only:
+            return schema
+        return evolve(schema, columns=tuple(c for c in schema.columns if c.name in ROW_KEY))
 
 
 def _as_of_table(checkpoint: Checkpoint, schema: LogSchema) -> Checkpoint:

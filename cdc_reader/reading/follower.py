@@ -11,7 +11,7 @@ A generation that appears when P is past its start is read from its start up to 
 has been delivered, and apart from strays, the previous generation's streams contain no rows written
 in that time. Therefore no row is lost or repeated if a generation is announced late.
 
-Unless late rows are ignored, each window is also searched for strays (see
+If late rows are delivered, each window is also searched for strays (see
 `cdc_reader.reading.strays`). The streams of a neighboring generation are searched up to one late
 horizon before and after the time in which that generation is in force.
 """
@@ -35,6 +35,7 @@ from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import OnLoss
 from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import SettledHorizon, written_before
+from cdc_reader.reading.late_report import LateReport, SampledKeys
 from cdc_reader.reading.late_rows import LateRows, Sweep, arrived_since
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import LogTable
@@ -80,11 +81,12 @@ class Follower:
         self._clock = clock
         self._config = config
         self._log = CurrentLog(table, start)
-        is_late_wanted = config.late_rows is not LateRowsMode.IGNORE
-        reach = duration_micros(config.late_horizon) if is_late_wanted else 0
+        self._is_delivering_late = config.late_rows is LateRowsMode.DELIVER
+        self._late_horizon = duration_micros(config.late_horizon)
+        reach = self._late_horizon if self._is_delivering_late else 0
         self._planner = Planner(table.generations, shard, reach)
         self._strays = Strays(self._log, self._planner)
-        self._strays_since_sweep = 0
+        self._keys = SampledKeys(table, start, shard)
         self._reader = WindowReader(self._log, self._planner, clock, config)
         self._horizon = SettledHorizon(
             table, self._planner, config, start, on_loss, at_oldest=at_oldest
@@ -105,6 +107,7 @@ class Follower:
         self._start = start
         self._floor = start.position if start.generation is None else BEGINNING
         self._late: LateRows | None = None
+        self._report: LateReport | None = None
         self._stopped = stop or Stop()
 
     def follow(self, end: Micros = FOREVER) -> Iterator[Delivery]:
@@ -159,8 +162,7 @@ class Follower:
         if self._is_eager:
             yield from self._settle_polled(settled, end)
             yield from self._poll(end)
-        if self._late is not None:
-            yield from self._sweep(self._late)
+        yield from self._sweep()
 
     def _catch_up(self) -> Iterator[Delivery]:
         """Read generations that appeared after the position had passed their start.
@@ -194,8 +196,8 @@ class Follower:
         been read, because only then does it find late rows that the marks exclude.
         """
         while self._position < end and not self._stopped.is_set():
-            if self._late is not None and not self._marks:
-                yield from self._sweep(self._late)
+            if not self._marks:
+                yield from self._sweep()
             window = self._next_window(end)
             began = self._clock.now()
             held = self._held(window) if self._is_ordered else None
@@ -327,7 +329,7 @@ class Follower:
             found = self._strays.read(window, fresh, remaining_ttl=self._late is not None)
             return list(self._strays.single(list(found), fresh or frozenset()))
 
-        if self._stopped.is_set():
+        if self._stopped.is_set() or not self._planner.reach:
             return
         found = self._all_of(read)
         for batch in found:
@@ -335,9 +337,7 @@ class Follower:
             for new, _ in self._new(rows, behind=fresh is not None):
                 if self._stopped.is_set():
                     return
-                self._strays_since_sweep += new.num_rows
-                if self._config.late_rows is LateRowsMode.DELIVER:
-                    yield RowsRead(self._log.schema, window, new, late=True)
+                yield RowsRead(self._log.schema, window, new, late=True)
 
     def _unknown_at_start(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Leave out rows that are before a chosen start and had arrived when it was chosen.
@@ -380,6 +380,8 @@ class Follower:
         window, self._position = Window(self._position, position), position
         if self._late is not None:
             self._late.window_read(position, began)
+        if self._report is not None:
+            self._report.window_read(position, self._clock.now())
         self._marks = {s: mark for s, mark in self._marks.items() if mark.reaches(position)}
         self._deduplicator.forget(position)
         return self._complete(window)
@@ -406,9 +408,10 @@ class Follower:
         """Set up the search for late rows, unless they are ignored.
 
         The search covers rows written before the start only if an earlier run of this reader read
-        that part of the log.
+        that part of the log, and late rows are delivered.
         """
-        if self._config.late_rows is LateRowsMode.IGNORE:
+        mode = self._config.late_rows
+        if mode is LateRowsMode.IGNORE or (mode is None and not ttl):
             return
         if not ttl:
             raise ConfigurationError(
@@ -417,7 +420,10 @@ class Follower:
                 f"the log of {self._log.schema.base.name} keeps rows forever, but only a TTL "
                 "shows when a row arrived: set the table's cdc ttl, or 'ignore' late rows",
             )
-        if self._late is None:
+        if not self._is_delivering_late:
+            if self._report is None:
+                self._report = LateReport(self._position, now, self._late_horizon, self._confidence)
+        elif self._late is None:
             position, marks = self._position, self._start.marks
             late_scan_at = self._start.late_scan_at
             start = position if late_scan_at is None else BEGINNING
@@ -425,25 +431,31 @@ class Follower:
                 late_scan_at = BEGINNING if marks else now
             self._late = LateRows(start, position, late_scan_at, self._confidence, marks)
 
-    def _sweep(self, late: LateRows) -> Iterator[Delivery]:
-        """Search for late rows, and deliver or count them, if the interval has passed.
-
-        Late rows are few, so they are collected before the first of them is delivered.
-        """
-        now = self._clock.now()
-        if now < late.late_scan_at + tuning.LATE_INTERVAL or self._stopped.is_set():
+    def _sweep(self) -> Iterator[Delivery]:
+        """Search for late rows, and deliver or count them, if the interval has passed."""
+        if self._stopped.is_set():
             return
-        sweep = late.sweep(self._position, duration_micros(self._config.late_horizon), now)
+        due = self._clock.now() - tuning.LATE_INTERVAL
+        if self._late is not None and self._late.late_scan_at <= due:
+            yield from self._deliver_late_rows(self._late)
+        if self._report is not None and self._report.counted_at <= due:
+            yield from self._count_late_rows(self._report)
+
+    def _deliver_late_rows(self, late: LateRows) -> Iterator[Delivery]:
+        """Late rows are few, so they are collected before the first of them is delivered."""
+        sweep = late.sweep(self._position, self._late_horizon, self._clock.now())
         found = self._all_of(lambda: list(self._late_rows(sweep)))
-        rows = sum(batch.num_rows for batch in found) + self._strays_since_sweep
-        logger.info("late_rows_sought", rows=rows, strays=self._strays_since_sweep)
-        self._strays_since_sweep = 0
-        if self._config.late_rows is LateRowsMode.DELIVER:
-            yield from (RowsRead(self._log.schema, sweep.window, late, late=True) for late in found)
-            rows = 0
-        elif rows:
-            self._warn_of_late_rows(rows, sweep.window)
-        yield self._complete(sweep.window, late=True, undelivered=rows)
+        logger.info("late_rows_sought", rows=sum(batch.num_rows for batch in found))
+        yield from (RowsRead(self._log.schema, sweep.window, late, late=True) for late in found)
+        yield self._complete(sweep.window, late=True)
+
+    def _count_late_rows(self, report: LateReport) -> Iterator[Delivery]:
+        log, now = self._keys.at(self._planner.timeline), self._clock.now()
+        window, rows = report.count(log, self._position, self.ttls, now)
+        logger.info("late_rows_sought", rows=rows)
+        if rows:
+            self._warn_of_late_rows(rows, window)
+            yield self._complete(window, late=True, undelivered=rows)
 
     def _warn_of_late_rows(self, rows: int, window: Window) -> None:
         logger.warning(

@@ -118,7 +118,7 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
     if config.data_loss is DataLossMode.RESNAPSHOT:
         behind = 2 * confidence + max(poll_interval(config), tuning.SETTLE_INTERVAL)
         refuse_endless_snapshots("data_loss", base.cdc.ttl, behind)
-    is_late_wanted = config.late_rows is not LateRowsMode.IGNORE
+    is_late_wanted = config.late_rows is LateRowsMode.DELIVER
     checkpoint = Checkpoint(
         position,
         late_scan_at=now if is_late_wanted else None,

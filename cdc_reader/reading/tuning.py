@@ -17,5 +17,7 @@ SETTLE_INTERVAL = 5_000_000
 """How often an eager reader moves its position, and a reader checks for an awaited generation."""
 LATE_INTERVAL = 60_000_000
 """The time between two searches for late rows."""
+REPORT_QUERIES, REPORT_ROWS = 64, 1_000_000
+"""The most queries and rows of a search for late rows that are only counted."""
 PUBLICATION_WAIT = 600_000_000
 """How long a reader waits for a generation that has streams but is not announced yet."""

@@ -11,14 +11,14 @@ from attrs import evolve
 from cdc_reader._time import Clock, Micros, SystemClock
 from cdc_reader.cql.schema import STREAM_ID, Column, LogSchema
 from cdc_reader.reading import tuning
-from cdc_reader.reading.deduplication import ROW_KEY
+from cdc_reader.reading.deduplication import ROW_KEY, rows_named
 from cdc_reader.reading.fetch import read_ahead, read_tasks
 from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.strategy import FEW_QUERIES, Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask
 from pyspark_scylla_cdc.executors.timing import timed
-from pyspark_scylla_cdc.offsets.late import rows_named, tasks_of
+from pyspark_scylla_cdc.offsets.late import tasks_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, LogRead
 from pyspark_scylla_cdc.planning.promise import report_lost_late_rows

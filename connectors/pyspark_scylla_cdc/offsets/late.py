@@ -49,7 +49,6 @@ from attrs import frozen
 from cdc_reader._time import Clock
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late_rows import Reads, RowName, arrived
 from cdc_reader.reading.progress import RowKey, is_moment
@@ -147,12 +146,6 @@ def tasks_of(names: Iterable[RowName]) -> Iterator[Task]:
         streams.setdefault(key.micros, set()).add(stream)
     for at, found in sorted(streams.items()):
         yield Task(Window(at, at + 1), tuple(sorted(found)))
-
-
-def rows_named(batch: pa.RecordBatch, names: Collection[RowName]) -> pa.RecordBatch:
-    """Return the rows of the batch that have these names."""
-    found = [at for at, name in enumerate(keys(batch)) if name in names]
-    return batch.take(pa.array(found, pa.int64()))
 
 
 def _order(name: RowName) -> tuple[StreamId, tuple[tuple[int, bytes], int]]:

@@ -30,8 +30,7 @@ class KeyReader:
     Create one reader for each micro-batch or sweep. It reads the generations only once, so each row
     is consistently either in a stream in force or a stray.
 
-    A method with the argument `queries` reads a sample of each generation's streams, at a cost of
-    about `queries` queries.
+    Of each generation, at most as many streams are read as `queries` queries can name.
     """
 
     def __init__(
@@ -39,30 +38,30 @@ class KeyReader:
         source: LogSource,
         streams: Callable[[Micros], Streams],
         generations: Callable[[], Timeline],
+        queries: int = FOREVER,
     ) -> None:
         self._source = source
         self._streams = streams
+        self._sampled = _Sampled(streams, queries * tuning.STREAMS_PER_QUERY)
         self._generations = generations
         self._in_flight = InFlight()
 
-    def read(self, window: Window, queries: int = FOREVER) -> Iterator[pa.RecordBatch]:
+    def read(self, window: Window) -> Iterator[pa.RecordBatch]:
         """Yield the keys of the rows in the streams that were in force when they were written."""
         parts = spans(self._timeline, window, lambda start: len(self._streams(start)))
-        sampled = _Sampled(self._streams, queries * tuning.STREAMS_PER_QUERY)
         tasks = chain.from_iterable(
-            sampled.streams(part.generation).tasks(part.window, tuning.STREAMS_PER_QUERY)
+            self._sampled.streams(part.generation).tasks(part.window, tuning.STREAMS_PER_QUERY)
             for part in parts
         )
         for _, batch in read_tasks(self._source, tasks, self._in_flight, remaining_ttl=True):
             yield batch
 
-    def strays(self, reach: int, queries: int = FOREVER) -> Strays:
+    def strays(self, reach: int) -> Strays:
         """Return an object that finds the keys of strays.
 
         A generation's streams are searched up to `reach` µs before and after its time in force.
         """
-        sampled = _Sampled(self._streams, queries * tuning.STREAMS_PER_QUERY)
-        planner = Planner(sampled, reach=reach)
+        planner = Planner(self._sampled, reach=reach)
         planner.use(self._timeline)
         return Strays(_Tasks(self._source, self._in_flight), planner)
 

@@ -14,10 +14,11 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
 from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.schema import LogSchema
-from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys
+from cdc_reader.reading import tuning
+from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys, rows_named
 from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.late_report import LateReport
 from cdc_reader.reading.late_rows import (
-    ARRIVAL_ERROR,
     LONGEST_RESPONSE,
     LateRows,
     Reads,
@@ -26,7 +27,7 @@ from cdc_reader.reading.late_rows import (
 from cdc_reader.reading.strays import Strays
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.offsets.late import Late, check_ttl, first_records, rows_named
+from pyspark_scylla_cdc.offsets.late import Late, check_ttl, first_records
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import (
     late_rows,
@@ -37,17 +38,11 @@ from pyspark_scylla_cdc.streaming.key_reader import KeyReader
 
 log = get_logger(__name__)
 
-INTERVAL = 60_000_000
-"""µs between two sweeps."""
-
 MOST = 1_000
 """The maximum number of a micro-batch's late rows, and of its strays.
 
 Later micro-batches deliver the rest.
 """
-
-REPORTED = 64, 1_000_000
-"""The maximum numbers of queries and rows of a sweep that only reports."""
 
 
 @frozen
@@ -199,11 +194,7 @@ class DeliveringWatch:
 
 
 class ReportingWatch:
-    """Counts late rows and reports their number; its state is lost when the process ends.
-
-    It has no record of the rows that the executors read, so it counts only rows that certainly
-    arrived after their micro-batch was read.
-    """
+    """Counts late rows and reports their number; its state is lost when the process ends."""
 
     def __init__(
         self,
@@ -217,62 +208,32 @@ class ReportingWatch:
         self._clock = clock
         self._on_late_rows = on_late_rows
         self._final = FOREVER
-        self._rows: LateRows | None = None
-        self._end = BEGINNING
-        self._counted = BEGINNING
+        self._report: LateReport | None = None
         self._planned = BEGINNING, BEGINNING
 
     def finish(self, now: Micros) -> None:
         self._final = now
 
     def next(self, step: Step, ttls: Callable[[], TtlHistory]) -> Late | None:
-        window, now = step.window, self._clock.now()
-        if self._rows is None:
-            position, confidence = window.start, self._settings.confidence
-            self._rows = LateRows(position, position, now, confidence)
-            self._end = self._counted = position
-        self._note_read(self._rows, window.start, now)
-        if is_time(self._rows.late_scan_at, now, self._final):
-            self._sweep(self._rows, window.start, ttls())
+        window, now, settings = step.window, self._clock.now(), self._settings
+        if self._report is None:
+            horizon, confidence = settings.late_horizon, settings.confidence
+            self._report = LateReport(window.start, now, horizon, confidence)
+        end, planned = self._planned
+        if end <= window.start:  # the micro-batch that was planned last is complete
+            self._report.window_read(end, min(now, planned + LONGEST_RESPONSE))
+        if is_time(self._report.counted_at, now, self._final):
+            self._count(self._report, window.start, ttls())
         if not window.is_empty:
             self._planned = window.end, now
         return None
 
-    def _note_read(self, rows: LateRows, position: Micros, now: Micros) -> None:
-        """Record the read of the micro-batch that was planned last, if it was complete by `now`."""
-        end, planned = self._planned
-        if self._end < end <= position:
-            rows.window_read(end, min(now, planned + LONGEST_RESPONSE) + ARRIVAL_ERROR)
-            self._end = end
-
-    def _sweep(self, rows: LateRows, position: Micros, ttls: TtlHistory) -> None:
-        sweep = rows.sweep(position, self._settings.late_horizon, self._clock.now())
-        queries, most = REPORTED
-        seen = found = 0
-
-        def late(batch: pa.RecordBatch) -> pa.RecordBatch:
-            return sweep.late(batch, ttls, sweep.began)
-
-        def uncounted(batch: pa.RecordBatch) -> pa.RecordBatch:
-            since = {name for name in keys(batch) if name[1].micros >= self._counted}
-            return rows_named(batch, since | set(keys(late(batch))))
-
-        if ttls.seconds:
-            reader = self._make()
-            window = Window(min(sweep.window.start, self._counted), position)
-            strays = reader.strays(self._settings.late_horizon, queries)
-            new, passed = strays.split(window, uncounted)
-            found = len(list(_single(strays, new)))
-            for batch in reader.read(sweep.window, queries):
-                found += leave_out_keys(late(batch), passed).num_rows
-                seen += batch.num_rows
-                if seen >= most:
-                    break
-        self._counted = position
-        self._on_late_rows(found)
-        if found:
+    def _count(self, report: LateReport, position: Micros, ttls: TtlHistory) -> None:
+        window, rows = report.count(self._make(), position, ttls, self._clock.now())
+        self._on_late_rows(rows)
+        if rows:
             remedy = "they were not read: give lateRows 'deliver', or a longer confidenceWindow"
-            log.warning("late_rows", rows=found, window=str(sweep.window), remedy=remedy)
+            log.warning("late_rows", rows=rows, window=str(window), remedy=remedy)
 
 
 def _single(strays: Strays, found: Sequence[pa.RecordBatch]) -> Iterator[RowName]:
@@ -300,7 +261,7 @@ def is_time(late_scan_at: Micros, now: Micros, final: Micros) -> bool:
     `final` is FOREVER for a query that has no end. Any other query ends when it has read the rows
     available at `final`, and sweeps once.
     """
-    return now >= late_scan_at + INTERVAL if final == FOREVER else late_scan_at < final
+    return now >= late_scan_at + tuning.LATE_INTERVAL if final == FOREVER else late_scan_at < final
 
 
 def late_watch(
@@ -321,13 +282,17 @@ def late_watch(
     make = partial(_key_reader, options, schema, generations)
     if mode is LateRowsMode.DELIVER:
         return DeliveringWatch(make, settings, clock)
-    return ReportingWatch(make, settings, clock, on_late_rows)
+    sampled = partial(make, tuning.REPORT_QUERIES)
+    return ReportingWatch(sampled, settings, clock, on_late_rows)
 
 
 def _key_reader(
-    options: SourceOptions, schema: LogSchema, generations: Callable[[], Timeline]
+    options: SourceOptions,
+    schema: LogSchema,
+    generations: Callable[[], Timeline],
+    queries: int = FOREVER,
 ) -> KeyReader:
     columns = tuple(column for column in schema.columns if column.name in ROW_KEY)
     source = source_of(options.connection(), options.read, evolve(schema, columns=columns))
     streams = streams_loader(options, schema.base)
-    return KeyReader(source, streams, generations)
+    return KeyReader(source, streams, generations, queries)
