@@ -120,7 +120,7 @@ class TableReader:
     def plan(self, window: Window) -> list[Task]:
         """Return tasks that together cover exactly the rows of `window`, older generations first.
 
-        Queries the cluster's generations first, and waits up to `publication_wait` for generations
+        Queries the cluster's generations first, and waits up to ten minutes for generations
         that have streams but are not announced yet. Tasks can be pickled and read in any process.
         """
         expect("window", window, Window)
@@ -141,7 +141,7 @@ class TableReader:
         minutes ago, ``now``, or milliseconds since 1970) or an int of µs since 1970. The newest
         rows may be incomplete: only rows older than the confidence window are settled. Logs a
         warning or raises DataLossError, depending on `data_loss`, if rows written since `start`
-        have expired or expire before they are read. Waits up to `publication_wait` for a generation
+        have expired or expire before they are read. Waits up to ten minutes for a generation
         that has streams but is not announced yet. Raises ConfigurationError for a moment in any
         other form, and if `start` is after `end`.
         """

@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 from cdc_reader._arrow import to_arrow, to_numpy
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros, duration_micros, format_timestamp
-from cdc_reader.config import DataLossMode, LateRowsMode, ReadConfig, poll_interval
+from cdc_reader.config import DataLossMode, DeliveryMode, LateRowsMode, ReadConfig, poll_interval
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.errors import CheckpointError, DecodeError, QueryRefusedError
@@ -116,8 +116,9 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
     position = settled_before(now, confidence)
     base = table.schema().base
     if config.data_loss is DataLossMode.RESNAPSHOT:
-        behind = 2 * confidence + max(poll_interval(config), tuning.SETTLE_INTERVAL)
-        refuse_endless_snapshots("data_loss", base.cdc.ttl, behind)
+        is_eager = config.delivery is DeliveryMode.EAGER
+        pause = tuning.SETTLE_INTERVAL if is_eager else poll_interval(config)
+        refuse_endless_snapshots("data_loss", base.cdc.ttl, 2 * confidence + pause)
     is_late_wanted = config.late_rows is LateRowsMode.DELIVER
     checkpoint = Checkpoint(
         position,

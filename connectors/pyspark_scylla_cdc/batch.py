@@ -9,7 +9,7 @@ import pyarrow as pa
 from attrs import evolve
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
+from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.horizon import (

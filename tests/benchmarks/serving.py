@@ -40,7 +40,7 @@ class Served:
     @property
     def config(self) -> ConnectionConfig:
         """The configuration to connect to the server."""
-        return ConnectionConfig("127.0.0.1", port=self.port, consistency="ONE")
+        return ConnectionConfig(f"127.0.0.1:{self.port}", consistency="ONE")
 
     def execute(self, cql: str, rows: Iterable[Row] = ((),)) -> None:
         """Execute a statement in the server's process, once for each row of values."""

@@ -100,13 +100,13 @@ def test_warn_logs_the_loss_and_continues(
     caplog: pytest.LogCaptureFixture,
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """By default, the loss is logged once and the remaining rows are read."""
+    """With `continue`, the loss is logged once and the remaining rows are read."""
     position = clock.now()
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(2 * HOUR)
     server.execute("INSERT INTO ks.t (p) VALUES (2)")
     clock.advance(60 * SECOND)
-    assert len(list(read(open_reader(ReadConfig()), position))) == 1
+    assert len(list(read(open_reader(ReadConfig(data_loss="continue")), position))) == 1
     assert caplog.text.count("rows_lost") == 1
 
 

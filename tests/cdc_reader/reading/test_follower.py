@@ -33,7 +33,12 @@ from cdc_reader.testing.in_process import RecordedQuery
 from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, last_marks, rows_read
 from tests.cdc_reader.support.tuned import tuned, tuning_of_module
 
-SMALL = ReadConfig(window=timedelta(seconds=10), fetch_size=3, retry_deadline=timedelta(seconds=1))
+SMALL = ReadConfig(
+    window=timedelta(seconds=10),
+    fetch_size=3,
+    retry_deadline=timedelta(seconds=1),
+    data_loss="continue",
+)
 MINUTE = 60 * SECOND
 
 small_chunks = tuning_of_module(streams_per_query=4)
