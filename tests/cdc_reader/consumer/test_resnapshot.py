@@ -311,6 +311,7 @@ def test_reported_late_rows_are_counted(
 
     def handle(change: Change) -> None:
         if not copy.seen:  # the window of the late row is complete
+            clock.advance(10 * SECOND)
             write(server, late)
         copy.handle(change)
 
