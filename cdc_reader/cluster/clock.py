@@ -15,7 +15,6 @@ from uuid import UUID
 from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
-from cdc_reader._stats import count
 from cdc_reader._time import Clock, Micros, SteadyClock, SystemClock
 from cdc_reader.cluster.wire import Queries, Query
 from cdc_reader.cql import timeuuid
@@ -148,7 +147,6 @@ class ClusterClock:
 
     def _ask(self) -> _Measured:
         """Query the time of a node. Time spent on connecting or throttling is not measured."""
-        count(queries=1)
         answer = self._queries.request(_NOW)(None)
         sent = self._steady.now()
         text = decode(answer()).column(0)[0].as_py()

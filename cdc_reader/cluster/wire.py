@@ -17,7 +17,6 @@ import pyarrow as pa
 from attrs import frozen
 from cassandra.protocol import ResultMessage, _ProtocolHandler
 
-from cdc_reader._stats import count
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding import Page, decode
 from cdc_reader.decoding.buffer import Buffer
@@ -127,7 +126,6 @@ class Queries(ABC):
 
         A page that fails with a transient error is requested again from its own paging state.
         """
-        count(queries=1)
         request = self.request(query)
         return self._pages(request, _attempts(request, None))
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
-from cdc_reader._stats import count
 from cdc_reader._time import Clock
 from cdc_reader.errors import RetriesExhaustedError, StoppedError, TransientError
 
@@ -306,7 +305,6 @@ def _before(deadline: timedelta) -> StopWhen:
 def _report_retry(state: tenacity.RetryCallState) -> None:
     log.warning("retry", attempt=state.attempt_number, error=str(_error(state)))
     interruption().on_retry()
-    count(retries=1)
 
 
 def _give_up(state: tenacity.RetryCallState) -> NoReturn:

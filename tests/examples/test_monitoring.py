@@ -180,7 +180,7 @@ def registry(scylla: Scylla, keyspace: str, tmp_path: Path) -> Iterator[Collecto
     spark = local_session("monitoring", tmp_path / "spark.log")
     listener = ScyllaCdcListener(registry)
     spark.streams.addListener(listener)
-    source = spark.readStream.format("scylla_cdc").option("reportTo", listener.address)
+    source = spark.readStream.format("scylla_cdc")
     source = source.options(hosts=scylla.contact_point, path=table, confidenceWindow="0s")
     writer = source.load().writeStream.format("noop").queryName("copy")
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
@@ -188,7 +188,6 @@ def registry(scylla: Scylla, keyspace: str, tmp_path: Path) -> Iterator[Collecto
     yield registry
     query.stop()
     spark.streams.removeListener(listener)
-    listener.close()
 
 
 class Prometheus:

@@ -17,7 +17,6 @@ from attrs import frozen
 
 from cdc_reader._arrow import Mask
 from cdc_reader._log import get_logger
-from cdc_reader._stats import count as count_stats
 from cdc_reader._time import format_timestamp
 from cdc_reader.changes.arrays import Indices, faulty
 from cdc_reader.changes.frames.columns import BAD_RECORD
@@ -176,7 +175,6 @@ class BadRecords:
         if bad and not self._quarantines:
             self._log_each(origins)
         self._count += bad
-        count_stats(bad_records=bad)
         if not count or (bad == count and not self._quarantines):
             return
         made = [

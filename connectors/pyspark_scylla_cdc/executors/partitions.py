@@ -10,7 +10,6 @@ from pyspark.sql.datasource import InputPartition
 from cdc_reader._time import Clock
 from cdc_reader.cql.schema import LogSchema
 from pyspark_scylla_cdc.executors.log import log_rows
-from pyspark_scylla_cdc.executors.reporting import ReportedPartition, reported
 from pyspark_scylla_cdc.executors.snapshot import marks, snapshot_rows
 from pyspark_scylla_cdc.options.errors import hide_traceback, with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -30,10 +29,6 @@ def read_partition(
 
     Yields nothing for a partition of another source.
     """
-    if isinstance(partition, ReportedPartition):
-        rows = read_partition(options, schema, names, partition.partition, clock)
-        yield from reported(rows, partition, options.report_to)
-        return
     with hide_traceback(), with_remedy(), still_there(options, schema):
         if isinstance(partition, SourcePartition):
             share_rate(options, partition.tasks)

@@ -25,13 +25,8 @@ class Figure:
     value: Callable[[Any], float | None]
 
 
-def _counter(name: str, text: str, value: Callable[[Totals], float | None]) -> Figure:
+def _counter(name: str, text: str, value: Callable[[Totals], float]) -> Figure:
     return Figure(f"scylla_cdc_spark_{name}", text, value)
-
-
-def _task_counter(name: str, text: str, value: Callable[[Totals], float]) -> Figure:
-    """Return a counter of what only tasks know: without reports, a 0 could be wrong."""
-    return _counter(name, text, lambda of: value(of) if of.is_reported else None)
 
 
 def _gauge(name: str, text: str, value: Callable[[StreamStatus], float | None]) -> Figure:
@@ -43,7 +38,7 @@ COUNTERS = (
     _counter(
         "late_rows",
         "Late rows and strays: the number delivered or, with `lateRows=report`, the number found.",
-        lambda of: of.late_rows if of.late_rows or of.is_reported else None,
+        lambda of: of.late_rows,
     ),
     _counter("micro_batches", "Micro-batches finished.", lambda of: of.micro_batches),
     _counter(
@@ -52,32 +47,6 @@ COUNTERS = (
         lambda of: of.seconds,
     ),
     _counter("failures", "Runs of a query that ended with an error.", lambda of: of.failures),
-    _task_counter(
-        "queries",
-        "Queries sent by tasks and the driver, not counting further pages.",
-        lambda of: of.queries,
-    ),
-    _task_counter("read_retries", "Read requests retried.", lambda of: of.retries),
-    _task_counter(
-        "waiting_seconds",
-        "Seconds that tasks and the driver waited for ScyllaDB, in total.",
-        lambda of: of.waiting_seconds,
-    ),
-    _task_counter(
-        "bad_records",
-        "Rows that could not be converted, and were skipped or quarantined.",
-        lambda of: of.bad_records,
-    ),
-    _task_counter(
-        "unreported_partitions",
-        "Partitions whose tasks did not report to the listener, in micro-batches with a report.",
-        lambda of: of.unreported,
-    ),
-    _counter(
-        "unreported_micro_batches",
-        "Micro-batches with rows, none of whose tasks reported to the listener.",
-        lambda of: of.unreported_batches,
-    ),
 )
 GAUGES = (
     _gauge("lag_seconds", "Time from the position to now.", lambda of: of.lag_seconds),

@@ -1,15 +1,11 @@
-"""Creates a `StreamStatus` from Spark's progress message and the reports of tasks."""
+"""Creates a `StreamStatus` from Spark's progress message and offsets."""
 
 from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Sequence
-from functools import reduce
-from operator import add
+from datetime import datetime
 from typing import Any
-
-from attrs import evolve
 
 from cdc_reader._time import FOREVER, Micros, as_datetime
 from cdc_reader.cql.names import TableName
@@ -18,7 +14,6 @@ from cdc_reader.streams.ring import WHOLE_RING, TokenRange
 from cdc_reader.streams.shard import MIN_TOKEN
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
-from pyspark_scylla_cdc.reports import Report
 
 
 def offset_of(text: str) -> Offset | None:
@@ -41,43 +36,38 @@ def _parsed(text: str) -> Any:
         return ast.literal_eval(text)
 
 
-def status_of(
-    progress: Any,
-    source: Any,
-    end: Offset,
-    reports: Sequence[Report],
-    now: Micros,
-    *,
-    are_expected: bool,
-) -> StreamStatus:
+def status_of(progress: Any, source: Any, end: Offset, now: Micros) -> StreamStatus:
     """Return a query's status after a micro-batch that leaves its `source` at `end`.
 
-    `progress` and `source` are Spark's StreamingQueryProgress and SourceProgress. If
-    `are_expected` is True, a micro-batch with rows should bring reports.
+    `progress` and `source` are Spark's StreamingQueryProgress and SourceProgress.
     """
     keyspace, _, name = (end.table or "").partition(".")
     expires = end.ttls.expires(end.position)
     is_moved = source.startOffset != source.endOffset
-    delivered = len(end.late.rows) if end.late is not None and is_moved else 0
+    delivered = 0 if end.late is None else len(end.late.rows)
     since = None if source.startOffset is None else offset_of(source.startOffset)
     lost = end.lost if end.begins_anew(since) else None
-    status = StreamStatus(
+    return StreamStatus(
         query=progress.name or str(progress.id),
         table=TableName(keyspace, name),
         batch=progress.batchId,
         rows=source.numInputRows,
         rows_per_second=source.processedRowsPerSecond,
         seconds=progress.durationMs.get("triggerExecution", 0) / 1_000,
-        late_rows=delivered,
+        late_rows=delivered + end.late_rows if is_moved else 0,
         position=as_datetime(end.position),
         expires=None if expires == FOREVER else as_datetime(expires),
         as_of=as_datetime(now),
         snapshot_share=_snapshot_share(since, end),
         lost=None if lost is None else (as_datetime(lost.start), as_datetime(lost.end)),
+        generation=_newest(end),
     )
-    if reports:
-        return _with(status, reports)
-    return evolve(status, partitions_reported=0) if are_expected and status.rows else status
+
+
+def _newest(end: Offset) -> datetime | None:
+    """Return when the newest generation that is known at `end` began."""
+    starts = () if end.generations is None else end.generations.starts
+    return as_datetime(starts[-1]) if starts else None
 
 
 def _snapshot_share(since: Offset | None, end: Offset) -> float | None:
@@ -89,20 +79,3 @@ def _snapshot_share(since: Offset | None, end: Offset) -> float | None:
     if not (is_first or end.begins_anew(since) or (since is not None and since.is_before_snapshot)):
         return None
     return TokenRange(MIN_TOKEN, end.done).size / WHOLE_RING.size
-
-
-def _with(status: StreamStatus, reports: Sequence[Report]) -> StreamStatus:
-    """Return the status with the metrics that the tasks of the micro-batch reported."""
-    plan = reports[0].plan
-    stats = reduce(add, (report.stats for report in reports), plan.stats)
-    return evolve(
-        status,
-        late_rows=status.late_rows + plan.late_rows,
-        generation=None if plan.generation is None else as_datetime(plan.generation),
-        queries=stats.queries,
-        retries=stats.retries,
-        waiting_seconds=stats.waited,
-        bad_records=stats.bad_records,
-        partitions=plan.partitions,
-        partitions_reported=len({report.place for report in reports}),
-    )

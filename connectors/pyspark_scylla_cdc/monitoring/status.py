@@ -14,10 +14,7 @@ from cdc_reader.cql.names import TableName
 class StreamStatus:
     """The state of a streaming query's source after its last micro-batch, at the time `as_of`.
 
-    The metrics come from Spark's progress and the micro-batch's offsets. The last seven attributes
-    are None without option ``reportTo``. They cover only the partitions whose tasks reported:
-    `partitions_reported` of `partitions`. If a micro-batch has rows and the listener's `address`
-    was read, but no task reported, `partitions_reported` is 0 and the other six are None.
+    The metrics come from Spark's progress and the micro-batch's offsets.
     """
 
     query: str
@@ -49,19 +46,7 @@ class StreamStatus:
     micro-batch begins a new snapshot because of them (``onDataLoss=resnapshot``).
     """
     generation: datetime | None = None
-    """When the newest generation began."""
-    queries: int | None = None
-    """Queries sent by tasks, and by the driver since the previous micro-batch; further pages are
-    not counted.
-    """
-    retries: int | None = None
-    """Requests that tasks or the driver retried."""
-    waiting_seconds: float | None = None
-    """How long the tasks and the driver waited for ScyllaDB, summed over concurrent tasks."""
-    bad_records: int | None = None
-    """Rows that could not be converted, and that `onBadRecord` skipped or quarantined."""
-    partitions: int | None = None
-    partitions_reported: int | None = None
+    """When the newest known generation began; None before the log is read."""
 
     @property
     def lag_seconds(self) -> float:

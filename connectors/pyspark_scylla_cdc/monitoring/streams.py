@@ -29,16 +29,6 @@ class Totals:
     seconds: float = 0.0
     failures: int = 0
     """Runs that ended with an error."""
-    queries: int = 0
-    retries: int = 0
-    waiting_seconds: float = 0.0
-    bad_records: int = 0
-    unreported: int = 0
-    """Partitions whose tasks did not report, in micro-batches with a report."""
-    unreported_batches: int = 0
-    """Micro-batches from which a report was expected, but none arrived."""
-    is_reported: bool = False
-    """Whether any task has reported."""
 
     def add(self, status: StreamStatus) -> Self:
         """Add a micro-batch."""
@@ -46,13 +36,6 @@ class Totals:
         self.late_rows += status.late_rows
         self.micro_batches += 1
         self.seconds += status.seconds
-        self.queries += status.queries or 0
-        self.retries += status.retries or 0
-        self.waiting_seconds += status.waiting_seconds or 0.0
-        self.bad_records += status.bad_records or 0
-        self.unreported += (status.partitions or 0) - (status.partitions_reported or 0)
-        self.unreported_batches += status.partitions_reported == 0
-        self.is_reported |= bool(status.partitions_reported)
         return self
 
 

@@ -64,6 +64,10 @@ class Offset:
     """
     generations: KnownGenerations | None = None
     """The known generations; None before the log is read."""
+    late_rows: int = 0
+    """Late rows found since the previous offset, but not delivered. They are counted at the next
+    offset that changes for another reason, because Spark runs a micro-batch for each new offset.
+    """
 
     @property
     def is_before_snapshot(self) -> bool:
@@ -103,6 +107,7 @@ class Offset:
             **({} if self.late is None else {"late": self.late.to_json()}),
             **({} if self.began is None else {"began": self.began}),
             **({} if self.lost is None else {"lost": [self.lost.start, self.lost.end]}),
+            **({"lateRows": self.late_rows} if self.late_rows else {}),
         }
 
     @classmethod
@@ -164,6 +169,7 @@ class Offset:
             token=None,
             lost=None,
             generations=None,
+            late_rows=0,
         )
 
     def ttls_at(self, state: TableState | TableSchema, now: int) -> TtlHistory:
@@ -244,6 +250,7 @@ def _read(stored: Mapping[str, Any]) -> Offset:
         _token(stored) if "token" in stored else None,
         Window(*map(int, stored["lost"])) if "lost" in stored else None,
         KnownGenerations.from_json(stored["generations"]) if "generations" in stored else None,
+        int(stored.get("lateRows", 0)),
     )
 
 

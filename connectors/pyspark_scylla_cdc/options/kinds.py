@@ -22,7 +22,6 @@ from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.offsets.offset import Offset
-from pyspark_scylla_cdc.reports import Address
 
 _MOST_PARTITIONS = 100_000
 _SIZE = re.compile(r"([0-9]{1,18}) *(|[kmgt])b?")
@@ -97,10 +96,6 @@ def _any_of(words: list[str]) -> str:
 
 def _text(text: str, _option: str) -> str:
     return text
-
-
-def _address(text: str, _option: str) -> Address:
-    return Address.parse(text)
 
 
 def _table(text: str, option: str) -> TableName:
@@ -190,7 +185,6 @@ def _json(text: str, option: str, remedy: str) -> Any:
         raise ConfigurationError(option, text, remedy) from None
 
 
-ADDRESS = Kind("address", _address)
 TEXT = Kind("string", _text)
 TABLE = Kind("`keyspace.table`", _table)
 COUNT = Kind("number", _count)

@@ -42,7 +42,6 @@ from pyspark_scylla_cdc.options.words import (
     in_option_words,
     in_words,
 )
-from pyspark_scylla_cdc.reports import Address
 
 
 @frozen
@@ -81,7 +80,6 @@ class SourceOptions:
     max_partitions: int
     min_partitions: int
     read: ReadConfig
-    report_to: Address | None
     password_file: Path | None
     _connection: Mapping[str, Any] = field(repr=False, alias="connection")
 
@@ -118,7 +116,6 @@ class SourceOptions:
                 max_partitions=values["maxPartitions"],
                 min_partitions=values["minPartitions"] or 1,
                 read=ReadConfig(**_settings(values, READ_OPTIONS)),
-                report_to=values["reportTo"],
                 password_file=None if password_file is None else Path(password_file),
                 connection=_connection_arguments(values),
             )

@@ -23,7 +23,6 @@ from cdc_reader.changes.frames.options import (
 from cdc_reader.config import DataLossMode, LateRowsMode, SnapshotMode
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.options.kinds import (
-    ADDRESS,
     BYTES,
     COUNT,
     DECIMAL_TYPE,
@@ -343,14 +342,6 @@ _SIZE = (
         "Fewest Spark partitions; divides each stream of the log. See [Partitions and "
         "order](#partitions-and-order).",
         "when one partition key gets most of the writes",
-    ),
-    Option(
-        "reportTo",
-        ADDRESS,
-        "Where the tasks of a stream report the cost of reading: the `address` of a "
-        "`ScyllaCdcListener`. The key in the address is never shown in plans or errors. See "
-        "[Monitor a stream](../howto/monitor-a-stream.md).",
-        secret=True,
     ),
 )
 GROUPS = {

@@ -55,7 +55,6 @@ from pyspark_scylla_cdc.spark_versions import (
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
 )
-from pyspark_scylla_cdc.streaming.monitor import Monitor
 from pyspark_scylla_cdc.streaming.window_end import WindowEnd
 
 log = get_logger(__name__)
@@ -87,8 +86,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._names = names
         self._clock = SourceClock(options, clock)
-        self._monitor = Monitor(options)
-        self._window_end = WindowEnd(options, schema, self._clock, self._monitor.count_late_rows)
+        self._window_end = WindowEnd(options, schema, self._clock, self._count_late_rows)
+        self._late_rows = 0
         self._initial: Offset | None = None
         self._lost_in_plan: Window | None = None
         self._has_begun = False
@@ -121,10 +120,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        with self._monitor.recording():
-            return self._latest(start, limit)
-
-    def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         since = self._checked(start)
         limited = not isinstance(limit, ReadAllAvailable)
         now = self._clock.now()
@@ -155,7 +150,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end, late, done, known = batch.window.end, batch.late, batch.done, batch.generations
         if since.is_before_snapshot and done < MAX_TOKEN:
             lost = lost or since.lost
-        return since.moved(end, state, now, late, began, done, lost, known).to_json()
+        moved = since.moved(end, state, now, late, began, done, lost, known)
+        late_rows, self._late_rows = self._late_rows, 0
+        return evolve(moved, late_rows=late_rows).to_json()
+
+    def _count_late_rows(self, count: int) -> None:
+        self._late_rows += count
 
     @hide_traceback()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -164,10 +164,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @hide_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        with self._monitor.recording():
-            return self._monitor.reported(self._planned(start, end), int(end["position"]))
-
-    def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         since, until = self._checked(start), Offset.from_json(end)
         if until.began is not None and since != until:
             since = self._beginning_at(until.began)
@@ -189,7 +185,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         promise = self._promise(since, until, whole, ttls)
         check_columns(self._options, self._names)
         timeline, filled = self._timeline(until, window), self._filled(whole)
-        self._monitor.see(timeline)
         rows: list[SourcePartition] = []
         rows += plan_snapshot(self._options, timeline, since.position, tokens)
         rows += self._marks(since, tokens)

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from cdc_reader._stats import ReadStats, recorded_in
 from cdc_reader._time import Clock, SystemClock
 from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.cluster.clock import TOLERANCE
+from cdc_reader.cluster.wire import Query, Request
 from cdc_reader.config import ReadConfig
 from cdc_reader.errors import CdcError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
@@ -38,6 +38,26 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 
 @pytest.fixture
+def queries(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
+    """A function that calls another, and returns how often it queried the cluster's time."""
+    sent = []
+    request = Connection.request
+
+    def counted(connection: Connection, query: Query) -> Request:
+        sent.append(query)
+        return request(connection, query)
+
+    monkeypatch.setattr(Connection, "request", counted)
+
+    def queries(action: Callable[[], object]) -> int:
+        sent.clear()
+        action()
+        return len(sent)
+
+    return queries
+
+
+@pytest.fixture
 def make(server: EmbeddedScylla) -> Iterator[Make]:
     """A function that returns a new `ClusterClock` for the server's cluster."""
     opened: list[Connection] = []
@@ -55,26 +75,23 @@ def make(server: EmbeddedScylla) -> Iterator[Make]:
         connection.close()
 
 
-def _queries(action: Callable[[], object]) -> int:
-    stats = ReadStats()
-    with recorded_in(stats):
-        action()
-    return stats.queries
-
-
 @pytest.mark.parametrize("ahead", [0, TOLERANCE, -TOLERANCE])
 def test_a_clock_that_agrees(
-    clock: ManualClock, make: Make, caplog: pytest.LogCaptureFixture, ahead: int
+    clock: ManualClock,
+    make: Make,
+    queries: Callable[[Callable[[], object]], int],
+    caplog: pytest.LogCaptureFixture,
+    ahead: int,
 ) -> None:
     """If machine and cluster agree on the time, the machine's clock is next checked after 5 min."""
     cluster = make(WrongClock(clock, ahead))
-    assert _queries(cluster.now) == 1
+    assert queries(cluster.now) == 1
     assert cluster.now() == clock.now() + ahead
     assert cluster.correction() == 0
     clock.advance(4 * MINUTE)
-    assert _queries(cluster.now) == 0
+    assert queries(cluster.now) == 0
     clock.advance(MINUTE)
-    assert _queries(cluster.now) == 1
+    assert queries(cluster.now) == 1
     assert "clock_" not in caplog.text
 
 
@@ -153,10 +170,12 @@ class Leaping(WrongClock):
         return super().now()
 
 
-def test_a_slow_response(clock: ManualClock, make: Make) -> None:
+def test_a_slow_response(
+    clock: ManualClock, make: Make, queries: Callable[[Callable[[], object]], int]
+) -> None:
     """A slow response gives an inaccurate measurement, so the cluster is queried again."""
     cluster = make(Leaping(clock, 10 * SECOND, 40 * SECOND, {2}))
-    assert _queries(cluster.now) == 3
+    assert queries(cluster.now) == 3
     assert cluster.now() == clock.now()
 
 

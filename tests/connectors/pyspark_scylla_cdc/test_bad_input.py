@@ -135,7 +135,6 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "maxQueriesPerSecond": [("0.5", "maxQueriesPerSecond is '0.5': give a whole number above")],
     "maxPartitions": [("many", "maxPartitions is 'many': give a whole number above zero")],
     "minPartitions": [("9", "minPartitions is 9: give no more than maxPartitions, which is 8")],
-    "reportTo": [("driver:4040", "reportTo is '(not shown)': give the address of a Scylla")],
     "fetchsise": [("1", "fetchsise is '1': no such option; did you mean fetchSize?")],
     "xyzzy": [("1", "xyzzy is '1': no such option; the options are hosts, keyspace")],
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -20,7 +20,6 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from cdc_reader._stats import ReadStats
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.expiry import TtlHistory
@@ -30,9 +29,9 @@ from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import ManualClock
 from pyspark_scylla_cdc import ScyllaCdcListener
+from pyspark_scylla_cdc.offsets.generations import KnownGenerations
 from pyspark_scylla_cdc.offsets.late import Late
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
-from pyspark_scylla_cdc.reports import Address, Plan, Report, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +47,6 @@ TABLE = TableName("shop", "orders")
 LABELS = {"query": "copy", "keyspace": "shop", "table": "orders"}
 NO_TABLE = {"query": "copy", "keyspace": "", "table": ""}
 FAILURES = "scylla_cdc_spark_failures_total"
-UNREPORTED_BATCHES = "scylla_cdc_spark_unreported_micro_batches_total"
 LOST = "SparkException: cannot plan: cdc_reader.errors.DataLossError: rows of shop.orders ..."
 DAY = 86_400
 START = Offset(NOW - 90 * SECOND, SnapshotState.NONE, str(TABLE), uuid4(), TtlHistory(((0, DAY),)))
@@ -118,11 +116,9 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def listener(clock: ManualClock, registry: CollectorRegistry) -> Iterator[ScyllaCdcListener]:
-    """A listener that executors on this machine can reach."""
-    listener = ScyllaCdcListener(registry, host="127.0.0.1", clock=clock)
-    yield listener
-    listener.close()
+def listener(clock: ManualClock, registry: CollectorRegistry) -> ScyllaCdcListener:
+    """A listener that exports to the registry."""
+    return ScyllaCdcListener(registry, clock=clock)
 
 
 @pytest.mark.parametrize("shown", [text, Offset.to_json], ids=["JSON", "text of a dict"])
@@ -141,7 +137,7 @@ def test_the_figures_of_a_micro_batch(
     assert status.lag_seconds == 30
     assert status.retention_headroom_seconds == DAY - 30
     assert status.late_rows == 0
-    assert (status.generation, status.queries, status.waiting_seconds) == (None, None, None)
+    assert status.generation is None
 
 
 def test_lag_grows_without_progress(
@@ -310,171 +306,38 @@ def test_the_later_of_two_sources_of_one_table_counts(
     assert registry.get_sample_value("scylla_cdc_spark_rows_total", LABELS) == 8
 
 
-def report(task: int, place: int, **plan: Any) -> Report:
-    """Return the report of a task of `event`'s micro-batch."""
-    planned = Plan(
-        **{
-            "table": str(TABLE),
-            "end": END.position,
-            "generation": NOW - DAY * SECOND,
-            "partitions": 2,
-            "late_rows": 0,
-            "stats": ReadStats(3, 0, 0.25),
-            **plan,
-        }
-    )
-    return Report(str(COPY), 3, task, place, planned, ReadStats(8, 1, 0.5, place))
-
-
-def tell(listener: ScyllaCdcListener, *reports: Report) -> None:
-    """Send the reports, then the progress of the micro-batch."""
-    for each in reports:
-        send(each, Address.parse(listener.address))
-    listener.onQueryProgress(event(source(text(START), text(END), 4)))
-
-
-def test_figures_of_tasks_arrive_as_reports(listener: ScyllaCdcListener) -> None:
-    """Figures are sums over all tasks. `queries` also counts the driver's queries for the plan."""
-    tell(listener, report(1, 0), report(2, 1))
-    (status,) = listener.streams
-    assert (status.queries, status.retries, status.waiting_seconds) == (19, 2, 1.25)
-    assert status.bad_records == 1
-    assert status.generation == datetime.fromtimestamp(NOW // SECOND, UTC) - timedelta(days=1)
-    assert (status.partitions, status.partitions_reported) == (2, 2)
-
-
-def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
-    """Missing reports make the sums too low, and a counter shows how many are missing."""
-    tell(listener, report(1, 0))
-    (status,) = listener.streams
-    assert (status.partitions, status.partitions_reported) == (2, 1)
-    unreported = "scylla_cdc_spark_unreported_partitions_total"
-    assert registry.get_sample_value(unreported, LABELS) == 1
-
-
-def test_reports_that_never_arrive_are_counted(
-    listener: ScyllaCdcListener, registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    """If a firewall drops all reports, the log line, the status and a counter show it.
-
-    Micro-batches without rows do not count.
-    """
-    caplog.set_level("INFO", "pyspark_scylla_cdc")
-    assert listener.address
-    for rows in (4, 0, 2):
-        listener.onQueryProgress(event(source(text(START), text(END), rows)))
-    assert [" partitions_reported=0" in record.message for record in caplog.records] == [
-        True,
-        False,
-        True,
-    ]
-    assert registry.get_sample_value(UNREPORTED_BATCHES, LABELS) == 2
-    tell(listener, report(1, 0))
-    assert registry.get_sample_value(UNREPORTED_BATCHES, LABELS) == 2
-    listener.close()
-    listener.onQueryProgress(event(source(text(START), text(END), 4)))
-    assert registry.get_sample_value(UNREPORTED_BATCHES, LABELS) == 2
-
-
-def test_counters_of_tasks_are_not_exported_before_the_first_report(
-    listener: ScyllaCdcListener, registry: CollectorRegistry
-) -> None:
-    """Without reports, counters of the tasks are absent instead of 0, which could be wrong."""
-    names = [
-        f"scylla_cdc_spark_{name}_total"
-        for name in (
-            "queries",
-            "read_retries",
-            "waiting_seconds",
-            "bad_records",
-            "unreported_partitions",
-            "late_rows",
-        )
-    ]
-
-    def values() -> list[float | None]:
-        return [registry.get_sample_value(name, LABELS) for name in names]
-
-    listener.onQueryProgress(event(source(text(START), text(END), 4)))
-    assert registry.get_sample_value("scylla_cdc_spark_rows_total", LABELS) == 4
-    assert registry.get_sample_value(UNREPORTED_BATCHES, LABELS) == 0
-    assert values() == [None] * len(names)
-    tell(listener, report(1, 0), report(2, 1))
-    assert values() == [19, 2, 1.25, 1, 0, 0]
-
-
-def test_late_rows_of_the_offset_need_no_reports(
-    listener: ScyllaCdcListener, registry: CollectorRegistry
-) -> None:
-    """With `lateRows=deliver`, the number of late rows is exported without any report."""
+def test_late_rows(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
+    """The offset lists the late rows that a micro-batch delivers, or has the number found."""
     row = (StreamId(bytes(16)), RowKey(timeuuid.make(START.position, bytes(8)).bytes, 0))
     late = Late(Reads(START.position, (END.position,), (NOW,)), frozenset({row}))
-    listener.onQueryProgress(event(source(text(START), text(evolve(END, late=late)), 4)))
-    assert registry.get_sample_value("scylla_cdc_spark_late_rows_total", LABELS) == 1
+    delivered, found = evolve(END, late=late), evolve(END, late_rows=5)
+    for start, end in [(START, delivered), (START, found), (found, found)]:
+        listener.onQueryProgress(event(source(text(start), text(end), 4)))
+    assert registry.get_sample_value("scylla_cdc_spark_late_rows_total", LABELS) == 6
 
 
-def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) -> None:
-    """A repeated report counts once. The queries of a repeated task count twice.
-
-    A task is repeated, for example, if foreachBatch reads the micro-batch a second time.
-    """
-    tell(listener, report(1, 0), report(1, 0), report(2, 1), report(3, 1))
+def test_the_newest_generation(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
+    """The offset contains the start of the newest generation."""
+    known = KnownGenerations(START.position, (NOW - 2 * DAY * SECOND, NOW - DAY * SECOND))
+    end = evolve(END, generations=known)
+    listener.onQueryProgress(event(source(text(START), text(end), 4)))
     (status,) = listener.streams
-    assert (status.queries, status.partitions_reported) == (3 + 8 * 3, 2)
-
-
-def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
-    """Reports for another micro-batch, table or position are ignored."""
-    others = [
-        evolve(report(1, 0), batch=2),
-        report(2, 0, table="shop.items"),
-        report(3, 0, end=START.position),
-    ]
-    tell(listener, *others)
-    assert listener.streams[0].queries is None
-
-
-def test_reports_of_many_queries_wait_for_their_progress(listener: ScyllaCdcListener) -> None:
-    """Reports of many other micro-batches do not replace those of a micro-batch in progress.
-
-    Reports of a query's earlier micro-batches, and of a query that has ended, are dropped.
-    """
-    others = [evolve(report(1, 0), query=f"query {number}") for number in range(200)]
-    own = [evolve(report(1, 0), batch=2), report(2, 1)]
-    for each in (*own, *others):
-        send(each, Address.parse(listener.address))
-    listener.onQueryProgress(event(source(text(START), text(END), 4)))
-    assert listener.streams[0].partitions_reported == 1
-    assert len(listener._reports) == 200
-    tell(listener, evolve(report(1, 0), batch=4))
-    listener.onQueryTerminated(ended())
-    assert not any(query == str(COPY) for query, _ in listener._reports)
-
-
-def test_late_rows_that_are_only_reported_come_with_the_plan(listener: ScyllaCdcListener) -> None:
-    """Late rows are counted once, although the report of every task contains their number."""
-    tell(listener, report(1, 0, late_rows=5), report(2, 1, late_rows=5))
-    assert listener.streams[0].late_rows == 5
+    assert status.generation == datetime.fromtimestamp(NOW // SECOND - DAY, UTC)
+    generation = "scylla_cdc_spark_generation_timestamp_seconds"
+    assert registry.get_sample_value(generation, LABELS) == NOW // SECOND - DAY
 
 
 def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixture) -> None:
     """Each micro-batch is logged as one event, which leaves out unknown values."""
+    known = KnownGenerations(START.position, (NOW - DAY * SECOND,))
     with caplog.at_level("INFO", "pyspark_scylla_cdc"):
-        listener.onQueryProgress(event(source(text(START), text(END), 4)))
-        tell(listener, report(1, 0), report(2, 1))
+        for end in (END, evolve(END, generations=known)):
+            listener.onQueryProgress(event(source(text(START), text(end), 4)))
     short, long = [record.message for record in caplog.records]
     assert short.startswith("event='micro_batch' query='copy' table='shop.orders' batch=3 rows=4")
     assert "lag_seconds=30.0 retention_headroom_seconds=86370.0" in short
-    assert "queries" not in short
-    assert "queries=19 retries=2 waiting_seconds=1.25 bad_records=1 partitions=2" in long
+    assert "generation" not in short
     assert "generation='2026-" in long
-
-
-def test_the_address_needs_a_host_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver in this process, as with Spark Connect, `host` must be given."""
-    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
-    with pytest.raises(Exception, match=r"host.*give the address where executors reach"):
-        _ = ScyllaCdcListener().address
 
 
 @pytest.mark.spark
@@ -486,7 +349,7 @@ def test_a_query_in_spark(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Spark calls the listener, and the tasks of each micro-batch send their reports."""
+    """Spark calls the listener after each micro-batch."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
         *(f"INSERT INTO {{t}} (pk, v) VALUES ({pk}, 0)" for pk in range(10)),
@@ -495,9 +358,8 @@ def test_a_query_in_spark(
     listener = ScyllaCdcListener(registry)
     spark.streams.addListener(listener)
     caplog.set_level("INFO", "pyspark_scylla_cdc")
-    given = {"confidenceWindow": "0s", "reportTo": listener.address}
     query = (
-        load(stream=True, **given)
+        load(stream=True, confidenceWindow="0s")
         .writeStream.format("noop")
         .queryName("copy")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -511,19 +373,12 @@ def test_a_query_in_spark(
         query.stop()
         spark._jsc.sc().listenerBus().waitUntilEmpty()
         spark.streams.removeListener(listener)
-        listener.close()
     labels = {"query": "copy", "keyspace": keyspace, "table": "t"}
     assert (status.query, str(status.table)) == ("copy", f"{keyspace}.t")
     assert 0 <= status.lag_seconds < 3_600
     assert 0 < status.retention_headroom_seconds <= DAY
     assert status.generation is not None
-    assert status.partitions == status.partitions_reported
-    assert status.partitions
-    assert status.queries
-    assert status.queries >= status.partitions
-    assert (status.waiting_seconds or 0) > 0
     assert registry.get_sample_value("scylla_cdc_spark_rows_total", labels) == 10
-    assert registry.get_sample_value("scylla_cdc_spark_unreported_partitions_total", labels) == 0
     assert registry.get_sample_value("scylla_cdc_spark_lag_seconds", labels) is None
     told = [record.message for record in caplog.records if "micro_batch" in record.message]
     batches = registry.get_sample_value("scylla_cdc_spark_micro_batches_total", labels)
@@ -558,5 +413,4 @@ def test_a_query_that_fails_in_spark_before_its_first_micro_batch(
         spark._jsc.sc().listenerBus().waitUntilEmpty()
     finally:
         spark.streams.removeListener(listener)
-        listener.close()
     assert registry.get_sample_value(FAILURES, NO_TABLE) == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,10 @@ def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
 
 
 def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """By default late rows are counted and left out, if the log has a TTL."""
+    """By default late rows are counted and left out, if the log has a TTL.
+
+    The next offset that moves has their number.
+    """
     followed = follow()
     followed.run(120)
     followed.write(1, age=70)
@@ -82,7 +86,11 @@ def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None
     [told] = [record for record in caplog.records if "late_rows" in record.getMessage()]
     assert "rows=4" in told.getMessage()  # with a delta and a postimage each
     assert told.levelname == "WARNING"
-    assert all('"late"' not in offset for offset in followed.offsets)
+    offsets = [json.loads(offset) for offset in followed.offsets]
+    assert all("late" not in offset for offset in offsets)
+    moved = [last for last, offset in pairwise(offsets) if last != offset]
+    assert len({offset["position"] for offset in moved}) == len(moved)
+    assert [offset["lateRows"] for offset in offsets if "lateRows" in offset] == [4]
 
 
 @pytest.mark.slow

@@ -8,8 +8,9 @@ import pytest
 from attrs import evolve
 from cassandra.cluster import Session
 
-from cdc_reader._stats import ReadStats, recorded_in
 from cdc_reader._time import SystemClock
+from cdc_reader.cluster import Connection
+from cdc_reader.cluster.wire import Query, Request
 from cdc_reader.errors import ConfigurationError, DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options import kinds
@@ -149,21 +150,22 @@ def test_a_stream_that_lost_rows(
         reader.partitions(first, latest)
 
 
-def test_micro_batches_cost_no_query_for_the_time(clock: ManualClock, parse: Parse) -> None:
+def test_micro_batches_cost_no_query_for_the_time(
+    clock: ManualClock, parse: Parse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only the first micro-batch, and the first after five minutes, query the cluster's time."""
-    options = parse()
+    options, sent, request = parse(), [], Connection.request
 
-    def cost(own: WrongClock | None) -> list[int]:
-        clock_of_query, costs = SourceClock(options, own), []
-        for _ in range(10):
-            stats = ReadStats()
-            with recorded_in(stats):
-                clock_of_query.now()
-            costs.append(stats.queries)
-            clock.advance(MINUTE)
-        return costs
+    def counted(connection: Connection, query: Query) -> Request:
+        sent.append(clock.now())
+        return request(connection, query)
 
-    assert cost(WrongClock(clock, 0)) == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0]
+    monkeypatch.setattr(Connection, "request", counted)
+    clock_of_query, began = SourceClock(options, WrongClock(clock, 0)), clock.now()
+    for _ in range(10):
+        clock_of_query.now()
+        clock.advance(MINUTE)
+    assert sent == [began, began + 5 * MINUTE]
 
 
 @pytest.mark.parametrize("ahead", WRONG)
