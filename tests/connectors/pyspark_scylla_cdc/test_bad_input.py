@@ -109,7 +109,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     ],
     "startingOffsets": [
         ('{"version": 9, "position": 1}', "give 'earliest', 'latest', or an offset as a check"),
-        ('{"ks.t": 7}', "give 'earliest', 'latest', or an offset as a checkpoint has it"),
+        ('{"ks.t": 7}', "give 'earliest', 'latest', or an offset as a checkpoint"),
         ('{"version": 1, "position": 1}', "give 'earliest', 'latest', or an offset as a check"),
     ],
     "snapshot": [
