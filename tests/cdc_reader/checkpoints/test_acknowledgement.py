@@ -184,7 +184,7 @@ def records(draw: st.DataObject, number: int) -> list[list[ReadChange]]:
 
 
 @given(st.data(), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bool) -> None:
     """Checkpoints are exact for any order of pages, acknowledgments, saves and crashes."""
     log = Log(settled=settled)

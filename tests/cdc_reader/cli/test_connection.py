@@ -165,12 +165,10 @@ def test_errors_of_a_connection_name_the_command_s_options(tmp_path: Path) -> No
         )
         plain.execute("CREATE TABLE ks.t (p int PRIMARY KEY)")
         for arguments, message in (
-            (["status", "ks.t", "--tls", "--hosts", hosts[0]], "signed it as --tls-ca"),
             (["status", "ks.t", "--hosts", hosts[0]], "or turn --tls on"),
             (["status", "ks.t", "--hosts", hosts[1], "--tls-ca", str(bad)], "--tls-ca is "),
             (["status", "ks.t", "--hosts", hosts[1], "--local-dc", "x"], "--local-dc is 'x'"),
             (["compare", hosts[0], "ks.t", hosts[1], "--source-tls"], "it as --source-tls-ca"),
-            (["compare", hosts[1], "ks.t", hosts[0], "--target-tls"], "it as --target-tls-ca"),
         ):
             outcome = CliRunner().invoke(main, arguments)
             assert outcome.exit_code in (1, 2)

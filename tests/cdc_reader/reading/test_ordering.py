@@ -50,7 +50,7 @@ def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
     return end
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(STEPS, max_size=60), st.sampled_from([1, 900, 5_000, 1 << 25]))
 def test_rows_come_in_order_of_write_time(
     steps: list[tuple[str, int, int]], sorted_bytes: int

@@ -121,6 +121,7 @@ def test_a_requested_server_that_is_missing_fails_the_run(
     result.stdout.fnmatch_lines(["*127.0.0.1:1: no login over CQL*"])
 
 
+@pytest.mark.slow
 def test_a_container_that_cannot_start_fails_the_run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_container_that_cannot_start_fails_the_run(
     result.stdout.fnmatch_lines(["*scylladb/scylla:latest: Docker says: *"])
 
 
+@pytest.mark.slow
 def test_a_misspelt_option_is_refused_at_once(pytester: pytest.Pytester) -> None:
     """An invalid option ends the run before collection."""
     result = pytester.runpytest_subprocess("--scylla=embeded")
@@ -172,6 +174,7 @@ def test_loading_the_plugin_loads_nothing_heavy() -> None:
     assert not {"cassandra", "pyarrow", "pyspark", "lark", "testcontainers"} & set(loaded)
 
 
+@pytest.mark.slow
 def test_a_keyspace_is_gone_after_its_test(pytester: pytest.Pytester, scylla: Scylla) -> None:
     """The fixture `keyspace` drops its keyspace after the test."""
     pytester.makepyfile(

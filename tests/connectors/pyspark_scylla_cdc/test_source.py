@@ -143,6 +143,7 @@ def test_one_dataframe_in_many_queries(load: Callable[..., DataFrame]) -> None:
     assert frame.join(frame.select("cdc$time"), "cdc$time").count() == 100
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 def test_unsettled_rows_are_read_by_a_batch(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
@@ -179,6 +180,7 @@ def test_empty_log(
     assert spark.read.schema("pk int").parquet(str(tmp_path / "rows")).count() == 0
 
 
+@pytest.mark.slow
 def test_columns_with_awkward_names(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:

@@ -192,6 +192,7 @@ def test_timestamps_that_spark_cannot_hold(
     assert [row["v"] for row in load(columns="v").collect()] == [2]
 
 
+@pytest.mark.slow
 def test_times_beyond_the_calendar_of_python(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from cassandra import ConsistencyLevel, InvalidRequest, Unauthorized
@@ -13,7 +12,6 @@ from cassandra.util import Duration
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
-from cdc_reader.testing.embedded.errors import CqlError
 
 REPLICATION = "WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
 
@@ -42,90 +40,12 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
     session.cluster.shutdown()
 
 
-def first_page(session: Session, table: str) -> Any:
-    """Return the first page of a table, with three rows."""
-    page = session.execute(SimpleStatement(f"SELECT * FROM {table}", fetch_size=3))
-    assert page.has_more_pages
-    return page
-
-
-def test_paging_survives_added_and_dropped_columns(
-    server: EmbeddedScylla, session: Session
-) -> None:
-    """Each page contains the columns that exist when it is requested."""
-    page = first_page(session, "ks.t")
-    server.execute("ALTER TABLE ks.t ADD w int")
-    page.fetch_next_page()
-    assert page.current_rows[0]._fields == ("pk", "ck", "v", "w")
-    server.execute("ALTER TABLE ks.t DROP v")
-    assert [(row.ck, row.w) for row in page][-1] == (9, None)
-
-
-def test_a_table_that_is_dropped_ends_paging(server: EmbeddedScylla, session: Session) -> None:
-    """If a table is dropped, the request for its next page fails."""
-    page = first_page(session, "ks.t")
-    server.execute("DROP TABLE ks.t")
-    with pytest.raises(InvalidRequest, match="unconfigured table t"):
-        list(page)
-
-
-@pytest.mark.parametrize("size", [-(1 << 31), -1, 1, (1 << 31) - 1])
-def test_any_page_size_gives_all_rows(session: Session, size: int) -> None:
-    """Any page size returns all rows. A size below 1 means no paging."""
-    statement = SimpleStatement("SELECT ck FROM ks.t", fetch_size=size)
-    assert len(session.execute(statement).all()) == 10
-
-
-def test_paging_survives_splits_and_merges_of_tablets(
-    server: EmbeddedScylla, session: Session
-) -> None:
-    """Paging through a log returns each row once, even if tablets split or merge meanwhile."""
-    page = first_page(session, "tb.t_scylla_cdc_log")
-    server.split_tablets("tb", "t")
-    page.fetch_next_page()
-    server.merge_tablets("tb", "t")
-    assert len(list(page)) == 7
-
-
-def test_thousands_of_values_are_used(server: EmbeddedScylla) -> None:
-    """A statement can have thousands of bound values, even if all of them are the same key."""
-    markers = ", ".join("?" * 10_000)
-    rows = server.execute(f"SELECT ck FROM ks.t WHERE pk IN ({markers})", [b"\0\0\0\1"] * 10_000)
-    assert len(rows) == 10
-
-
-def test_a_node_that_fails_leaves_no_batch_half_done(
-    server: EmbeddedScylla, session: Session
-) -> None:
-    """When a node fails, each batch in flight is applied as a whole or not at all."""
-    for number in range(500):
-        session.execute_async(
-            f"BEGIN BATCH INSERT INTO ks.t (pk, ck) VALUES ({number}, -1); "
-            f"INSERT INTO ks.t (pk, ck) VALUES ({number}, -2) APPLY BATCH"
-        )
-    server.take_down(server.cluster.nodes[0])
-    rows = server.execute("SELECT pk FROM ks.t WHERE ck < 0 ALLOW FILTERING")
-    assert len(rows) == 2 * len(set(rows))
-
-
 def test_a_node_leaves_once(server: EmbeddedScylla) -> None:
     """A node that has left cannot leave again."""
     last = server.cluster.nodes[-1]
     server.leave(last)
     with pytest.raises(ValueError, match="expected one that is on the ring"):
         server.leave(last)
-
-
-@pytest.mark.parametrize("keyspace", ["ks", "tb"])
-@pytest.mark.parametrize("micros", [-(2**63) + 1, -8_496_879_624_406_387_599, -(2**55)])
-def test_times_before_any_uuid_are_refused_like_other_old_ones(
-    server: EmbeddedScylla, keyspace: str, micros: int
-) -> None:
-    """Timestamps that no `cdc$time` can represent are rejected, with vnodes and tablets."""
-    with pytest.raises(CqlError, match="stream"):
-        server.execute(
-            f"INSERT INTO {keyspace}.t (pk, ck, v) VALUES (1, 1, 'x') USING TIMESTAMP {micros}"
-        )
 
 
 @pytest.fixture
@@ -366,114 +286,12 @@ def test_what_a_real_5_2_refuses(cql: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cql",
-    [
-        FILTER.format("m['k'] IN (1)"),
-        FILTER.format("u.a = 1"),
-        "UPDATE ks.e SET v = 1 WHERE pk = 1 IF u.a = 1",
-        "CREATE KEYSPACE x WITH replication = 'x'",
-        NEW_KEYSPACE + "'x'",
-    ],
-)
-def test_what_is_no_syntax(session: Session, cql: str) -> None:
-    """Statements that ScyllaDB's grammar does not allow are syntax errors."""
-    session.execute(ELEMENTS)
-    with pytest.raises(SyntaxException):
-        session.execute(cql)
-
-
-@pytest.mark.parametrize(
     "cql", ["ALTER KEYSPACE system WITH durable_writes = true", "CREATE TYPE system.x (a int)"]
 )
 def test_system_keyspaces_stay(session: Session, cql: str) -> None:
     """Statements that would change a system keyspace are not authorized."""
     with pytest.raises(Unauthorized, match="system keyspace is not user-modifiable"):
         session.execute(cql)
-
-
-def test_the_first_of_equal_keys_counts(session: Session) -> None:
-    """If a map literal repeats a key, or a UDT literal repeats a field, the first value counts."""
-    session.execute("CREATE TYPE ks.ty (a int, b int)")
-    session.execute(
-        "CREATE TABLE ks.f (pk int PRIMARY KEY, m map<int, int>, f frozen<map<int, int>>, u ty) "
-        "WITH cdc = {'enabled': true}"
-    )
-    session.execute(
-        "INSERT INTO ks.f (pk, m, f, u) VALUES (1, {1: 1, 1: 2}, {1: 1, 1: 2}, {a: 1, a: 2, b: 3})"
-    )
-    for table in ("f", "f_scylla_cdc_log"):
-        row = session.execute(f"SELECT m, f, u FROM ks.{table}").one()
-        assert (dict(row.m), dict(row.f), tuple(row.u)) == ({1: 1}, {1: 1}, (1, 3))
-
-
-def test_elements_of_collections_are_selected(session: Session) -> None:
-    """An element of a set, map or list is returned if the collection contains it."""
-    session.execute(ELEMENTS)
-    session.execute("INSERT INTO ks.e (pk, s, m, l) VALUES (1, {1, 2}, {'k': 5}, [7, 8])")
-    row = session.execute("SELECT s[2], s[3], m['k'], m['x'], l[1], l[2], l[-1] FROM ks.e").one()
-    assert tuple(row) == (2, None, 5, None, 8, None, None)
-
-
-@pytest.mark.parametrize(
-    ("condition", "holds"),
-    [
-        ("s[2] = 2", True),
-        ("s[3] = 3", False),
-        ("s[3] = null", True),
-        ("s[null] = null", True),
-        ("s[2] > 1", True),
-        ("s[2] IN (5, 2)", True),
-        ("s[3] != 2", True),
-    ],
-)
-def test_conditions_on_elements_of_sets(session: Session, condition: str, holds: bool) -> None:
-    """In a condition, `s[x]` is x, or null if the set `s` does not contain x."""
-    session.execute(ELEMENTS)
-    session.execute("INSERT INTO ks.e (pk, s) VALUES (1, {1, 2})")
-    result = session.execute(f"UPDATE ks.e SET v = 1 WHERE pk = 1 IF {condition}")
-    assert result.was_applied is holds
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"), [("false", False), ("'false'", False), ("'Yes'", True), ("1", True)]
-)
-def test_durable_writes_may_be_text(session: Session, written: str, meant: bool) -> None:
-    """A boolean property may be written as a string or a number."""
-    session.execute(f"CREATE KEYSPACE x {REPLICATION} AND durable_writes = {written}")
-    found = session.execute(
-        "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = 'x'"
-    )
-    assert found.one().durable_writes is meant
-
-
-@pytest.mark.parametrize(
-    ("replication", "warnings"),
-    [
-        ("'class': 'NetworkTopologyStrategy', 'replication_factor': 3", []),
-        ("'class': 'NetworkTopologyStrategy', 'datacenter1': 2", ["datacenter1=2 lower than"]),
-        (
-            "'class': 'SimpleStrategy', 'replication_factor': 1",
-            ["SimpleStrategy replication class is not rec", "replication_factor=1 lower than"],
-        ),
-    ],
-)
-def test_few_replicas_earn_a_warning(
-    session: Session, replication: str, warnings: list[str]
-) -> None:
-    """SimpleStrategy and fewer than three replicas cause warnings."""
-    future = session.execute_async(f"CREATE KEYSPACE x WITH replication = {{{replication}}}")
-    future.result()
-    found = future.warnings or []
-    assert len(found) == len(warnings)
-    assert all(part in text for part, text in zip(warnings, found, strict=True))
-
-
-def test_one_partition_key_in_a_list_can_be_paged_in_order(session: Session) -> None:
-    """IN with a single value is an equality, so ORDER BY works with paging."""
-    statement = SimpleStatement(
-        "SELECT ck FROM ks.t WHERE pk IN (1) ORDER BY ck DESC", fetch_size=3
-    )
-    assert [row.ck for row in session.execute(statement)] == list(range(9, -1, -1))
 
 
 @pytest.mark.parametrize("level", ["ANY", "EACH_QUORUM"])
@@ -486,50 +304,12 @@ def test_some_consistencies_are_for_writes(session: Session, level: str) -> None
         session.execute(statement)
 
 
-def test_listings_have_all_keyspaces_until_one_is_used(session: Session) -> None:
-    """DESCRIBE TABLES lists the tables of all keyspaces, or of one keyspace after USE."""
-    session.execute("CREATE TABLE ks.a (pk int PRIMARY KEY)")
-    keyspaces = [row.name for row in session.execute("DESC KEYSPACES")]
-    assert keyspaces == sorted(keyspaces)
-    assert {"ks", "tb", "system", "system_schema"} <= set(keyspaces)
-    tables = {(row.keyspace_name, row.name) for row in session.execute("DESC TABLES")}
-    assert {("ks", "t"), ("tb", "t"), ("system", "local")} <= tables
-    assert ("ks", "t_scylla_cdc_log") not in tables
-    session.execute("USE ks")
-    assert [row.name for row in session.execute("DESC TABLES")] == ["a", "t"]
-    assert [row.name for row in session.execute("DESC KEYSPACES")] == keyspaces
-    described = [row.name for row in session.execute("DESC KEYSPACE ks") if row.type == "table"]
-    assert described == ["a", "t", "t_scylla_cdc_log"]
-
-
 def test_truncating_may_have_a_timeout(session: Session) -> None:
     """TRUNCATE accepts USING TIMEOUT, which may be a bind variable."""
     session.execute("TRUNCATE ks.t USING TIMEOUT 5s")
     assert not session.execute("SELECT ck FROM ks.t").all()
     prepared = session.prepare("TRUNCATE TABLE ks.t USING TIMEOUT ?")
     session.execute(prepared, [Duration(0, 0, 5_000_000)])
-
-
-def test_a_table_may_bring_its_id(session: Session) -> None:
-    """A table can be created with a given id, as when a schema is restored."""
-    given = "5a1c395e-b41f-11e5-9f22-ba0be0483c18"
-    session.execute(f"CREATE TABLE ks.own (a int PRIMARY KEY) WITH id = {given}")
-    found = session.execute(
-        "SELECT id FROM system_schema.tables WHERE keyspace_name = 'ks' AND table_name = 'own'"
-    )
-    assert str(found.one().id) == given
-
-
-def test_a_clustering_order_may_name_the_first_columns_only(session: Session) -> None:
-    """Columns that CLUSTERING ORDER BY does not name are in ascending order."""
-    session.execute(
-        "CREATE TABLE ks.o (a int, b int, c int, PRIMARY KEY (a, b, c)) "
-        "WITH CLUSTERING ORDER BY (b DESC)"
-    )
-    for b, c in ((1, 1), (2, 2), (2, 1)):
-        session.execute(f"INSERT INTO ks.o (a, b, c) VALUES (1, {b}, {c})")
-    rows = session.execute("SELECT b, c FROM ks.o WHERE a = 1").all()
-    assert rows == [(2, 1), (2, 2), (1, 1)]
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def test_a_log_created_again_within_a_window(
 ) -> None:
     """Each micro-batch that starts before the log's creation reports lost rows."""
     tables.create()
-    stream = tables.query(onDataLoss="continue", maxWindowPerTrigger="1s")
+    stream = tables.query(onDataLoss="continue", maxWindowPerTrigger="10s")
     offset = tables.advanced(stream)
     tables.clock.advance(2 * SECOND)
     created = create_log_again(tables)

@@ -499,7 +499,7 @@ LAST = [Round(70 * SECOND, 0, 0, restarts=False, rows=[])] * 6
 
 
 @given(rounds=st.lists(ROUNDS, min_size=3, max_size=10), server=st.integers(0, SECOND))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_exactly_once(rounds: list[Round], server: int) -> None:
     """Each row is in exactly one micro-batch, and in every attempt at this micro-batch.
 

@@ -54,8 +54,10 @@ def test_static_maps_in_a_table(
     assert {str(row["s"]) for row in found} == {"{'a': 1}", "{'b': 2, 'c': 3}"}
 
 
-@pytest.mark.parametrize("key", ["pk, m", "m, pk"])
-@pytest.mark.parametrize("kind", ["frozen<map<int, int>>", "frozen<list<frozen<map<int, int>>>>"])
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [("pk, m", "frozen<map<int, int>>"), ("m, pk", "frozen<list<frozen<map<int, int>>>>")],
+)
 def test_keys_with_maps_are_refused(execute: Execute, load: Load, key: str, kind: str) -> None:
     """Spark cannot compare maps, so a key that contains one is refused before any row is read."""
     execute(f"CREATE TABLE {{t}} (pk int, m {kind}, PRIMARY KEY ({key})) {POSTIMAGES}")
@@ -65,7 +67,9 @@ def test_keys_with_maps_are_refused(execute: Execute, load: Load, key: str, kind
             refused(frame)
 
 
-@pytest.mark.parametrize("kind", ["decimal", "frozen<tuple<int, decimal>>"])
+@pytest.mark.parametrize(
+    "kind", ["decimal", pytest.param("frozen<tuple<int, decimal>>", marks=pytest.mark.slow)]
+)
 def test_clustering_keys_with_decimals_as_text_are_refused(
     execute: Execute, load: Load, kind: str
 ) -> None:

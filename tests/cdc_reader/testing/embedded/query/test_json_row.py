@@ -81,14 +81,6 @@ def test_a_value_of_each_type(table: Any, column: str, given: Any, stored: Any) 
     assert read(table, column) == stored
 
 
-def test_a_duration(table: Any) -> None:
-    """A duration in JSON is parsed like one in CQL."""
-    insert(table, du="1y2mo3w4d5h6m7s8ms9us10ns")
-    table.run("INSERT INTO t (pk, ck, du) VALUES (2, 'c', 1y2mo3w4d5h6m7s8ms9us10ns)")
-    (one,), (other,) = table.rows("SELECT du FROM t")
-    assert one == other is not None
-
-
 @pytest.mark.parametrize("text", ["'{}'", "$${}$$"])
 def test_names_fold_to_lower_case_unless_quoted(table: Any, text: str) -> None:
     """Names become lower case unless they are quoted within the JSON string, as in CQL."""
@@ -102,67 +94,6 @@ def test_what_is_left_out_is_null(table: Any) -> None:
         insert(table, b=1, l=[1], ud={"x": 1})
         insert(table, default, sm=1)
         assert table.rows("SELECT b, l, ud FROM t") == [(None, None, None)]
-
-
-def test_default_unset_leaves_what_is_left_out(table: Any) -> None:
-    """With DEFAULT UNSET, missing columns stay unchanged. Only a null in the text writes null."""
-    insert(table, b=1, sm=2, l=[1])
-    insert(table, " DEFAULT UNSET", sm=None)
-    assert table.ints("SELECT b, sm FROM t") == [(1, None)]
-    assert read(table, "l") == [1]
-
-
-def test_static_columns_are_not_written(table: Any) -> None:
-    """Static columns in the text are ignored, as in ScyllaDB."""
-    insert(table, st=1)
-    assert table.ints("SELECT st FROM t") == [(None,)]
-
-
-def test_using_and_if_not_exists(table: Any) -> None:
-    """USING and IF NOT EXISTS may follow the text, as they follow the values of other INSERTs."""
-    insert(table, " USING TTL 100 AND TIMESTAMP 5", b=1)
-    assert table.ints("SELECT ttl(b), writetime(b) FROM t") == [(100, 5)]
-    insert(table, " IF NOT EXISTS", b=2)
-    assert table.ints("SELECT b FROM t") == [(1,)]
-
-
-def test_a_batch_of_named_and_positional_texts(table: Any) -> None:
-    """Each statement of a batch has a separate JSON text, bound by name or by position."""
-    first, second = (json.dumps({"pk": 1, "ck": ck}).encode() for ck in "ab")
-    table.run(
-        "BEGIN BATCH INSERT INTO t JSON :one; INSERT INTO t JSON ? DEFAULT UNSET; APPLY BATCH",
-        first,
-        second,
-    )
-    assert table.rows("SELECT ck FROM t") == [(b"a",), (b"b",)]
-
-
-def test_the_log_has_a_null_for_what_is_left_out(shell: Any) -> None:
-    """The log marks columns missing from the text as deleted, except with DEFAULT UNSET."""
-    shell.run(
-        "CREATE TABLE t (pk int PRIMARY KEY, a int, b int, s set<int>) WITH cdc = {'enabled': true}"
-    )
-    shell.run("""INSERT INTO t JSON '{"pk": 1, "a": 2}'""")
-    shell.run("""INSERT INTO t JSON '{"pk": 1, "a": 3}' DEFAULT UNSET""")
-    deleted = '"cdc$deleted_a", "cdc$deleted_b", "cdc$deleted_s"'
-    assert shell.rows(f"SELECT {deleted} FROM t_scylla_cdc_log") == [
-        (None, b"\1", b"\1"),
-        (None, None, None),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"pk": 1}', "Missing mandatory PRIMARY KEY part ck"),
-        ('{"pk": null, "ck": "c"}', "Missing mandatory PRIMARY KEY part pk"),
-        ('{"zz": 1}', "JSON values map contains unrecognized column: zz"),
-        ('{"Name": 1}', "JSON values map contains unrecognized column: name"),
-    ],
-)
-def test_a_text_that_does_not_fit_the_table_is_refused(table: Any, text: str, message: str) -> None:
-    """The text must contain all key columns, and only columns of the table."""
-    assert table.refusal("INSERT INTO t JSON ?", text.encode()) == (INVALID, message)
 
 
 @pytest.mark.parametrize(
@@ -236,11 +167,3 @@ def test_neither_null_nor_unset_is_a_row(table: Any) -> None:
     """A bound text that is null or unset is rejected."""
     assert table.refusal("INSERT INTO t JSON ?", None)[0] == INVALID
     assert table.refusal("INSERT INTO t JSON ?", UNSET)[0] == INVALID
-
-
-def test_counters_have_no_json(shell: Any) -> None:
-    """INSERT JSON rejects counter tables."""
-    shell.run("CREATE TABLE t (pk int PRIMARY KEY, c counter)")
-    text = b'{"pk": 1, "c": 2}'
-    message = "INSERT statement are not allowed on counter tables, use UPDATE instead"
-    assert shell.refusal("INSERT INTO t JSON ?", text) == (INVALID, message)

@@ -59,43 +59,6 @@ def test_a_batch_of_several_partitions_has_at_most_a_mebibyte(table: Any) -> Non
     assert table.refusal(two, value, value) == (INVALID, "Batch too large")
 
 
-def test_literals_count_for_the_size_of_a_batch(table: Any) -> None:
-    """The size of a batch is the size of its mutations, not only of its bound values."""
-    inserts = [
-        f"INSERT INTO t (pk, ck, v) VALUES ('{n}', 'c', '{'v' * 200_000}'); " for n in "1234567"
-    ]
-    table.run(f"BEGIN BATCH {''.join(inserts[:5])} APPLY BATCH")
-    refused = f"BEGIN BATCH {''.join(inserts)} APPLY BATCH"
-    assert table.refusal(refused) == (INVALID, "Batch too large")
-
-
-@pytest.mark.parametrize(
-    ("value", "message", "unit"),
-    [
-        (
-            "{?: 'v'}",
-            "Map key is too long. Map keys are limited to 65535 bytes",
-            "keys",
-        ),
-        (
-            "{?}",
-            "Set value is too long. Set values are limited to 65535 bytes",
-            "value",
-        ),
-    ],
-)
-def test_keys_of_collections_have_at_most_65535_bytes(
-    table: Any, value: str, message: str, unit: str
-) -> None:
-    """Map keys and set elements longer than 65,535 bytes are rejected in literals."""
-    table.run("CREATE TABLE k (pk int PRIMARY KEY, m map<text, text>, s set<text>)")
-    column = "m" if ":" in value else "s"
-    insert = f"INSERT INTO k (pk, {column}) VALUES (1, {value})"
-    table.run(insert, LONG[1:])
-    refused = f"{message} but 65536 bytes {unit} provided"
-    assert table.refusal(insert, LONG) == (INVALID, refused)
-
-
 @pytest.mark.parametrize(
     "cql",
     [
@@ -117,47 +80,12 @@ def test_timeouts_may_be_bound(table: Any, cql: str) -> None:
     assert table.refusal(cql, None) == (INVALID, "Timeout value cannot be null")
 
 
-def test_each_increment_of_a_batch_counts(table: Any) -> None:
-    """Every increment counts, even if several affect one counter or the clock is set back."""
-    table.run(
-        "BEGIN COUNTER BATCH UPDATE c SET n = n + 5 WHERE pk IN (1, 2); "
-        "UPDATE c SET n = n - 7 WHERE pk = 1; UPDATE c SET n = n + 1 WHERE pk = 1; APPLY BATCH"
-    )
-    table.run("UPDATE c SET n = n - 10 WHERE pk = 2")
-    table.now_us -= 1_000
-    table.run("UPDATE c SET n = n - 1 WHERE pk = 2")
-    assert table.ints("SELECT pk, n FROM c WHERE pk IN (1, 2)") == [(1, -1), (2, -6)]
-
-
-def test_a_tie_is_won_by_what_lives_longer(table: Any) -> None:
-    """Of two cells with the same timestamp, a cell with a TTL wins over one without.
-
-    If both cells have a TTL, the one that expires later wins.
-    """
-    insert = "INSERT INTO t (pk, ck, v) VALUES ('p', 'c', '{}') USING TIMESTAMP 1{}"
-    for value, ttl in (("z", ""), ("a", " AND TTL 50"), ("b", " AND TTL 40")):
-        table.run(insert.format(value, ttl))
-    assert table.rows("SELECT v FROM t") == [(b"a",)]
-
-
 def test_limits_are_not_null(table: Any) -> None:
     """A bound LIMIT must not be null."""
     assert table.refusal("SELECT * FROM t LIMIT ?", None) == (
         INVALID,
         "Invalid null value of limit",
     )
-
-
-def test_markers_of_one_name_are_one_variable(table: Any) -> None:
-    """Markers with the same name share one bound value."""
-    table.run("INSERT INTO t (pk, ck, v) VALUES (:x, :x, :y)", b"x", b"y")
-    assert table.rows("SELECT * FROM t") == [(b"x", b"x", b"y")]
-
-
-def test_a_comment_ends_with_its_line(table: Any) -> None:
-    """A line comment without a line break at its end is an error."""
-    assert table.rows("SELECT * FROM t -- all\n") == []
-    assert table.refusal("SELECT * FROM t -- all")[0] == SYNTAX
 
 
 @pytest.mark.parametrize("name", ["cdc$time", "cdc$deleted_a"])

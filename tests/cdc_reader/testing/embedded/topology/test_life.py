@@ -4,7 +4,6 @@ All data is read as a client reads it. Expected streams are computed from Scylla
 not by the code under test.
 """
 
-import random
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -277,23 +276,3 @@ def test_every_log_row_is_in_a_stream_of_its_time(
             else:
                 current = sets[newest_at(sets, time)][CURRENT]
                 assert stream == next(s for s in current if s.token >= token)
-
-
-@given(st.integers(0, 2**32), st.integers(0, 2), st.integers(0, 100_000))
-@settings(max_examples=30)
-def test_a_later_generation_starts_after_the_ring_delay(
-    seed: int, joins: int, ring_delay: int
-) -> None:
-    """A generation starts two ring delays plus 5 s after its creation.
-
-    Without a ring delay, it starts at the next millisecond. If the previous generation starts later
-    than that, the new one starts 1 ms after the previous one.
-    """
-    life = Life(ring_delay)
-    source = random.Random(seed)
-    delay = 2 * ring_delay + 5000 if ring_delay else 0
-    for _ in range(joins):
-        before = life.server.cluster.generations[-1].timestamp
-        made = life.server.join(vnodes=1, shards=1)
-        assert made.timestamp == max(-(-life.clock.now() // 1000) + delay, before + 1)
-        life.clock.advance(source.randrange(3 * SECOND))
