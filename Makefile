@@ -107,8 +107,9 @@ test-nightly: install $(CLASSES) prometheus chromium ## run the slowest tests: v
 test-all: install $(CLASSES) prometheus chromium ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
-test-some: install $(CLASSES)
-	$(SPARK_ENV) $(BIN)/python -m pytest -m "not nightly and not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
+# Too few to be worth an archive of Spark's classes.
+test-some: java
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "not nightly and not cluster" $(PROCESSES) $(ONE_SPARK) $(TESTS) $(ARGS)
 
 test-mutations: install $(CLASSES) ## put 60 defects into the project, which fixed seeds and recordings must detect
 	$(SPARK_ENV) $(BIN)/python -m pytest $(PROCESSES) $(BY_FILE) $(MUTATIONS) $(ARGS)
@@ -126,8 +127,8 @@ test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older
 test-spark-cluster: $(OLDER)/constraints.txt ## run both on an older version; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-cluster VENV=$(OLDER)/venv CONSTRAINTS=$< CLUSTER_TESTS=tests/cluster
 
-test-spark-quick: $(OLDER)/constraints.txt ## run the quick part of test-spark, without nightly tests
-	$(MAKE) test-some VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS_QUICK)"
+test-spark-quick: $(OLDER)/quick/.ready ## run the quick part of test-spark, without nightly tests
+	$(MAKE) test-some VENV=$(<D) TESTS="$(SPARK_TESTS_QUICK)"
 
 test-scylla-driver: ## run the tests with scylla-driver, the quick part of Spark included
 	$(MAKE) scylla-driver VENV=$(FORK)
@@ -264,6 +265,14 @@ $(OLDER)/constraints.txt: constraints.txt
 	mkdir -p $(@D)
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' $< >$@
 	grep -qx 'pyspark==$(OLDER_SPARK)' $@
+
+# An environment with another pyspark, and with the other packages of .venv.
+$(OLDER)/quick/.ready: $(OLDER)/constraints.txt $(INSTALLED)
+	$(BIN)/python -m venv --clear --without-pip $(@D)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"), "$(CURDIR)", \
+	    "$(CURDIR)/connectors", sep="\n")' >"$$(echo $(@D)/lib/python3*/site-packages)/shared.pth"
+	$(BIN)/pip --python $(@D)/bin/python install --quiet --constraint $< pyspark
+	@touch $@
 
 $(NEWEST)/constraints.txt: pyproject.toml
 	mkdir -p $(@D)

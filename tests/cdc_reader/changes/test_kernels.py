@@ -108,7 +108,7 @@ def main() -> None:
 
 
 @pytest.mark.parametrize(
-    "count", [300, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+    "count", [300, pytest.param(100_000, marks=[pytest.mark.nightly, pytest.mark.timeout(900)])]
 )
 def test_random_changes_are_the_same_with_both_kernels(tmp_path: Path, count: int) -> None:
     """Changes made or unpickled by either kernel are equal and have the same text."""
