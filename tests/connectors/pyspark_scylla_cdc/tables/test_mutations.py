@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from pyspark.sql import functions as sf
 
 from cdc_reader._time import SystemClock
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.testing import EmbeddedScylla, Scylla
 from pyspark_scylla_cdc.tables import delta, mirror, ranges
 from pyspark_scylla_cdc.tables import fold as folding
 from pyspark_scylla_cdc.tables.fold import UPSERTS, Fold
@@ -37,8 +37,6 @@ from tests.mutations import Mutation
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from cdc_reader.testing import Scylla
 
 pytestmark = [
     pytest.mark.spark,
@@ -69,28 +67,32 @@ class Life:
 
 
 @pytest.fixture(scope="module")
-def life(spark: SparkSession, scylla: Scylla) -> Iterator[Life]:
+def life(spark: SparkSession) -> Iterator[Life]:
     """Random statements, and deletes in the microsecond of a later write."""
-    execute, keyspace = scylla.session.execute, f"mutations_{uuid.uuid4().hex[:8]}"
-    made = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
-    execute(f"CREATE KEYSPACE {keyspace} WITH replication = {made}")
-    table, seen = f"{keyspace}.t", []
-    execute((TABLE + IMAGES["full images"]).replace("{t}", table))
-    statements = random_statements(SEED, 110)
-    for text in (f"INSERT INTO {{t}} (pk, a, b) VALUES (9, 'x', {TIMES[0]})", *statements):
-        if "TIMESTAMP" not in text:
-            execute(text.replace("{t}", table))
-            seen.append((SystemClock().now(), table_of(scylla, table)))
-    for number in range(10):
-        at, row = SystemClock().now(), f"pk = 1 AND a = 'c{number}' AND b = {TIMES[0]}"
-        execute(f"DELETE FROM {table} USING TIMESTAMP {at} WHERE {row}")
-        execute(f"UPDATE {table} USING TIMESTAMP {at} SET v = 1 WHERE {row}")
-    execute(f"DELETE FROM {table} WHERE pk = 9")
-    seen.append((SystemClock().now(), table_of(scylla, table)))
-    options = {"hosts": scylla.contact_point, "path": table, "consistencyLevel": "ONE", **CHANGES}
-    frame = spark.read.format("scylla_cdc").options(**options, includeDelta="true").load()
-    yield Life(frame.localCheckpoint(), seen)
-    execute(f"DROP KEYSPACE {keyspace}")
+    with (
+        EmbeddedScylla(seed=SEED) as server,
+        Scylla("embedded", server.host, server.port) as scylla,
+    ):
+        execute, seen = scylla.session.execute, []
+        execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        execute((TABLE + IMAGES["full images"]).replace("{t}", "ks.t"))
+        statements = random_statements(SEED, 110)
+        for text in (f"INSERT INTO {{t}} (pk, a, b) VALUES (9, 'x', {TIMES[0]})", *statements):
+            if "TIMESTAMP" not in text:
+                execute(text.replace("{t}", "ks.t"))
+                seen.append((SystemClock().now(), table_of(scylla, "ks.t")))
+        for number in range(10):
+            at, row = SystemClock().now(), f"pk = 1 AND a = 'c{number}' AND b = {TIMES[0]}"
+            execute(f"DELETE FROM ks.t USING TIMESTAMP {at} WHERE {row}")
+            execute(f"UPDATE ks.t USING TIMESTAMP {at} SET v = 1 WHERE {row}")
+        execute("DELETE FROM ks.t WHERE pk = 9")
+        seen.append((SystemClock().now(), table_of(scylla, "ks.t")))
+        options = {"hosts": scylla.contact_point, "path": "ks.t", "consistencyLevel": "ONE"}
+        frame = spark.read.format("scylla_cdc").options(**options, **CHANGES, includeDelta="true")
+        yield Life(frame.load().localCheckpoint(), seen)
 
 
 def _fold(life: Life) -> None:
