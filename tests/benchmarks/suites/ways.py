@@ -17,6 +17,7 @@ from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.fetch import read_tasks
+from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.planner import Chunking
 from cdc_reader.streams.generation import Generation
 from cdc_reader.streams.task import RangeTask, Task
@@ -24,6 +25,7 @@ from cdc_reader.streams.window import Window
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.serving import KEYSPACE, serving
 from tests.benchmarks.turns import take_turns
+from tests.cdc_reader.support.tuned import tuned
 
 VNODES, SHARDS = 256, (2, 16)
 ROWS_A_STREAM, IN_FLIGHT = 5, 32
@@ -72,10 +74,12 @@ def _figures(config: ConnectionConfig, times: int) -> Iterator[Figure]:
 
 
 def _reading(source: object, tasks: Tasks) -> Callable[[], int]:
-    return lambda: sum(
-        batch.num_rows
-        for _, batch in read_tasks(source, tasks, IN_FLIGHT)  # type: ignore[arg-type]
-    )
+    def read() -> int:
+        with tuned(in_flight=IN_FLIGHT):
+            found = read_tasks(source, tasks, InFlight())  # type: ignore[arg-type]
+            return sum(batch.num_rows for _, batch in found)
+
+    return read
 
 
 def ways(generation: Generation, window: Window) -> Mapping[str, Tasks]:
