@@ -54,8 +54,7 @@ _CLUSTER = (
     Option(
         "hosts",
         TEXT,
-        "Contact points of the cluster: `host` or `host:port` (by default 9042), separated by "
-        "commas.",
+        "Contact points: `host` or `host:port` (default 9042), separated by commas.",
         "always",
         required=True,
     ),
@@ -74,8 +73,7 @@ _CLUSTER = (
     Option(
         "path",
         TABLE,
-        'Keyspace and table in one, as `load("shop.orders")` sets it. Quote parts that contain a '
-        'dot with `"`.',
+        'Both, as `load("shop.orders")` sets it. Quote parts that contain a dot with `"`.',
         "instead of `keyspace` and `table`",
     ),
     Option(
@@ -87,7 +85,7 @@ _CLUSTER = (
     Option(
         "password",
         TEXT,
-        "Password of the role. Never shown in plans or errors, but sent to the executors.",
+        "Password of the role. Never shown in plans or errors, but sent to executors.",
         "with `username`",
         secret=True,
     ),
@@ -112,7 +110,7 @@ _CLUSTER = (
     Option(
         "ssl.verifyHostname",
         FLAG,
-        "Whether a node's certificate must contain the host or address used to reach it. See "
+        "Whether certificates must contain the host or address used to reach a node. See "
         "[TLS](tls.md).",
         "when certificates do not name the nodes",
         default="true",
@@ -140,7 +138,7 @@ _CLUSTER = (
         "consistencyLevel",
         TEXT,
         "Consistency of log reads.",
-        "when you write below `QUORUM`; otherwise, lower levels can miss rows",
+        "when writes use less; otherwise, lower levels miss rows",
         default="QUORUM",
     ),
     Option(
@@ -162,24 +160,23 @@ _ROWS = (
     Option(
         "format",
         choice(FormatName),
-        "What a row is: a row of the log table, a changed row of the base table, or a Debezium "
-        "message. See [Formats](#formats).",
+        "What a row is: a log row, a changed row of the table, or a Debezium message. See "
+        "[Formats](#formats).",
         "to get rows of the table, or messages",
         default=FormatName.LOG.value,
     ),
     Option(
         "includeDelta",
         FLAG,
-        "With format `changes`: adds columns that show which values each change wrote, and which "
-        "it set to null.",
+        "With format `changes`: adds columns that show what each change wrote.",
         "when the log has no postimages, or single writes matter",
         default="false",
     ),
     Option(
         "rangeDeletes",
         choice(RangeDelete),
-        "With formats `changes` and `envelope`: deletes of partitions and ranges of rows end the "
-        "query, are returned with their bounds (`emit`, `changes` only), or are left out.",
+        "With formats `changes` and `envelope`: what to do with deletes of partitions and ranges; "
+        "`emit` (`changes` only) returns them with their bounds.",
         "when the application deletes partitions or ranges",
         default=RangeDelete.FAIL.value,
     ),
@@ -187,7 +184,7 @@ _ROWS = (
         "preimages",
         choice(Preimages),
         "With formats `changes` and `envelope`: return rows before their change if the log has "
-        "complete preimages (`auto`), never, or fail at `load()` without them.",
+        "complete preimages (`auto`), never, or fail without them.",
         "when old values are not needed, or must not be missing",
         default=Preimages.AUTO.value,
     ),
@@ -196,7 +193,7 @@ _ROWS = (
         NAMES,
         "Columns to read in addition to the key, separated by commas or as a JSON array. Default: "
         "all.",
-        "when you need few columns, or the log lacks values of others",
+        "when few columns are needed, or the log lacks others",
     ),
     Option(
         "partitionKey",
@@ -207,24 +204,21 @@ _ROWS = (
     Option(
         "decimalType",
         DECIMAL_TYPE,
-        "Spark type of decimal and varint. Values are never rounded: `onBadRecord` applies to "
-        "those that do not fit.",
+        "Spark type of decimal and varint. Values are never rounded: `onBadRecord` applies.",
         "when Spark should calculate with them",
         default="string",
     ),
     Option(
         "onBadRecord",
         choice(BadRecord),
-        "A row that cannot be converted ends the query, is left out with a warning, or is returned"
-        " with the column [`_bad_record`](#_bad_record).",
+        "What to do with a row that cannot be converted. See [`_bad_record`](#_bad_record).",
         "when a bad row must not end the query",
         default=BadRecord.FAIL.value,
     ),
     Option(
         "schemaMode",
         choice(SchemaMode),
-        "Whether the query continues without a column that the table has gained since `load()`, or"
-        " ends.",
+        "What to do if the table has gained columns since `load()`: continue without them, or end.",
         "when new columns must not be missed",
         default=SchemaMode.KEEP.value,
     ),
@@ -233,23 +227,22 @@ _SPAN = (
     Option(
         "startingTimestamp",
         START,
-        "Write time to start at (inclusive), if there is no checkpoint. `latest` is the query's "
-        "start.",
+        "Write time to start at (inclusive) without a checkpoint. `latest` is the query's start.",
         "when you do not need older changes",
         default=EARLIEST,
     ),
     Option(
         "startingOffsets",
         OFFSET,
-        "Where to start, instead of `startingTimestamp`: an offset of the same table, copied from "
-        "a checkpoint or a query's progress.",
+        "Where to start, instead of `startingTimestamp`: an offset from a checkpoint or a query's "
+        "progress.",
         "to continue where another query stopped",
     ),
     Option(
         "snapshot",
         choice(SnapshotMode),
-        "With formats `changes` and `envelope`: `initial` first reads the rows of the table as "
-        "inserts, then the log. See [Snapshot](#snapshot).",
+        "With formats `changes` and `envelope`: `initial` reads the rows of the table first. See "
+        "[Snapshot](#snapshot).",
         "when you need all rows of the table",
         default=SnapshotMode.NONE.value,
     ),
@@ -264,32 +257,29 @@ _LOSS = (
     Option(
         "onDataLoss",
         choice(DataLossMode),
-        "If unread changes have expired, the query ends, continues with a warning, or reads the "
-        "table again. See [Data loss](#data-loss).",
+        "What to do if unread changes have expired. See [Data loss](#data-loss).",
         "when a loss must not end the query",
         default=DataLossMode.FAIL.value,
     ),
     Option(
         "lateRows",
         choice(LateRowsMode),
-        "What a stream does with rows that arrive behind its position: nothing, log their number, "
-        "or deliver them. Default: `report` if the log has a TTL, else `ignore`. See [Late "
-        "rows](#late-rows).",
+        "What a stream does with rows that arrive behind its position. Default: `report` if the "
+        "log has a TTL, else `ignore`. See [Late rows](#late-rows).",
         "when clients set timestamps: `deliver`",
     ),
     Option(
         "lateHorizon",
         POSITIVE_DURATION,
-        "How far behind the position to search for late rows, in write time.",
+        "How far behind the position to search for late rows.",
         "when rows arrive later",
         default="10m",
     ),
     Option(
         "confidenceWindow",
         DURATION,
-        "How far a stream stays behind the present, because writes take time to arrive and clocks "
-        "differ.",
-        "when writes take longer, or rows are needed sooner",
+        "How far a stream stays behind the present.",
+        "when writes arrive later, or rows are needed sooner",
         default="30s",
     ),
 )
@@ -303,44 +293,42 @@ _SIZE = (
     Option(
         "maxRowsPerTrigger",
         COUNT,
-        "Most rows in one micro-batch; estimated from at most 512 streams, so it can miss a hot "
-        "one.",
+        "Most rows in one micro-batch; estimated from 512 streams, so it can miss a hot one.",
         "when micro-batches take too long or too much memory",
     ),
     Option(
         "maxBytesPerTrigger",
         BYTES,
-        "Most Arrow data in one micro-batch, such as `64m`; estimated from a few rows of at most "
-        "512 streams.",
+        "Most Arrow data in one micro-batch, such as `64m`; estimated from a few rows of 512 "
+        "streams.",
         "when rows differ in size",
     ),
     Option(
         "fetchSize",
         COUNT,
-        "Most rows in a page. The server ends a page after 1 MiB of one stream.",
+        "Most rows in a page; the server ends a page after 1 MiB of one stream.",
         "when pages take too much memory",
         default="5000",
     ),
     Option(
         "maxQueriesPerSecond",
         COUNT,
-        "Most pages per second of all tasks together. Default: no limit. See [Load on the "
-        "cluster](#load-on-the-cluster).",
+        "Most pages per second of all tasks together. See [Load on the cluster](#load-on-the-"
+        "cluster).",
         "when applications need the cluster's capacity",
     ),
     Option(
         "maxPartitions",
         PARTITIONS,
-        "Most Spark partitions; a stream uses at most one per stream of the log unless "
-        "`minPartitions` is set. Each costs about 35 ms per micro-batch.",
+        "Most Spark partitions; each costs 35 ms per micro-batch.",
         "when a query does not keep up, and Spark has more cores",
         default="8",
     ),
     Option(
         "minPartitions",
         PARTITIONS,
-        "Fewest Spark partitions; divides each stream of the log. See [Partitions and "
-        "order](#partitions-and-order).",
+        "Fewest Spark partitions; divides streams. See [Partitions and order](#partitions-and-"
+        "order).",
         "when one partition key gets most of the writes",
     ),
 )
