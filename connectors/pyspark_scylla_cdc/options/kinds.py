@@ -50,7 +50,7 @@ class Option:
     name: str
     kind: Kind
     doc: str
-    reason: str = ""
+    reason: str
     default: str | None = None
     required: bool = False
     secret: bool = False

@@ -21,6 +21,7 @@ from cdc_reader.changes.frames.options import (
     RangeDelete,
 )
 from cdc_reader.changes.frames.value_types import ValueTypes
+from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.window import Window
@@ -339,7 +340,7 @@ def test_refusals(given: dict[str, str], expected: str) -> None:
     assert expected in refusal(**given)
 
 
-@pytest.mark.parametrize("name", sorted(GONE.keys() - {option.name for option in OPTIONS}))
+@pytest.mark.parametrize("name", GONE)
 def test_what_to_do_instead(name: str) -> None:
     """The error for an option that other sources have says what to do instead."""
     value = "(not shown)" if name.endswith("password") else "x1"
@@ -383,9 +384,22 @@ def test_reference_page_is_current() -> None:
     assert types_markdown() in page
 
 
-def test_every_option_is_documented() -> None:
-    """Each option has a description of one sentence that fits a table row."""
+def test_every_option_has_its_reason() -> None:
+    """There are at most 40 options, each with a description and a reason that fit a table row."""
+    assert len(OPTIONS) <= 40
     for option in OPTIONS:
         assert option.doc.endswith(".")
-        assert "|" not in option.doc
-        assert "\n" not in option.doc
+        assert option.reason
+        assert not {"|", "\n"} & {*option.doc, *option.reason}
+
+
+def test_defaults_are_those_of_python() -> None:
+    """A setting that both sides have has one default."""
+    options = parse()
+    assert options.read == ReadConfig()
+    assert options.connection() == ConnectionConfig(REQUIRED["hosts"])
+    assert options.late_horizon == ReadConfig().late_horizon
+    assert (options.late_rows, options.data_loss) == (
+        ReadConfig().late_rows,
+        ReadConfig().data_loss,
+    )
