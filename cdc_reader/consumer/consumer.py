@@ -56,7 +56,8 @@ class CdcConsumer:
     Args:
         connection: the cluster's contact points, such as ``host:9042``, or a `ConnectionConfig`.
         tables: one or several tables, which share workers and limits.
-        handler: called in a worker's thread; see `ConsumerConfig` for what happens if it raises.
+        handler: called in the thread that calls `run`, and in one more thread for each further
+            worker; see `ConsumerConfig` for what happens if it raises.
         dead_letter: called with each change that the handler failed on, and the last error; it
             replaces `on_error` of the configuration.
         application: the name under which progress is saved. Of the consumers with the same name,
@@ -204,8 +205,7 @@ class _Run:
         """
         try:
             self._runtime.start()
-            self._workers.start()
-            self._runtime.wait()
+            self._workers.run()
         finally:
             self._runtime.end()
             self._workers.join()

@@ -51,9 +51,9 @@ class Together:
 class Workers(Generic[T]):
     """`count` threads that call `work`, which must not raise, until `stopping` is set.
 
-    The threads are daemons, so the interpreter can exit while a handler hangs. Each thread has an
-    unbounded queue, so the caller must limit the number of items. `stopping` also ends retries and
-    waits of this package inside `work`, after `GRACE`.
+    The first is the thread that calls `run`. The others are daemons, so the interpreter can exit
+    while a handler hangs. Each thread has an unbounded queue, so the caller must limit the number
+    of items. `stopping` also ends retries and waits of this package inside `work`, after `GRACE`.
     """
 
     def __init__(self, count: int, work: Callable[[T], None], stopping: Stop) -> None:
@@ -66,24 +66,30 @@ class Workers(Generic[T]):
             threading.Thread(
                 target=self._run, args=(items,), name=f"cdc-worker-{number}", daemon=True
             )
-            for number, items in enumerate(self._queues)
+            for number, items in enumerate(self._queues[1:], 1)
         ]
 
-    def start(self) -> None:
+    def run(self) -> None:
+        """Process items, until `stopping` is set; queued items are dropped."""
         for thread in self._threads:
             thread.start()
+        with self._stopping.calling(self._wake):
+            self._run(self._queues[0])
 
     def put(self, number: int, item: T) -> None:
         """Queue an item for a thread, which processes it after earlier ones."""
         self._queues[number].put(item)
 
     def join(self) -> None:
-        """Wait until each thread has finished its current item; queued items are dropped."""
-        for items in self._queues:
-            items.put(None)
+        """Wait until each thread has finished its current item, once `stopping` is set."""
+        self._wake()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
+
+    def _wake(self) -> None:
+        for items in self._queues:
+            items.put(None)
 
     def _run(self, items: queue.SimpleQueue[T | None]) -> None:
         with stopped_by(self._stopping, GRACE):

@@ -101,7 +101,7 @@ class ConsumerRuntime:
         """Whether a checkpoint is saved after each change."""
         self._progress: list[TableProgress] = []
         self._threads: list[threading.Thread] = []
-        self._changed, self._to_save = threading.Event(), threading.Event()
+        self._to_save = threading.Event()
         self._starting, self._is_closed = threading.Lock(), False
         self._errors: list[BaseException] = []
 
@@ -114,9 +114,7 @@ class ConsumerRuntime:
 
     def wait(self) -> None:
         """Wait until everything has been read and acknowledged, or until the run has to end."""
-        while not self._stopping.is_set() and not all(p.is_finished for p in self._progress):
-            self._changed.wait()
-            self._changed.clear()
+        self._stopping.wait()
 
     @property
     def has_ended(self) -> bool:
@@ -158,7 +156,7 @@ class ConsumerRuntime:
         if self._turns is not None:
             self._turns.close()
         self._reader.stop()
-        self._wake()
+        self._to_save.set()
 
     def close(self) -> None:
         """End the run, save the acknowledged progress, and join the threads.
@@ -417,5 +415,7 @@ class ConsumerRuntime:
         }
 
     def _wake(self) -> None:
-        self._changed.set()
+        """Save soon what has been reached; end the run if nothing is left to read and handle."""
         self._to_save.set()
+        if all(progress.is_finished for progress in self._progress):
+            self.end()
