@@ -151,7 +151,10 @@ def left_by_batches(base: TableSchema, batches: Iterable[pa.RecordBatch]) -> set
     return {identity(dict(zip(columns, key, strict=True))) for key in zip(*cells, strict=True)}
 
 
-@pytest.fixture(params=TYPES)
+FEW = {"int", "text", "timeuuid", "varint", "double", "frozen<list<varint>>"}
+
+
+@pytest.fixture(params=[t if t in FEW else pytest.param(t, marks=pytest.mark.slow) for t in TYPES])
 def table(request: pytest.FixtureRequest, scylla: Scylla, keyspace: str) -> tuple[str, CqlType]:
     """A table, and the type of its two clustering columns: one descends, the other ascends."""
     name, text = f"{keyspace}.covers", request.param

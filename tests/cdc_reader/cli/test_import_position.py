@@ -130,7 +130,7 @@ def switch(server: EmbeddedScylla, request: pytest.FixtureRequest) -> Iterator[S
     made.session.cluster.shutdown()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("every", [True, False], ids=["every stream", "some streams"])
 def test_what_the_old_reader_had_not_handled_is_delivered(
     switch: Switch, tmp_path: Path, seed: int, every: bool

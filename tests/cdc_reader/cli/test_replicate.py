@@ -178,6 +178,7 @@ def test_the_position_is_kept_at_the_given_place(
     assert kept == {"0/copy", "1/1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_table", [False, True])
 def test_a_copy_that_was_made_anew_is_refused(
     scylla: Scylla,

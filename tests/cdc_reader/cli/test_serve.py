@@ -39,7 +39,9 @@ def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.stdout.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> None:
     """A driver can connect to the printed address, and a signal ends the process with status 0."""
     with serving("--nodes", "2", "--vnodes", "4", "--shards", "3") as (process, line):

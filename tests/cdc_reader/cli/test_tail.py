@@ -250,7 +250,9 @@ def test_a_checkpoint_table_works_like_a_file(
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT]
+)
 def test_it_follows_until_a_signal_ends_it(
     scylla: Scylla, table: str, write: Callable[..., None], number: signal.Signals
 ) -> None:
@@ -279,6 +281,7 @@ def test_a_closed_pipe_is_no_error(scylla: Scylla, table: str, write: Callable[.
         assert process.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_a_failed_write_is_reported_in_one_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
@@ -292,6 +295,7 @@ def test_a_failed_write_is_reported_in_one_line(
     assert line == "Error: cannot write changes to stdout: No space left on device"
 
 
+@pytest.mark.slow
 def test_colours_are_for_terminals(scylla: Scylla, table: str, write: Callable[..., None]) -> None:
     """On a terminal an insert is green, and long lines are not truncated."""
     write(f"INSERT INTO <t> (p, c, v) VALUES (1, 1, '{'long ' * 50}')")

@@ -61,6 +61,7 @@ def test_a_missing_kernel_is_reported_once_when_rows_are_read(server: EmbeddedSc
     assert "install a wheel for this platform; or install a C compiler" in warning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["", ABSENT], ids=["compiled", "absent"])
 def test_a_chosen_kernel_is_not_reported(server: EmbeddedScylla, first: str) -> None:
     """No warning is printed if the user chose the slow kernel."""

@@ -69,7 +69,7 @@ def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: i
     assert _CHUNKS * (strategy == "streams") < counted.of_log <= most
 
 
-@pytest.mark.parametrize("delivery", ["settled", "eager"])
+@pytest.mark.parametrize("delivery", ["settled", pytest.param("eager", marks=pytest.mark.slow)])
 def test_an_idle_table_costs_one_query_per_chunk_and_poll(delivery: str) -> None:
     """Each poll of an idle table sends one query per chunk, however long the table has been idle.
 

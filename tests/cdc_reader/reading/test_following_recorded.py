@@ -27,7 +27,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 small_chunks = tuning_of_module(strategy="streams", streams_per_query=8, settle_interval=1_000_000)
 
 
-@pytest.mark.parametrize("delivery", [DeliveryMode.SETTLED, DeliveryMode.EAGER])
+@pytest.mark.parametrize("delivery", ["settled", pytest.param("eager", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("life", [switch, generations])
 def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery: str) -> None:
     """Each row is delivered once. Only eager delivery may break the order across streams.

@@ -240,7 +240,7 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
 
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
-@pytest.mark.parametrize("by", [-1, 1])
+@pytest.mark.parametrize("by", [-1, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_stray_that_arrives_behind_the_position_is_found(
     delivery: str, by: int, twice: bool

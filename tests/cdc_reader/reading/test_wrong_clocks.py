@@ -102,7 +102,7 @@ READS: dict[str, Callable[[CdcReader, Any, Any], list[int]]] = {
 
 
 @pytest.mark.parametrize("ahead", WRONG)
-@pytest.mark.parametrize("start", [None, "-2h"])
+@pytest.mark.parametrize("start", [None, pytest.param("-2h", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_every_read_has_the_rows(
     clock: ManualClock,

@@ -114,7 +114,7 @@ def test_a_rate_returns_to_what_it_was_step_by_step() -> None:
     assert limited.rate == pytest.approx(100, rel=0.02)
 
 
-@pytest.mark.parametrize("capacity", [40, 200, 900])
+@pytest.mark.parametrize("capacity", [40, pytest.param(900, marks=pytest.mark.slow)])
 def test_the_rate_settles_at_what_nodes_sustain(capacity: int) -> None:
     """Few queries are rejected, and at least half of the nodes' capacity is used.
 

@@ -164,6 +164,7 @@ def test_a_partition_key_is_asked_for_once(
     assert len(rows) == sum(1 for (cell,) in kept if cell == bytes(4)) > ROWS * 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ranges", "auto"])
 def test_chosen_columns(
     cluster: EmbeddedScylla,

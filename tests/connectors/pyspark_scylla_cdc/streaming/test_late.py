@@ -200,7 +200,7 @@ def test_a_stray_whose_twin_was_delivered_is_left_out(
     assert followed.run(200) == []
 
 
-@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("restarts", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_twin_that_arrives_after_its_stray_was_delivered(
     follow: Make, cluster: EmbeddedScylla, restarts: bool
 ) -> None:

@@ -101,6 +101,7 @@ def write_hot(session: Session, clock: ManualClock) -> Callable[..., None]:
     return write_hot
 
 
+@pytest.mark.slow
 def test_bytes_of_a_hot_stream(make: Make, write_hot: Callable[..., None]) -> None:
     """The size of rows is estimated for each stream: one stream has rows larger than all others."""
     stream = make(maxBytesPerTrigger="100k")
@@ -112,6 +113,7 @@ def test_bytes_of_a_hot_stream(make: Make, write_hot: Callable[..., None]) -> No
     assert len(found) <= 3 * 60 * 20_000 / 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grows", [True, False])
 def test_bytes_of_a_stream_whose_rows_change(
     make: Make, write_hot: Callable[..., None], *, grows: bool
