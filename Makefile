@@ -47,7 +47,9 @@ SPARK_TESTS := tests/connectors tests/docs tests/examples \
     tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py tests/cluster/test_local_cluster.py
 SPARK_TESTS_QUICK := $(addprefix tests/connectors/pyspark_scylla_cdc/,test_import.py test_schema.py \
     test_source.py test_spark_versions.py test_type_matrix.py streaming/test_stream.py tables/test_fold.py \
-    test_bad_input.py::test_batch_stream_and_sql_raise_the_same_line)
+    test_bad_input.py::test_batch_stream_and_sql_raise_the_same_line) \
+    $(addprefix --deselect=tests/connectors/pyspark_scylla_cdc/tables/test_fold.py::test_,random_statements \
+    in_every_micro_batch)
 
 # Tests that break the project, and assert that other tests notice.
 MUTATIONS := $(addsuffix /test_mutations.py,$(addprefix tests/cdc_reader/,simulation testing/embedded) \
