@@ -112,17 +112,14 @@ def _struct(fields: pa.Schema | pa.StructType) -> StructType:
 
 
 _NOTES = {
-    "date": "The full range of CQL. Outside the years 1 to 9999, which Python's `date` "
-    "covers, `collect()` raises `ValueError` or `OverflowError`: collect "
-    "`unix_date(column)` instead.",
+    "date": "Python's `date` ends at the years 1 and 9999: beyond, collect `unix_date(column)`.",
     "decimal": "A string with all digits as written, or a number; see `decimalType`.",
     "duration": "Months, days and nanoseconds.",
     "inet": "The address in its usual text form.",
     "time": "Nanoseconds since midnight.",
     "timestamp": "Spark counts microseconds, and CQL counts milliseconds. A value outside the "
     "years -290308 to 294247 does not fit: leave its column out with `columns`, or set "
-    "`onBadRecord`. Outside the years 1 to 9999, `collect()` raises `ValueError` or "
-    "`OverflowError`: collect `unix_micros(column)` instead.",
+    "`onBadRecord`. Outside the years 1 to 9999, collect `unix_micros(column)`.",
     "timeuuid": "In canonical form. To sort by time, use `_commit_version`.",
     "uuid": "In canonical form.",
     "varint": "A string with all digits, or a number; see `decimalType`.",
