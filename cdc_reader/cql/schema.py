@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum, StrEnum
+from enum import Enum, IntEnum
 from uuid import UUID
 
 from attrs import field, frozen
@@ -80,7 +80,7 @@ def _in_server_order(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(sorted(columns, key=lambda column: column.server_order))
 
 
-class ImageMode(StrEnum):
+class ImageMode(Enum):
     """The ``preimage`` option: no image, the touched columns, or the full row."""
 
     OFF = "false"

@@ -40,7 +40,7 @@ class Status:
         return {
             "time": format_timestamp(self.at),
             "table": str(self.table),
-            "log": asdict(self.options),
+            "log": {**asdict(self.options), "preimage": self.options.preimage.value},
             "generations": [row.to_dict() for row in self.generations],
             "applications": [reader.to_dict() for reader in self.readers],
         }
