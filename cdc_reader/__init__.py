@@ -19,145 +19,84 @@ from typing import TYPE_CHECKING
 from cdc_reader._lazy import lazily
 
 if TYPE_CHECKING:
-    from cdc_reader._time import Clock, Micros, Moment
-    from cdc_reader.changes.change import Bound, Change, RowRange
-    from cdc_reader.changes.deleted_rows import deleted_rows
-    from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
-    from cdc_reader.changes.operation import ChangeOperation
-    from cdc_reader.changes.part import Part
-    from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
-    from cdc_reader.cluster import CqlWriter
-    from cdc_reader.config import (
-        ConnectionConfig,
-        DataLossMode,
-        DeliveryMode,
-        LateRowsMode,
-        ReadConfig,
-        SnapshotMode,
-    )
-    from cdc_reader.consumer import CdcConsumer, ConsumerConfig, OnError, OnHeld
-    from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges, AsyncHandler
-    from cdc_reader.consumer.events import (
-        ConsumerEvent,
-        OnEvent,
-        RowsLost,
-        SnapshotBegins,
-        SnapshotComplete,
-        WindowHandled,
-    )
-    from cdc_reader.consumer.handling import DeadLetter, Handler
-    from cdc_reader.cql.names import TableName
-    from cdc_reader.cql.schema import (
-        CdcOptions,
-        Column,
-        ColumnKind,
-        ImageMode,
-        LogSchema,
-        Operation,
-        TableSchema,
-    )
-    from cdc_reader.cql.statement import UNSET, Statement
-    from cdc_reader.cql.types import CqlType
-    from cdc_reader.cql.values import Duration, FrozenDict
-    from cdc_reader.errors import CdcError
-    from cdc_reader.metrics import MemoryMetrics, PrometheusMetrics
-    from cdc_reader.reader import CdcReader
-    from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
-    from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
-    from cdc_reader.reading.snapshot import (
-        RangeComplete,
-        SnapshotDelivery,
-        SnapshotRows,
-        SnapshotShare,
-    )
-    from cdc_reader.replication.replicator import Expiry, Replicator, Writer
-    from cdc_reader.streams.ring import TokenRange, TokenRanges
-    from cdc_reader.streams.shard import Shard
-    from cdc_reader.streams.stream import StreamId
-    from cdc_reader.streams.task import Task
-    from cdc_reader.streams.window import Window
-    from cdc_reader.table_reader import TableReader
-    from cdc_reader.table_snapshot import TableSnapshot
-
-__all__ = [
-    "UNSET",
-    "AsyncCdcConsumer",
-    "AsyncChanges",
-    "AsyncHandler",
-    "Bound",
-    "CdcConsumer",
-    "CdcError",
-    "CdcOptions",
-    "CdcReader",
-    "Change",
-    "ChangeOperation",
-    "Checkpoint",
-    "Clock",
-    "CollectionDelta",
-    "Column",
-    "ColumnKind",
-    "ConnectionConfig",
-    "ConsumerConfig",
-    "ConsumerEvent",
-    "CqlType",
-    "CqlWriter",
-    "DataLossMode",
-    "DeadLetter",
-    "Deleted",
-    "Delivery",
-    "DeliveryMode",
-    "Delta",
-    "Duration",
-    "Expiry",
-    "FrozenDict",
-    "Handler",
-    "ImageMode",
-    "LateRowsMode",
-    "LogSchema",
-    "MemoryCheckpoints",
-    "MemoryMetrics",
-    "Micros",
-    "Moment",
-    "OnError",
-    "OnEvent",
-    "OnHeld",
-    "Operation",
-    "Part",
-    "PrometheusMetrics",
-    "RangeComplete",
-    "ReadConfig",
-    "Replicator",
-    "RowRange",
-    "RowsLost",
-    "RowsRead",
-    "ScyllaCheckpoints",
-    "Set",
-    "Shard",
-    "SnapshotBegins",
-    "SnapshotComplete",
-    "SnapshotDelivery",
-    "SnapshotMode",
-    "SnapshotProgress",
-    "SnapshotRows",
-    "SnapshotShare",
-    "SqliteCheckpoints",
-    "Statement",
-    "StreamId",
-    "TableName",
-    "TableReader",
-    "TableSchema",
-    "TableSnapshot",
-    "Task",
-    "TokenRange",
-    "TokenRanges",
-    "Window",
-    "WindowComplete",
-    "WindowHandled",
-    "Writer",
-    "deleted_rows",
-]
+    from cdc_reader._time import Clock as Clock
+    from cdc_reader._time import Micros as Micros
+    from cdc_reader._time import Moment as Moment
+    from cdc_reader.changes.change import Bound as Bound
+    from cdc_reader.changes.change import Change as Change
+    from cdc_reader.changes.change import RowRange as RowRange
+    from cdc_reader.changes.deleted_rows import deleted_rows as deleted_rows
+    from cdc_reader.changes.delta import CollectionDelta as CollectionDelta
+    from cdc_reader.changes.delta import Deleted as Deleted
+    from cdc_reader.changes.delta import Delta as Delta
+    from cdc_reader.changes.delta import Set as Set
+    from cdc_reader.changes.operation import ChangeOperation as ChangeOperation
+    from cdc_reader.changes.part import Part as Part
+    from cdc_reader.checkpoints import MemoryCheckpoints as MemoryCheckpoints
+    from cdc_reader.checkpoints import ScyllaCheckpoints as ScyllaCheckpoints
+    from cdc_reader.checkpoints import SqliteCheckpoints as SqliteCheckpoints
+    from cdc_reader.cluster import CqlWriter as CqlWriter
+    from cdc_reader.config import ConnectionConfig as ConnectionConfig
+    from cdc_reader.config import DataLossMode as DataLossMode
+    from cdc_reader.config import DeliveryMode as DeliveryMode
+    from cdc_reader.config import LateRowsMode as LateRowsMode
+    from cdc_reader.config import ReadConfig as ReadConfig
+    from cdc_reader.config import SnapshotMode as SnapshotMode
+    from cdc_reader.consumer import CdcConsumer as CdcConsumer
+    from cdc_reader.consumer import ConsumerConfig as ConsumerConfig
+    from cdc_reader.consumer import OnError as OnError
+    from cdc_reader.consumer import OnHeld as OnHeld
+    from cdc_reader.consumer.aio import AsyncCdcConsumer as AsyncCdcConsumer
+    from cdc_reader.consumer.aio import AsyncChanges as AsyncChanges
+    from cdc_reader.consumer.aio import AsyncHandler as AsyncHandler
+    from cdc_reader.consumer.events import ConsumerEvent as ConsumerEvent
+    from cdc_reader.consumer.events import OnEvent as OnEvent
+    from cdc_reader.consumer.events import RowsLost as RowsLost
+    from cdc_reader.consumer.events import SnapshotBegins as SnapshotBegins
+    from cdc_reader.consumer.events import SnapshotComplete as SnapshotComplete
+    from cdc_reader.consumer.events import WindowHandled as WindowHandled
+    from cdc_reader.consumer.handling import DeadLetter as DeadLetter
+    from cdc_reader.consumer.handling import Handler as Handler
+    from cdc_reader.cql.names import TableName as TableName
+    from cdc_reader.cql.schema import CdcOptions as CdcOptions
+    from cdc_reader.cql.schema import Column as Column
+    from cdc_reader.cql.schema import ColumnKind as ColumnKind
+    from cdc_reader.cql.schema import ImageMode as ImageMode
+    from cdc_reader.cql.schema import LogSchema as LogSchema
+    from cdc_reader.cql.schema import Operation as Operation
+    from cdc_reader.cql.schema import TableSchema as TableSchema
+    from cdc_reader.cql.statement import UNSET as UNSET
+    from cdc_reader.cql.statement import Statement as Statement
+    from cdc_reader.cql.types import CqlType as CqlType
+    from cdc_reader.cql.values import Duration as Duration
+    from cdc_reader.cql.values import FrozenDict as FrozenDict
+    from cdc_reader.errors import CdcError as CdcError
+    from cdc_reader.metrics import MemoryMetrics as MemoryMetrics
+    from cdc_reader.metrics import PrometheusMetrics as PrometheusMetrics
+    from cdc_reader.reader import CdcReader as CdcReader
+    from cdc_reader.reading.delivery import Delivery as Delivery
+    from cdc_reader.reading.delivery import RowsRead as RowsRead
+    from cdc_reader.reading.delivery import WindowComplete as WindowComplete
+    from cdc_reader.reading.progress import Checkpoint as Checkpoint
+    from cdc_reader.reading.progress import SnapshotProgress as SnapshotProgress
+    from cdc_reader.reading.snapshot import RangeComplete as RangeComplete
+    from cdc_reader.reading.snapshot import SnapshotDelivery as SnapshotDelivery
+    from cdc_reader.reading.snapshot import SnapshotRows as SnapshotRows
+    from cdc_reader.reading.snapshot import SnapshotShare as SnapshotShare
+    from cdc_reader.replication.replicator import Expiry as Expiry
+    from cdc_reader.replication.replicator import Replicator as Replicator
+    from cdc_reader.replication.replicator import Writer as Writer
+    from cdc_reader.streams.ring import TokenRange as TokenRange
+    from cdc_reader.streams.ring import TokenRanges as TokenRanges
+    from cdc_reader.streams.shard import Shard as Shard
+    from cdc_reader.streams.stream import StreamId as StreamId
+    from cdc_reader.streams.task import Task as Task
+    from cdc_reader.streams.window import Window as Window
+    from cdc_reader.table_reader import TableReader as TableReader
+    from cdc_reader.table_snapshot import TableSnapshot as TableSnapshot
 
 _HOMES = {
+    "UNSET": "cdc_reader.cql.statement",
     "AsyncCdcConsumer": "cdc_reader.consumer.aio",
     "AsyncChanges": "cdc_reader.consumer.aio",
     "AsyncHandler": "cdc_reader.consumer.aio",
@@ -181,9 +120,9 @@ _HOMES = {
     "DataLossMode": "cdc_reader.config",
     "DeadLetter": "cdc_reader.consumer.handling",
     "Deleted": "cdc_reader.changes.delta",
-    "Delta": "cdc_reader.changes.delta",
     "Delivery": "cdc_reader.reading.delivery",
     "DeliveryMode": "cdc_reader.config",
+    "Delta": "cdc_reader.changes.delta",
     "Duration": "cdc_reader.cql.values",
     "Expiry": "cdc_reader.replication.replicator",
     "FrozenDict": "cdc_reader.cql.values",
@@ -227,13 +166,14 @@ _HOMES = {
     "Task": "cdc_reader.streams.task",
     "TokenRange": "cdc_reader.streams.ring",
     "TokenRanges": "cdc_reader.streams.ring",
-    "UNSET": "cdc_reader.cql.statement",
     "Window": "cdc_reader.streams.window",
     "WindowComplete": "cdc_reader.reading.delivery",
     "WindowHandled": "cdc_reader.consumer.events",
     "Writer": "cdc_reader.replication.replicator",
     "deleted_rows": "cdc_reader.changes.deleted_rows",
 }
+
+__all__ = list(_HOMES)
 
 __getattr__ = lazily(__name__, _HOMES)
 

@@ -15,27 +15,18 @@ from typing import TYPE_CHECKING
 from cdc_reader._lazy import lazily
 
 if TYPE_CHECKING:
-    from cdc_reader.checkpoints.memory import MemoryCheckpoints
-    from cdc_reader.checkpoints.scylla import ScyllaCheckpoints
-    from cdc_reader.checkpoints.sqlite import SqliteCheckpoints
-    from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore, LeasingStore, Owner
-    from cdc_reader.reading.expiry import TtlHistory
-    from cdc_reader.reading.progress import Checkpoint, Mark, RowKey, SnapshotProgress
-
-__all__ = [
-    "Checkpoint",
-    "CheckpointName",
-    "CheckpointStore",
-    "LeasingStore",
-    "Mark",
-    "MemoryCheckpoints",
-    "Owner",
-    "RowKey",
-    "ScyllaCheckpoints",
-    "SnapshotProgress",
-    "SqliteCheckpoints",
-    "TtlHistory",
-]
+    from cdc_reader.checkpoints.memory import MemoryCheckpoints as MemoryCheckpoints
+    from cdc_reader.checkpoints.scylla import ScyllaCheckpoints as ScyllaCheckpoints
+    from cdc_reader.checkpoints.sqlite import SqliteCheckpoints as SqliteCheckpoints
+    from cdc_reader.checkpoints.store import CheckpointName as CheckpointName
+    from cdc_reader.checkpoints.store import CheckpointStore as CheckpointStore
+    from cdc_reader.checkpoints.store import LeasingStore as LeasingStore
+    from cdc_reader.checkpoints.store import Owner as Owner
+    from cdc_reader.reading.expiry import TtlHistory as TtlHistory
+    from cdc_reader.reading.progress import Checkpoint as Checkpoint
+    from cdc_reader.reading.progress import Mark as Mark
+    from cdc_reader.reading.progress import RowKey as RowKey
+    from cdc_reader.reading.progress import SnapshotProgress as SnapshotProgress
 
 _HOMES = {
     "Checkpoint": "cdc_reader.reading.progress",
@@ -51,5 +42,7 @@ _HOMES = {
     "SqliteCheckpoints": "cdc_reader.checkpoints.sqlite",
     "TtlHistory": "cdc_reader.reading.expiry",
 }
+
+__all__ = list(_HOMES)
 
 __getattr__ = lazily(__name__, _HOMES)

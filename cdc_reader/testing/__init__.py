@@ -15,33 +15,20 @@ from typing import TYPE_CHECKING
 from cdc_reader._lazy import lazily
 
 if TYPE_CHECKING:
-    from cdc_reader.testing.clock import ManualClock
-    from cdc_reader.testing.container import ContainerError, ContainerNode, ScyllaContainer
-    from cdc_reader.testing.embedded import EmbeddedScylla
-    from cdc_reader.testing.embedded.faults import Fault, FaultKind
-    from cdc_reader.testing.embedded.scylla import Parameters
-    from cdc_reader.testing.embedded.topology.generation import Generation, StreamRange
-    from cdc_reader.testing.embedded.topology.ring import Node
-    from cdc_reader.testing.embedded.topology.tablets import StreamSet
-    from cdc_reader.testing.nodes import ScyllaNodes
-    from cdc_reader.testing.target import Scylla
-
-__all__ = [
-    "ContainerError",
-    "ContainerNode",
-    "EmbeddedScylla",
-    "Fault",
-    "FaultKind",
-    "Generation",
-    "ManualClock",
-    "Node",
-    "Parameters",
-    "Scylla",
-    "ScyllaContainer",
-    "ScyllaNodes",
-    "StreamRange",
-    "StreamSet",
-]
+    from cdc_reader.testing.clock import ManualClock as ManualClock
+    from cdc_reader.testing.container import ContainerError as ContainerError
+    from cdc_reader.testing.container import ContainerNode as ContainerNode
+    from cdc_reader.testing.container import ScyllaContainer as ScyllaContainer
+    from cdc_reader.testing.embedded import EmbeddedScylla as EmbeddedScylla
+    from cdc_reader.testing.embedded.faults import Fault as Fault
+    from cdc_reader.testing.embedded.faults import FaultKind as FaultKind
+    from cdc_reader.testing.embedded.scylla import Parameters as Parameters
+    from cdc_reader.testing.embedded.topology.generation import Generation as Generation
+    from cdc_reader.testing.embedded.topology.generation import StreamRange as StreamRange
+    from cdc_reader.testing.embedded.topology.ring import Node as Node
+    from cdc_reader.testing.embedded.topology.tablets import StreamSet as StreamSet
+    from cdc_reader.testing.nodes import ScyllaNodes as ScyllaNodes
+    from cdc_reader.testing.target import Scylla as Scylla
 
 _HOMES = {
     "ContainerError": "cdc_reader.testing.container",
@@ -51,14 +38,16 @@ _HOMES = {
     "FaultKind": "cdc_reader.testing.embedded.faults",
     "Generation": "cdc_reader.testing.embedded.topology.generation",
     "ManualClock": "cdc_reader.testing.clock",
-    "Parameters": "cdc_reader.testing.embedded.scylla",
     "Node": "cdc_reader.testing.embedded.topology.ring",
+    "Parameters": "cdc_reader.testing.embedded.scylla",
     "Scylla": "cdc_reader.testing.target",
     "ScyllaContainer": "cdc_reader.testing.container",
     "ScyllaNodes": "cdc_reader.testing.nodes",
     "StreamRange": "cdc_reader.testing.embedded.topology.generation",
     "StreamSet": "cdc_reader.testing.embedded.topology.tablets",
 }
+
+__all__ = list(_HOMES)
 
 __getattr__ = lazily(__name__, _HOMES)
 
