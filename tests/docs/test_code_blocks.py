@@ -76,6 +76,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
     return keyspace
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("page", SCRIPTS, ids=name)
 @pytest.mark.usefixtures("spark")
 def test_the_python_blocks_of_a_page_run(

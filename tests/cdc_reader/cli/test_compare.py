@@ -98,6 +98,7 @@ def test_each_kind_of_difference_is_told(
     assert more == "... and 3 more (--limit)"
 
 
+@pytest.mark.slow
 def test_static_columns_are_compared(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:

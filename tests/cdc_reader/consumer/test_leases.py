@@ -39,6 +39,7 @@ def handled(processes: Processes, *runs: int) -> set[str]:
     return {row for run in runs for _, row in processes.handled(run)}
 
 
+@pytest.mark.slow
 def test_a_standby_takes_over_from_an_owner_that_was_killed(
     processes: Processes, write: Write
 ) -> None:

@@ -137,6 +137,7 @@ def test_micro_batch_done_again(follow: Make) -> None:
     assert followed.run(200) == [3, 4]
 
 
+@pytest.mark.slow
 def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Late rows beyond the limit are delivered in the next micro-batches, even after a restart."""
     monkeypatch.setattr(late_watch, "MOST", 4)
@@ -265,6 +266,7 @@ def test_no_restart_repeats_or_loses_a_stray(
     assert followed.delivered == list(range(10))
 
 
+@pytest.mark.slow
 def test_strays_of_one_partition(follow: Make, cluster: EmbeddedScylla) -> None:
     """With `partitionKey`, strays of other partitions are left out."""
     followed = follow(lateRows="deliver", partitionKey='{"pk": 3}')
