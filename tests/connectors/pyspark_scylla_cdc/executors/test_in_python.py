@@ -34,7 +34,7 @@ WAYS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("images", IMAGES.values(), ids=list(IMAGES))
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**9), count=st.integers(0, 12), way=st.sampled_from(list(WAYS)))
 def test_python_and_spark_give_the_same_rows(
     scylla: Scylla,
