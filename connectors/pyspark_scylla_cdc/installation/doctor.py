@@ -15,17 +15,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from pyspark_scylla_cdc.installation.executors import Executors, executors
-from pyspark_scylla_cdc.installation.faults import Fault, faults
-from pyspark_scylla_cdc.installation.pythons import (
-    TIMEOUT,
-    Python,
-    Unusable,
-    planner,
-    planner_command,
-    this_python,
-)
-from pyspark_scylla_cdc.installation.reasons import reason
+from pyspark_scylla_cdc.installation.faults import examine
+from pyspark_scylla_cdc.installation.pythons import TIMEOUT, reason
 from pyspark_scylla_cdc.local_session import JavaError, quiet_session
 
 _WIDEST = 160
@@ -109,84 +100,28 @@ def _start(builder: SparkSession.Builder, conf: dict[str, str]) -> SparkSession:
         message = f"Spark does not start: {error}; SPARK_HOME is {home}: unset or correct it"
         raise click.ClickException(message) from None
     except (PySparkException, Py4JError) as error:
-        message = f"Spark does not start: {reason(error)}{shown}"
+        message = f"Spark does not start: {reason(str(error))}{shown}"
         raise click.ClickException(message) from None
 
 
 def _examine(spark: SparkSession, options: dict[str, str], timeout: float) -> bool:
     """Print what was found; return True if there is a fault."""
-    context = spark.sparkContext
-    started = planner_command(context)
-    _progress(f"Examining {started.path} on the driver")
-    here, plans = this_python({}), planner(started, options)
-    _progress(f"Waiting up to {timeout:g} s for tasks on the executors")
-    runs = executors(context, started, options, timeout)
-    pythons = [("executor", each) for each in runs.pythons]
-    _print_table([("driver", here), ("planner", plans), *pythons])
-    found = faults(here, started, plans, runs) or unexamined(runs)
-    for number, fault in enumerate(found, 1):
+    _progress(f"Examining the driver, and waiting up to {timeout:g} s for tasks on the executors")
+    examination = examine(spark.sparkContext, options, timeout)
+    facts = ("host", "python", "version", "pyspark", "pyarrow", "package", "kernel", "cluster")
+    table = Table("role", *facts, box=SIMPLE_HEAD)
+    for role, python in examination.pythons:
+        table.add_row(role, *(str(getattr(python, fact)).partition(":")[0] for fact in facts))
+    console = Console()
+    (console if console.is_terminal else Console(width=_WIDEST)).print(table)
+    for number, fault in enumerate(examination.faults, 1):
         click.echo(f"{number}. {fault.found}.\n   Remedy: {fault.remedy}.")
-    if not found:
+    if not examination.faults:
         click.echo("Spark finds the data source on the driver and on each executor.")
-    for note in (started.note, *slow_kernels([plans, *runs.pythons])):
-        if note:
-            click.echo(f"{note}.")
-    return bool(found)
-
-
-def unexamined(runs: Executors) -> list[Fault]:
-    """Return a fault if there are executors of which nothing is known, otherwise an empty list."""
-    if not runs.unexamined:
-        return []
-    return [
-        Fault(
-            f"{len(runs.pythons)} of {runs.count} executors were examined, without a fault; no "
-            "task ran on the others",
-            "run doctor again; if it does not help, see in Spark's user interface whether "
-            "executors are excluded or busy",
-        )
-    ]
-
-
-def slow_kernels(pythons: Sequence[Python | Unusable]) -> list[str]:
-    """Return a sentence for each Python whose package lacks the compiled kernel."""
-    slow = {
-        (each.host, each.python)
-        for each in pythons
-        if isinstance(each, Python) and each.kernel == "python"
-    }
-    return [
-        f"On {host}, {python} decodes rows without the compiled kernel, many times more slowly: "
-        "install a wheel there, or a C compiler before the package"
-        for host, python in sorted(slow)
-    ]
+    if examination.command.note:
+        click.echo(f"{examination.command.note}.")
+    return bool(examination.faults)
 
 
 def _progress(doing: str) -> None:
     click.echo(f"{doing} ...", err=True)
-
-
-def _print_table(pythons: Sequence[tuple[str, Python | Unusable]]) -> None:
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("", "host", "python", "version", "spark", "pyarrow", "scylla-cdc", "kernel"):
-        table.add_column(name, overflow="fold")
-    table.add_column("cluster", overflow="fold")
-    for role, python in pythons:
-        if isinstance(python, Unusable):
-            table.add_row(role, python.where, "does not run")
-        else:
-            table.add_row(
-                role,
-                python.host,
-                python.python,
-                python.version,
-                python.pyspark or "missing",
-                python.pyarrow or "missing",
-                python.package or "missing",
-                python.kernel,
-                python.cluster.partition(":")[0],
-            )
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDEST)
-    console.print(table)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from attrs import frozen
+from pyspark import SparkContext
 
-from pyspark_scylla_cdc.installation.executors import Executors, Late
-from pyspark_scylla_cdc.installation.pythons import Command, Python, Unusable
+from pyspark_scylla_cdc.installation import probe
+from pyspark_scylla_cdc.installation.pythons import TIMEOUT, Command, Executors, Python, planner
 
-OLDEST_SPARK = (4, 0)
-_INSTALL = "pip install 'scylla-cdc[spark]'"
-_SAME_PYTHON = "use the same minor version of Python on all machines"
-_REACHED = ("", "reached")
+_MATCHING = {"version": "Python", "pyspark": "Spark", "package": "scylla-cdc"}
+"""The facts that must be the same on all machines, the version of Python except for its end."""
 
 
 @frozen
@@ -28,138 +26,40 @@ class Fault:
         return f"{self.found}: {self.remedy}"
 
 
-def faults(
-    here: Python, command: Command, planner: Python | Unusable, executors: Executors
-) -> list[Fault]:
-    """Return the faults, in the order in which to fix them.
+@frozen
+class Examination:
+    """What was found of an application: its Pythons, by role, and their faults."""
 
-    `here` is the driver's Python. `command` is the command that Spark starts on all machines.
-    """
-    found = list(_faults_of_driver(here, command, planner))
-    others = (
-        [python for python in executors.pythons if not _is_consequence(python, here, planner)]
-        if found
-        else executors.pythons
-    )
-    expected = here if isinstance(planner, Unusable) else planner
-    found += (
-        fault for each in others for fault in _faults_of_executor(here, expected, command, each)
-    )
-    return [*found, _lateness(executors.late)] if executors.late else found
+    command: Command
+    pythons: list[tuple[str, Python]]
+    faults: list[Fault]
 
 
-def _is_consequence(python: Python | Unusable, here: Python, planner: Python | Unusable) -> bool:
-    """Return True if the remedy for the planner's Python is also the remedy for an executor's."""
-    if isinstance(planner, Unusable):
-        return False
-    if isinstance(python, Unusable):
-        return python.version == planner.minor_version != here.minor_version
-    return (python.host, python.python) == (planner.host, planner.python)
+def examine(
+    context: SparkContext, options: dict[str, str], timeout: float = TIMEOUT
+) -> Examination:
+    """Examine the driver and, if it has no fault, the executors, for up to `timeout` seconds."""
+    command, here = Command.of(context), Python(**probe.facts({}))
+    plans = planner(command, options)
+    roles = [("driver", here), ("planner", plans)]
+    if fault := fault_of(here, command, plans, on_driver=True):
+        return Examination(command, roles, [fault])
+    runs = Executors(context)
+    runs.examine(command, options, timeout)
+    each_fault = (fault_of(plans, command, each, on_driver=False) for each in runs.pythons)
+    found = [fault for fault in each_fault if fault is not None]
+    if runs.late or (len(runs.pythons) < runs.count and not found):
+        conf = context.getConf()
+        address = f"{conf.get('spark.driver.host')}:{conf.get('spark.driver.port')}"
+        found.append(_unexamined(runs, address))
+    return Examination(command, [*roles, *(("executor", each) for each in runs.pythons)], found)
 
 
-def _faults_of_driver(
-    here: Python, command: Command, planner: Python | Unusable
-) -> Iterator[Fault]:
-    if _numbers(here.pyspark) < OLDEST_SPARK:
-        yield Fault(f"this is Spark {here.pyspark}", "use Spark 4.0 or later")
-    if isinstance(planner, Unusable):
-        yield Fault(
-            f"on the driver, Spark plans with {command.path}, which does not run there "
-            f"({planner.reason})",
-            _link(command) if _is_shipped(command) else _use(here),
-        )
-    else:
-        yield from _faults_of_planner(here, command, planner)
-
-
-def _faults_of_planner(here: Python, command: Command, planner: Python) -> Iterator[Fault]:
-    """Yield the planner's first fault; others may be its consequences."""
-    where = f"on the driver, Spark plans with {planner.python}, which"
-    if missing := _missing(planner):
-        yield Fault(
-            f"{where} has no {missing}; this process runs {here.python}",
-            _provide_on_driver(here, command, planner),
-        )
-    elif planner.minor_version != here.minor_version:
-        yield Fault(
-            f"{where} is Python {planner.version}; this process runs {here.python}, which is "
-            f"Python {here.version}",
-            _provide_on_driver(here, command, planner),
-        )
-    elif planner.package != here.package:
-        yield Fault(
-            f"{where} has scylla-cdc {planner.package}; this process runs {here.python}, which has "
-            f"{here.package}",
-            _provide_on_driver(here, command, planner),
-        )
-    elif planner.cluster not in _REACHED:
-        yield _unreached(f"on the driver, {planner.python}", planner)
-
-
-def _faults_of_executor(
-    here: Python, expected: Python, command: Command, python: Python | Unusable
-) -> Iterator[Fault]:
-    """Yield an executor's first fault; others may be its consequences.
-
-    Its Python must match `expected`, the Python with which Spark plans.
-    """
-    if isinstance(python, Unusable):
-        yield _unusable(here, command, python)
-        return
-    where = f"on {python.host}, {python.python}"
-    if missing := _missing(python):
-        yield Fault(
-            f"{where} has no {missing}",
-            f"{_INSTALL} there, with that Python, or {_ship(command)}; --py-files do not reach a "
-            "data source",
-        )
-    elif python.minor_version != expected.minor_version:
-        yield Fault(
-            f"{where} is Python {python.version}, and the driver's is {expected.version}",
-            _SAME_PYTHON,
-        )
-    elif python.package != expected.package:
-        yield Fault(
-            f"{where} has scylla-cdc {python.package}, and the driver has {expected.package}",
-            "install the same version on all machines",
-        )
-    elif python.pyspark != here.pyspark:
-        yield Fault(
-            f"{where} has Spark {python.pyspark}, and the driver has {here.pyspark}",
-            "use the cluster's version of pyspark on the driver",
-        )
-    elif python.cluster not in _REACHED:
-        yield _unreached(where, python)
-
-
-def _unusable(here: Python, command: Command, python: Unusable) -> Fault:
-    if python.version:
-        return Fault(
-            f"on {python.where}, {command.path} is Python {python.version}, and this process runs "
-            f"{here.python}, which is Python {here.version}",
-            f"{_SAME_PYTHON}, or {_ship(command)}",
-        )
+def _unexamined(runs: Executors, address: str) -> Fault:
     return Fault(
-        f"on {python.where}, {command.path} does not run ({python.reason})", _provide(command)
-    )
-
-
-def _unreached(where: str, python: Python) -> Fault:
-    return Fault(
-        f"{where} cannot read the table's schema ({python.cluster})",
-        "see that this machine reaches the nodes of ScyllaDB with these options",
-    )
-
-
-def _lateness(late: Late) -> Fault:
-    if late.running:
-        return Fault(
-            f"after {late.seconds:g} s, {late.running} tasks on executors still ran",
-            "see in the executors' logs what they wait for, or allow more time (timeout)",
-        )
-    return Fault(
-        f"no executor ran a task within {late.seconds:g} s: the cluster has no free cores, or "
-        f"executors cannot reach the driver at {late.driver}",
+        f"{len(runs.pythons)} of {runs.count} executors were examined "
+        f"({runs.late or 'no task ran on the others'}): the cluster has no "
+        f"free cores, or executors cannot reach the driver at {address}",
         "look at the application in the user interface of Spark or of the cluster: if it has no "
         "executors, end other applications or request fewer cores and less memory; if its "
         "executors start and fail, set spark.driver.host to an address that they reach, and open "
@@ -167,56 +67,67 @@ def _lateness(late: Late) -> Fault:
     )
 
 
-def _missing(python: Python) -> str:
-    """Return the names of the packages that a Python lacks."""
-    has = {"pyarrow": python.pyarrow, "pandas": python.pandas, "scylla-cdc": python.package}
-    return ", ".join(name for name, version in has.items() if not version)
+def fault_of(
+    expected: Python, command: Command, python: Python, *, on_driver: bool
+) -> Fault | None:
+    """Return the first fault of a Python, or None; others may be its consequences."""
+    where = f"on {python.host}, {python.python or command.path}"
+    if on_driver:
+        where = f"on the driver, Spark plans with {command.path}, which"
+    remedy = _of_driver(expected, command, python) if on_driver else _ship(command)
+    packages = {"pyarrow": python.pyarrow, "pandas": python.pandas, "scylla-cdc": python.package}
+    missing = ", ".join(package for package, version in packages.items() if not version)
+    if python.error:
+        there = " there" if on_driver else ""
+        return Fault(f"{where} does not run{there} ({python.error})", remedy)
+    if missing:
+        return Fault(f"{where} has no {missing}", remedy)
+    for fact, label in _MATCHING.items():
+        if _fact(python, fact) != _fact(expected, fact):
+            has = f"has {label} {getattr(python, fact)}"
+            found = f"{where} {has}, and {expected.python} has {getattr(expected, fact)}"
+            return Fault(found, remedy)
+    if python.cluster in ("", "reached"):
+        return None
+    return Fault(
+        f"{where} cannot read the table's schema ({python.cluster})",
+        "see that this machine reaches the nodes of ScyllaDB with these options",
+    )
 
 
-def _use(here: Python) -> str:
+def _fact(python: Python, fact: str) -> str:
+    text: str = getattr(python, fact)
+    return ".".join(text.split(".")[:2]) if fact == "version" else text
+
+
+def _of_driver(here: Python, command: Command, python: Python) -> str:
+    if python.python and Path(python.python).parent.resolve() == Path(here.python).parent.resolve():
+        return "pip install 'scylla-cdc[spark]' with that Python"
+    if _is_shipped(command):
+        folder = Path(command.path).parts[0]
+        return (
+            f"if there is a {folder} in the driver's working directory, move it away; link the "
+            f"driver's environment there (ln -s {sys.prefix} {folder}), or make the session with "
+            "pyspark_scylla_cdc.session(builder), which does it"
+        )
     return (
         f"before Spark starts, set PYSPARK_PYTHON={here.python} and unset PYSPARK_DRIVER_PYTHON, "
         "or make the session with pyspark_scylla_cdc.session(builder)"
     )
 
 
-def _provide_on_driver(here: Python, command: Command, planner: Python) -> str:
-    if Path(planner.python).parent.resolve() == Path(here.python).parent.resolve():
-        return f"{_INSTALL} with that Python"
-    if _is_shipped(command):
-        folder = Path(command.path).parts[0]
-        return f"move {folder} out of the driver's working directory, then {_link(command)}"
-    return _use(here)
-
-
-def _link(command: Command) -> str:
-    folder = Path(command.path).parts[0]
-    return (
-        f"link the driver's environment there (ln -s {sys.prefix} {folder}), or make the session "
-        "with pyspark_scylla_cdc.session(builder), which does it"
-    )
-
-
-def _provide(command: Command) -> str:
-    return f"install the environment at this path on each machine, or {_ship(command)}"
-
-
 def _ship(command: Command) -> str:
     if command.overridden:
         return f"unset PYSPARK_DRIVER_PYTHON, which overrides PYSPARK_PYTHON={command.overridden}"
-    if _is_shipped(command):
-        return "ship an environment that has this path with spark.archives"
+    shipped = "spark.archives=environment.tar.gz#environment, unset PYSPARK_PYTHON and "
     return (
-        "ship the driver's environment with spark.archives=environment.tar.gz#environment, unset "
-        "PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON, and make the session with "
-        "pyspark_scylla_cdc.session(builder)"
+        "pip install 'scylla-cdc[spark]' there, with that Python and in the versions of the driver "
+        "(--py-files do not reach a data source), or ship the driver's environment with "
+        + ("spark.archives" if _is_shipped(command) else f"{shipped}PYSPARK_DRIVER_PYTHON")
+        + ", and make the session with pyspark_scylla_cdc.session(builder)"
     )
 
 
 def _is_shipped(command: Command) -> bool:
     """Return True if the command is relative to the directory where Spark unpacks archives."""
     return "/" in command.path and not Path(command.path).is_absolute()
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

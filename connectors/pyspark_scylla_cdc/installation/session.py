@@ -11,14 +11,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from cdc_reader.errors import ConfigurationError
-from pyspark_scylla_cdc.installation.executors import Executors, executors
-from pyspark_scylla_cdc.installation.faults import faults
-from pyspark_scylla_cdc.installation.pythons import (
-    TIMEOUT,
-    planner,
-    planner_command,
-    this_python,
-)
+from pyspark_scylla_cdc.installation.faults import examine
+from pyspark_scylla_cdc.installation.pythons import TIMEOUT
 from pyspark_scylla_cdc.installation.submitted import submitted_settings
 
 _PYTHON, _DRIVER_PYTHON = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
@@ -64,14 +58,10 @@ def check(context: SparkContext, timeout: float = TIMEOUT) -> None:
 
     The executors have `timeout` seconds to run the tasks of this check.
     """
-    command, here = planner_command(context), this_python({})
-    plans = planner(command, {})
-    found = faults(here, command, plans, Executors())
-    if not found:
-        found = faults(here, command, plans, executors(context, command, {}, timeout))
-    if found:
-        remedy = f"{found[0]}. {command.note}" if command.note else str(found[0])
-        raise ConfigurationError(_PYTHON, command.path, remedy)
+    examination = examine(context, {}, timeout)
+    if examination.faults:
+        remedy = ". ".join(filter(None, [str(examination.faults[0]), examination.command.note]))
+        raise ConfigurationError(_PYTHON, examination.command.path, remedy)
 
 
 def _jvm_runs() -> bool:

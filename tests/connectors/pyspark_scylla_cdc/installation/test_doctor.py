@@ -12,10 +12,7 @@ from subprocess import CompletedProcess
 
 import pyspark
 import pytest
-from attrs import evolve
 
-from pyspark_scylla_cdc.installation.doctor import slow_kernels
-from pyspark_scylla_cdc.installation.pythons import Unusable, this_python
 from tests.quick_spark import INTERPRETED, START_FAST
 
 pytestmark = pytest.mark.spark
@@ -71,14 +68,13 @@ def test_healthy(tmp_path: Path) -> None:
     ran = doctor(tmp_path, "--master=local[1]", **{"spark.pyspark.python": "/opt/python"})
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert HEALTHY in ran.stdout
-    assert "Spark ignores spark.pyspark.python=/opt/python and starts" in ran.stdout
+    assert "ignores spark.pyspark.python=/opt/python: " in ran.stdout
     [path] = re.findall(
         r"^Starting Spark; its output is in (\S+) \.\.\.$", ran.stderr, re.MULTILINE
     )
     assert Path(path).parent == tmp_path
     assert Path(path).stat().st_mode & 0o077 == 0
-    assert f"Examining {sys.executable} on the driver ..." in ran.stderr
-    assert "Waiting up to 120 s for tasks on the executors ..." in ran.stderr
+    assert "waiting up to 120 s for tasks on the executors ..." in ran.stderr
 
 
 @pytest.mark.nightly
@@ -107,23 +103,13 @@ def test_missing_installation_of_spark(tmp_path: Path, monkeypatch: pytest.Monke
     assert "Traceback" not in ran.stderr
 
 
-def test_kernels_that_are_not_compiled() -> None:
-    """The machines that decode slowly are named, each once."""
-    fast = this_python({})
-    slow = evolve(fast, host="worker", kernel="python")
-    assert slow_kernels([fast, Unusable("worker", "no answer")]) == []
-    [told] = slow_kernels([evolve(fast, kernel="cython"), slow, slow])
-    assert told.startswith(f"On worker, {slow.python} decodes rows without the compiled kernel")
-
-
-@pytest.mark.nightly
 def test_cluster_without_free_cores(master: str, tmp_path: Path) -> None:
     """If the cluster gives the application no executor, the command ends and says why."""
     ran = doctor(tmp_path, f"--master={master}", "--timeout=2")
     assert ran.returncode == 1
     assert re.search(
-        r"1\. no executor ran a task within 2 s: the cluster has no free cores, or executors "
-        r"cannot reach the driver at 127\.0\.0\.1:\d+\.",
+        r"1\. 0 of 1 executors were examined \(after 2 s, 0 tasks .*\): the cluster has no free "
+        r"cores, or executors cannot reach the driver at 127\.0\.0\.1:\d+\.",
         ran.stdout,
     ), ran.stdout + ran.stderr
     assert "set spark.driver.host to an address that they reach" in ran.stdout

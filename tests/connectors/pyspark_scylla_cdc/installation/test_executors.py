@@ -14,15 +14,9 @@ import pytest
 from pyspark import InheritableThread
 
 from cdc_reader.errors import ConfigurationError
-from pyspark_scylla_cdc.installation.executors import executors
-from pyspark_scylla_cdc.installation.faults import faults
-from pyspark_scylla_cdc.installation.pythons import (
-    Command,
-    Python,
-    Unusable,
-    planner_command,
-    this_python,
-)
+from pyspark_scylla_cdc.installation import probe
+from pyspark_scylla_cdc.installation.faults import examine
+from pyspark_scylla_cdc.installation.pythons import Command, Executors
 from pyspark_scylla_cdc.installation.session import check
 
 if TYPE_CHECKING:
@@ -81,87 +75,69 @@ def busy(context: SparkContext, end: Path) -> Iterator[None]:
         thread.join()
 
 
+def executors(context: SparkContext, command: Command, timeout: float = SECONDS) -> Executors:
+    """Return the executors that were examined."""
+    runs = Executors(context)
+    runs.examine(command, {}, timeout)
+    return runs
+
+
 def test_healthy(context: SparkContext) -> None:
     """A driver that runs tasks itself is one executor."""
-    runs = executors(context, OWN, {}, SECONDS)
+    runs = executors(context, OWN)
     [python] = runs.pythons
-    assert isinstance(python, Python)
-    assert (runs.count, runs.unexamined, runs.late) == (1, 0, None)
-    assert python.version == this_python({}).version
+    assert (runs.count, runs.late) == (1, "")
+    assert python.version == probe.facts({})["version"]
     assert not context.getJobTags()
 
 
-@pytest.mark.slow
 def test_another_version_of_python(context: SparkContext, tmp_path: Path) -> None:
-    """If Spark refuses the executors' Python because of its version, the fault says so."""
-    command, here = newer_python(tmp_path), this_python({})
-    runs = executors(context, command, {}, SECONDS)
-    [refused] = runs.pythons
-    newer = f"3.{sys.version_info.minor + 1}"
-    assert isinstance(refused, Unusable)
-    assert refused.version == newer
-    assert refused.reason.startswith("[PYTHON_VERSION_MISMATCH] Python in worker has different")
-    [fault] = faults(here, command, here, runs)
-    assert f"{command.path} is Python {newer}, and this process runs" in fault.found
-    assert fault.remedy.startswith("use the same minor version of Python on all machines")
+    """If Spark refuses the executors' Python because of its version, the error says so."""
+    [refused] = executors(context, newer_python(tmp_path)).pythons
+    assert refused.error.startswith("[PYTHON_VERSION_MISMATCH] Python in worker has different")
+    assert f"3.{sys.version_info.minor + 1}" in refused.error
 
 
 def test_python_that_does_not_exist(context: SparkContext) -> None:
     """A Python that does not exist is named with the reason."""
-    [missing] = executors(context, Command("./no/bin/python"), {}, SECONDS).pythons
-    assert isinstance(missing, Unusable)
-    assert missing.where.endswith("executor driver")
-    assert missing.reason.startswith('Cannot run program "./no/bin/python"')
+    [missing] = executors(context, Command("./no/bin/python")).pythons
+    assert missing.host.endswith("executor driver")
+    assert missing.error.startswith('Cannot run program "./no/bin/python"')
 
 
-@pytest.mark.slow
 def test_no_free_core(context: SparkContext, tmp_path: Path) -> None:
     """If no task of the check can run, it ends in time, and the application can run others."""
     with busy(context, tmp_path / "end"):
-        runs = executors(context, OWN, {}, 0.5)
-    assert runs.late is not None
-    assert runs.late.seconds == 0.5
-    assert runs.late.driver.startswith("127.0.0.1:")
-    assert runs.pythons == []
-    assert executors(context, OWN, {}, SECONDS).late is None
+        [fault] = examine(context, {}, 0.5).faults
+    assert fault.found.startswith("0 of 1 executors were examined (after 0.5 s, ")
+    assert "reach the driver at 127.0.0.1:" in fault.found
+    assert executors(context, OWN).late == ""
 
 
-@pytest.mark.slow
 def test_session_with_no_free_core(context: SparkContext, tmp_path: Path) -> None:
     """`session` raises a one-line error if the executors do not run its tasks in time."""
     with (
         busy(context, tmp_path / "end"),
-        pytest.raises(ConfigurationError, match=r"after 0.5 s, \d tasks on executors still ran"),
+        pytest.raises(ConfigurationError, match=r"after 0.5 s, \d tasks of the application run"),
     ):
         check(context, timeout=0.5)
 
 
 def test_setting_that_spark_ignores(context: SparkContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`spark.pyspark.python` is named if Spark starts another Python for data sources."""
-    command = planner_command(context)
+    """A setting or a variable is named if Spark starts another Python for data sources."""
+    command = Command.of(context)
     assert not command.note
-    conf = context.getConf().set("spark.pyspark.python", "/opt/python")
-    monkeypatch.setattr(context, "getConf", lambda: conf)
-    ignored = f"Spark ignores spark.pyspark.python=/opt/python and starts {command.path}"
-    assert ignored in planner_command(context).note
-    conf.set("spark.pyspark.python", command.path)
-    assert not planner_command(context).note
-
-
-def test_variable_that_a_start_script_sets(
-    context: SparkContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If Spark started with another command than this process names, the note says so."""
-    command = planner_command(context)
     assert "pyspark" in command.modules
     monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
-    note = planner_command(context).note
-    assert f"command is ./environment/bin/python, but Spark started with {command.path}" in note
-    assert "conf/spark-env.sh" in note
+    ignored = f"Spark starts {command.path} and ignores PYSPARK_PYTHON=./environment/bin/python"
+    assert ignored in Command.of(context).note
+    conf = context.getConf().set("spark.pyspark.python", "/opt/python")
+    monkeypatch.setattr(context, "getConf", lambda: conf)
+    assert "ignores spark.pyspark.python=/opt/python: " in Command.of(context).note
 
 
 def test_no_thread_remains(context: SparkContext) -> None:
-    """The thread that watches the deadline ends with the check."""
+    """The thread that runs the tasks ends with the check."""
     before = threading.active_count()
-    executors(context, OWN, {}, SECONDS)
+    executors(context, OWN)
     assert threading.active_count() <= before

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_scylla_cdc.installation.reasons import (
-    lost_task,
-    reason,
-    reason_in_output,
-    worker_version,
-)
+from pyspark_scylla_cdc.installation.pythons import reason
 
 ABORTED = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed "
@@ -84,39 +79,27 @@ Bad data in pyspark.daemon's standard output. Invalid port number/socket path:
     ],
 )
 def test_lost_task(why: str, expected: str) -> None:
-    """The machine and the reason are found in the message of Spark 4.0, and in most of 4.3."""
-    assert lost_task(Exception(ABORTED + why + FRAMES)) == ("10.0.0.1 executor 3", expected)
+    """The reason is found in the messages of Spark 4.0 to 4.3, for an error in a task."""
+    assert reason(ABORTED + why + FRAMES) == expected
 
 
 def test_error_in_python_of_spark_4_3() -> None:
     """Spark 4.3 does not say where a Python error occurred."""
-    error = Exception(f"An exception was thrown from the Python worker:\n{OTHER_PYTHON}")
-    assert lost_task(error) == ("an executor", MISMATCH)
-    assert worker_version(error) == "3.12"
-
-
-def test_version_of_a_python_that_failed_otherwise() -> None:
-    """Only if Spark refuses an executor's Python is its version known."""
-    assert worker_version(Exception(ABORTED + CHAINED)) == ""
-
-
-def test_reason_of_an_error_in_java() -> None:
-    """The reason is the message, without the name of its class."""
-    assert reason(Exception("org.apache.spark.SparkException: Master must be a URL")) == (
-        "Master must be a URL"
-    )
-
-
-@pytest.mark.parametrize("text", ["", "java.lang.IllegalStateException: "])
-def test_error_without_a_message(text: str) -> None:
-    """If an error has no message, its class is the reason."""
-    assert reason(TypeError(text)) == (text.strip() or "TypeError")
+    assert reason(f"An exception was thrown from the Python worker:\n{OTHER_PYTHON}") == MISMATCH
 
 
 @pytest.mark.parametrize(
-    ("output", "expected"),
-    [("", ""), ("\n\n", ""), ("a\nb\n\n", "b"), (CHAINED, "ValueError: first")],
+    ("told", "expected"),
+    [
+        ("org.apache.spark.SparkException: Master must be a URL", "Master must be a URL"),
+        ("java.lang.IllegalStateException: ", "java.lang.IllegalStateException:"),
+        ("An error occurred while calling x.\n: a.b.C: No.\n\tat d", "No."),
+        ("", ""),
+        ("\n\n", ""),
+        ("Error from python worker:\na\nb\n\n", "b"),
+        (CHAINED, "ValueError: first"),
+    ],
 )
-def test_reason_in_output(output: str, expected: str) -> None:
-    """The reason is the message of the last traceback, or the last line."""
-    assert reason_in_output(output) == expected
+def test_reason(told: str, expected: str) -> None:
+    """The reason is the message of the last traceback or of Java, or the last line."""
+    assert reason(told) == expected
