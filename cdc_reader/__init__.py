@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cdc_reader.changes.delta import Deleted as Deleted
     from cdc_reader.changes.delta import Delta as Delta
     from cdc_reader.changes.delta import Set as Set
+    from cdc_reader.changes.frames.change_format import ChangeFormat as ChangeFormat
     from cdc_reader.changes.operation import ChangeOperation as ChangeOperation
     from cdc_reader.changes.part import Part as Part
     from cdc_reader.checkpoints import MemoryCheckpoints as MemoryCheckpoints
@@ -106,6 +107,7 @@ _HOMES = {
     "CdcOptions": "cdc_reader.cql.schema",
     "CdcReader": "cdc_reader.reader",
     "Change": "cdc_reader.changes.change",
+    "ChangeFormat": "cdc_reader.changes.frames.change_format",
     "ChangeOperation": "cdc_reader.changes.operation",
     "Checkpoint": "cdc_reader.reading.progress",
     "Clock": "cdc_reader._time",

@@ -6,11 +6,11 @@ It has a `TableReader` for each of its tables, and merges their deliveries.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -31,6 +31,7 @@ from cdc_reader.table_snapshot import TableSnapshot
 
 if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.change import Change
+    from cdc_reader.changes.frames import ChangeFormat
 
 
 _BUFFERED = 8
@@ -101,30 +102,13 @@ class CdcReader:
         self,
         start: Moment | None = None,
         end: Moment | None = None,
-        *,
-        format: Literal["log", "changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
-        columns: Sequence[str] | None = None,
-        include_delta: bool = False,
-        range_deletes: Literal["fail", "emit", "skip"] = "fail",
-        preimages: Literal["auto", "none", "require"] = "auto",
-        decimal_type: str = "string",
-        on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
+        format: ChangeFormat | str = "changes",  # noqa: A002 - Spark's name
     ) -> pa.RecordBatchReader:
         """Return the changes of the only table as Arrow; see `TableReader.change_batches`.
 
         Raises ConfigurationError if there are several tables, because their columns differ.
         """
-        return self.table.change_batches(
-            start,
-            end,
-            format=format,
-            columns=columns,
-            include_delta=include_delta,
-            range_deletes=range_deletes,
-            preimages=preimages,
-            decimal_type=decimal_type,
-            on_bad_record=on_bad_record,
-        )
+        return self.table.change_batches(start, end, format)
 
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:
         """Yield the changes of all tables, table after table; see `TableReader.changes`."""
@@ -154,30 +138,15 @@ class CdcReader:
         self,
         start: Moment | Checkpoint | None = None,
         end: Moment | None = None,
+        format: ChangeFormat | str = "changes",  # noqa: A002 - Spark's name
         *,
         snapshot: SnapshotMode | str = SnapshotMode.NONE,
-        format: Literal["log", "changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
-        columns: Sequence[str] | None = None,
-        include_delta: bool = False,
-        range_deletes: Literal["fail", "emit", "skip"] = "fail",
-        preimages: Literal["auto", "none", "require"] = "auto",
-        decimal_type: str = "string",
     ) -> Iterator[Delivery | SnapshotDelivery]:
         """Follow the only table as Arrow; see `TableReader.follow_change_batches`.
 
         Raises ConfigurationError if there are several tables, because their columns differ.
         """
-        return self.table.follow_change_batches(
-            start,
-            end,
-            snapshot=snapshot,
-            format=format,
-            columns=columns,
-            include_delta=include_delta,
-            range_deletes=range_deletes,
-            preimages=preimages,
-            decimal_type=decimal_type,
-        )
+        return self.table.follow_change_batches(start, end, format, snapshot=snapshot)
 
     def snapshot(self) -> TableSnapshot:
         """Return a snapshot of the only table; see `TableReader.snapshot`.

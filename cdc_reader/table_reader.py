@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pyarrow as pa
 from attrs import evolve
@@ -51,7 +51,7 @@ from cdc_reader.table_snapshot import TableSnapshot
 if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.change import Change
     from cdc_reader.changes.formatting import Formatting
-    from cdc_reader.changes.frames import Format, ValueTypes
+    from cdc_reader.changes.frames import ChangeFormat, Format
 
 T = TypeVar("T")
 
@@ -152,52 +152,29 @@ class TableReader:
         self,
         start: Moment | None = None,
         end: Moment | None = None,
-        *,
-        format: Literal["log", "changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
-        columns: Sequence[str] | None = None,
-        include_delta: bool = False,
-        range_deletes: Literal["fail", "emit", "skip"] = "fail",
-        preimages: Literal["auto", "none", "require"] = "auto",
-        decimal_type: str = "string",
-        on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
+        format: ChangeFormat | str = "changes",  # noqa: A002 - Spark's name
     ) -> pa.RecordBatchReader:
-        """Return the rows of `batches` in one of the formats of the Spark source, as Arrow.
+        """Return the rows of `batches` in the given format, as Arrow.
 
-        The result is a ``pyarrow.RecordBatchReader``, which polars, DuckDB and pandas accept.
-        Format `log` returns the rows of the log and `_commit_timestamp`, the time of each write;
-        `changes` returns the changed rows of the base table, before and after each change;
-        `envelope` returns changes in the format of the Debezium connector. The Spark source has the
-        same options: see ``docs/reference/spark-options.md``. `columns` are columns of the base
-        table to read in addition to its key.
+            reader.table.change_batches("-1h", format=ChangeFormat(include_delta=True))
 
-        A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
-        raises an error. With ``on_bad_record="skip"``, the row is left out and logged. With
-        ``quarantine``, the row is returned with nulls in place of the values that cannot be
-        converted, and column `_bad_record` contains these values as text.
+        `format` is a `ChangeFormat`, or the name of a format with all defaults. The result is a
+        ``pyarrow.RecordBatchReader``, which polars, DuckDB and pandas accept.
 
         The log is read while the result is iterated, and only a few pages are in memory. To stop
         early, drop the result; `stop` and `CdcReader.close` end the iteration with StoppedError.
         Iterating the result in Python raises errors of `cdc_reader.errors`. A tool that reads the
         result through Arrow's C interface raises its own error, which contains the message.
 
-        Raises ConfigurationError for options that cannot be used, and UnsupportedTableError if
+        Raises ConfigurationError for a format that cannot be used, and UnsupportedTableError if
         the table's log lacks images that the format needs.
         """
-        from cdc_reader.changes.frames import FormatOptions, format_of, project
+        from cdc_reader.changes.frames import change_format, format_of, project
 
-        window = self._window(start, end)
-        options = FormatOptions.of(
-            format=format,
-            include_delta=include_delta,
-            range_deletes=range_deletes,
-            preimages=preimages,
-            decimal_type=decimal_type,
-            on_bad_record=on_bad_record,
-        )
+        wanted, window = change_format(format), self._window(start, end)
         schema = self._refreshed()
-        row_format = format_of(options, project(schema, columns))
-        rows = self._converted(row_format, options.types, schema, window)
-        rows = each_stopped_by(self._stop, rows)
+        row_format = format_of(wanted, project(schema, wanted.columns))
+        rows = each_stopped_by(self._stop, self._converted(row_format, schema, window))
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
 
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:
@@ -219,23 +196,15 @@ class TableReader:
         Raises ConfigurationError if `start` is a moment after `end`. From a checkpoint that has
         already reached `end`, nothing is delivered.
         """
-        if isinstance(start, Checkpoint):
-            return self._follower(start).follow(end_micros(end, self._now(end)))
-        window = self._window(start, end)
-        return self._followed(window, self._follower(Checkpoint(window.start)).follow(window.end))
+        return self._follow(self._table, start, end)
 
     def follow_change_batches(
         self,
         start: Moment | Checkpoint | None = None,
         end: Moment | None = None,
+        format: ChangeFormat | str = "changes",  # noqa: A002 - Spark's name
         *,
         snapshot: SnapshotMode | str = SnapshotMode.NONE,
-        format: Literal["log", "changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
-        columns: Sequence[str] | None = None,
-        include_delta: bool = False,
-        range_deletes: Literal["fail", "emit", "skip"] = "fail",
-        preimages: Literal["auto", "none", "require"] = "auto",
-        decimal_type: str = "string",
     ) -> Iterator[Delivery | SnapshotDelivery]:
         """Follow the log as `follow` does, with batches in one of the formats of `change_batches`.
 
@@ -254,33 +223,38 @@ class TableReader:
         effect exactly once, even after a crash, unless `delivery` is ``eager``. Rows of unfinished
         ranges are delivered again.
 
-        If the table's columns change, the columns of later batches change too. The options and
+        If the table's columns change, the columns of later batches change too. The formats and
         errors are the same as for `change_batches` and `follow`. Also raises ConfigurationError if
         `start` is a moment and `snapshot` is ``initial``.
         """
         from cdc_reader.changes.formatting import Formatting
-        from cdc_reader.changes.frames import BadRecord, FormatOptions
+        from cdc_reader.changes.frames import change_format
 
-        options = FormatOptions.of(
-            format=format,
-            include_delta=include_delta,
-            range_deletes=range_deletes,
-            preimages=preimages,
-            decimal_type=decimal_type,
-            on_bad_record=BadRecord.FAIL,
-        )
+        formatting = Formatting(change_format(format))
         is_initial = member("snapshot", snapshot, SnapshotMode) is SnapshotMode.INITIAL
         if is_initial and not (start is None or isinstance(start, Checkpoint)):
             remedy = "leave out start, which the snapshot determines, or give a checkpoint"
             raise ConfigurationError("snapshot", str(snapshot), remedy)
-        formatting = Formatting(options, columns)
         formatting.check(self._refreshed(), snapshot=is_initial)
         if start is None and is_initial:
             start = self.begin_snapshot()
         return self._formatted(formatting, start, end)
 
+    def _follow(
+        self, table: CdcTable, start: Moment | Checkpoint | None, end: Moment | None
+    ) -> Iterator[Delivery]:
+        if isinstance(start, Checkpoint):
+            return self._follower(start, table=table).follow(end_micros(end, self._now(end)))
+        window = self._window(start, end)
+        follower = self._follower(Checkpoint(window.start), table=table)
+        return self._followed(window, follower.follow(window.end))
+
     def _follower(
-        self, start: Moment | Checkpoint | None = None, on_loss: OnLoss | None = None
+        self,
+        start: Moment | Checkpoint | None = None,
+        on_loss: OnLoss | None = None,
+        *,
+        table: CdcTable | None = None,
     ) -> Follower:
         """Return the follower that `follow` runs, for `CdcConsumer`, which monitors it.
 
@@ -291,7 +265,7 @@ class TableReader:
             start = Checkpoint(start_micros(start, self._now(start)))
         start.check()
         return Follower(
-            self._table,
+            table or self._table,
             self._clock,
             self._config,
             start,
@@ -441,28 +415,29 @@ class TableReader:
         self, formatting: Formatting, start: Moment | Checkpoint | None, end: Moment | None
     ) -> Iterator[Delivery | SnapshotDelivery]:
         """Yield the rest of the snapshot, if `start` has one, and then the log."""
+        table = self._table.tolerant() if formatting.is_tolerant else self._table
         if isinstance(start, Checkpoint) and start.snapshot is not None:
-            stop, rows = self._stop, self._rows(start, self._table, cells=False)
+            stop, rows = self._stop, self._rows(start, table, cells=False)
             with suppress(StoppedError):
                 yield from formatting.snapshot(rows.deliveries())
             if stop.is_set():
                 return
             start = rows.complete
-        yield from formatting.log(self.follow(start, end))
+        yield from formatting.log(self._follow(table, start, end))
 
     def _read(self, schema: LogSchema) -> BoundedRead:
         mode, name = self._config.data_loss, schema.base.name
         return BoundedRead(self._table, name, self._ttls, mode, self._clock)
 
     def _converted(
-        self, row_format: Format, types: ValueTypes, log_schema: LogSchema, window: Window
+        self, row_format: Format, log_schema: LogSchema, window: Window
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `window` in a format; read only the log columns that it needs."""
         schema = row_format.schema
         read = evolve(log_schema, columns=row_format.log_columns(schema.names))
         source = self._table.source(read, tolerant=row_format.is_tolerant)
         batches = self._bounded(window, log_schema, source)
-        return row_format.convert(types.convert(batches, read.columns), schema)
+        return row_format.convert(batches, schema)
 
     def _changes(self, window: Window, stop: Stop) -> Iterator[Entries[Change]]:
         """Yield the changes of each page."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from attrs import frozen
@@ -26,7 +26,7 @@ MakeReader = Callable[..., SnapshotReader]
 
 if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.change import Change
-    from cdc_reader.changes.frames import ValueTypes
+    from cdc_reader.changes.frames import ChangeFormat
 
 
 @frozen
@@ -128,39 +128,25 @@ class TableSnapshot:
         whose clustering key is null. Raises ConfigurationError for a column that the table does not
         have.
         """
-        from cdc_reader.changes.frames import project
+        from cdc_reader.changes.frames import column_names, project
 
-        return self._batches(project(self._schema, columns))
+        return self._batches(project(self._schema, column_names(columns)))
 
     def change_batches(
         self,
-        *,
-        format: Literal["changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
-        columns: Sequence[str] | None = None,
-        include_delta: bool = False,
-        range_deletes: Literal["fail", "emit", "skip"] = "fail",
-        preimages: Literal["auto", "none", "require"] = "auto",
-        decimal_type: str = "string",
-        on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
+        format: ChangeFormat | str = "changes",  # noqa: A002 - Spark's name
     ) -> pa.RecordBatchReader:
         """Return the rows as inserts, with the columns of `TableReader.change_batches`.
 
-        The options and errors are the same as for that method.
+        Raises the same errors as that method, and ConfigurationError for format ``log``.
         """
-        from cdc_reader.changes.frames import FormatOptions, project, snapshot_format_of
+        from cdc_reader.changes.frames import change_format, project, snapshot_format_of
 
-        options = FormatOptions.of(
-            format=format,
-            include_delta=include_delta,
-            range_deletes=range_deletes,
-            preimages=preimages,
-            decimal_type=decimal_type,
-            on_bad_record=on_bad_record,
-        )
-        schema = project(self._schema, columns)
-        row_format = snapshot_format_of(options, schema)
+        wanted = change_format(format)
+        schema = project(self._schema, wanted.columns)
+        row_format = snapshot_format_of(wanted, schema)
         table = FixedSchema(self._table, schema, row_format.is_tolerant)
-        split = split_rows(self._begin(table, cells=False), options.types)
+        split = split_rows(self._begin(table, cells=False))
         rows = row_format.snapshot(split, row_format.schema, self.position)
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
 
@@ -194,13 +180,11 @@ class TableSnapshot:
                 yield delivery.batch
 
 
-def split_rows(
-    deliveries: Iterable[SnapshotDelivery], types: ValueTypes
-) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Yield rows converted to `types`, each batch with a flag that is True for static rows."""
+def split_rows(deliveries: Iterable[SnapshotDelivery]) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Yield the rows, each batch with a flag that is True for static rows."""
     from cdc_reader.changes.frames.table_rows import SplitRows
 
-    split = SplitRows(types)
+    split = SplitRows()
     for delivery in deliveries:
         if isinstance(delivery, RangeComplete):
             split.end(delivery.reading)

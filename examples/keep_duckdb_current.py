@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from cdc_reader import (
     CdcReader,
+    ChangeFormat,
     Checkpoint,
     ColumnKind,
     RangeComplete,
@@ -136,8 +137,9 @@ def quoted(name: str) -> str:
 
 def keep_current(reader: CdcReader, copy: Copy, until: str | None = None) -> None:
     """Copy the existing rows if there is no checkpoint yet, then apply the changes."""
+    wanted = ChangeFormat(preimages="none", range_deletes="emit")
     for delivery in reader.follow_change_batches(
-        copy.checkpoint(), until, snapshot="initial", preimages="none", range_deletes="emit"
+        copy.checkpoint(), until, format=wanted, snapshot="initial"
     ):
         match delivery:
             case SnapshotRows() | RowsRead():

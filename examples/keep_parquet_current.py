@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from cdc_reader import (
     CdcReader,
+    ChangeFormat,
     Checkpoint,
     ColumnKind,
     RangeComplete,
@@ -148,9 +149,8 @@ def keep_current(reader: CdcReader, folder: Folder, until: str | None = None) ->
     if reached is None:
         reached = reader.table.begin_snapshot()
         folder.save(reached)  # first: a second snapshot would not show rows deleted meanwhile
-    for delivery in reader.follow_change_batches(
-        reached, until, snapshot="initial", preimages="none", range_deletes="emit"
-    ):
+    wanted = ChangeFormat(preimages="none", range_deletes="emit")
+    for delivery in reader.follow_change_batches(reached, until, format=wanted, snapshot="initial"):
         match delivery:
             case SnapshotRows() | RowsRead():
                 folder.add(delivery.schema.base, delivery.batch)

@@ -9,7 +9,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version
@@ -18,8 +17,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from cdc_reader import CdcReader, TableReader, TableSnapshot
-from cdc_reader.changes.frames.options import BadRecord, FormatName, Preimages, RangeDelete
 from scripts.api_reference import MADE, MODULES, PAGE, VALUES, page
 from tests.syntax import parse
 
@@ -211,26 +208,3 @@ def home_of(name: str, module: str) -> str:
 def names_bound(node: ast.ImportFrom | ast.Import) -> set[str]:
     """Return the names that an import statement binds."""
     return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-
-
-@pytest.mark.parametrize(
-    ("option", "kind"),
-    [("range_deletes", RangeDelete), ("preimages", Preimages), ("on_bad_record", BadRecord),
-     ("format", FormatName)],
-)  # fmt: skip
-def test_signatures_list_the_values_of_an_option(option: str, kind: type[StrEnum]) -> None:
-    """Where a signature lists an option's values, these are the members of its enumeration."""
-    methods = [
-        getattr(shown, name)
-        for shown in (CdcReader, TableReader, TableSnapshot)
-        for name in ("change_batches", "follow_change_batches")
-        if hasattr(shown, name)
-    ]
-    signatures = [inspect.signature(method).parameters for method in methods]
-    listed = [signature[option] for signature in signatures if option in signature]
-    assert len(listed) > 2
-    for parameter in listed:
-        values = set(re.findall(r"'(\w+)'", parameter.annotation.replace('"', "'")))
-        is_of_snapshot = option == "format" and "log" not in values
-        assert values == set(kind) - {FormatName.LOG if is_of_snapshot else ""}
-        assert parameter.default in values

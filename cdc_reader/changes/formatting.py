@@ -5,13 +5,13 @@ The delivery that ends a window or a range still comes after all rows that its c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
 
 import pyarrow as pa
 from attrs import evolve, frozen
 
-from cdc_reader.changes.frames import FormatOptions, format_of, project, snapshot_format_of
+from cdc_reader.changes.frames import ChangeFormat, format_of, project, snapshot_format_of
 from cdc_reader.changes.frames.table_rows import SplitRows
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
@@ -20,10 +20,14 @@ from cdc_reader.reading.snapshot import RangeComplete, SnapshotDelivery
 
 @frozen
 class Formatting:
-    """Converts deliveries to the format of `options`, with the table's key and `columns`."""
+    """Converts deliveries to a format."""
 
-    _options: FormatOptions
-    _columns: Sequence[str] | None = None
+    _wanted: ChangeFormat
+
+    @property
+    def is_tolerant(self) -> bool:
+        """Whether rows with cells that cannot be converted are accepted."""
+        return self._wanted.on_bad_record != "fail"
 
     def check(self, schema: LogSchema, *, snapshot: bool) -> None:
         """Raise an error if rows of the log cannot be converted to the format.
@@ -31,7 +35,7 @@ class Formatting:
         If `snapshot` is True, rows of a snapshot must be convertible too.
         """
         make = snapshot_format_of if snapshot else format_of
-        make(self._options, self._part(schema))
+        make(self._wanted, self._part(schema))
 
     def log(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
         """Convert rows of the log. Late rows come after the other rows of their window."""
@@ -45,14 +49,14 @@ class Formatting:
 
     def snapshot(self, deliveries: Iterable[SnapshotDelivery]) -> Iterator[SnapshotDelivery]:
         """Convert rows of the base table to inserts."""
-        split = SplitRows(self._options.types)
+        split = SplitRows()
         for delivery in deliveries:
             if isinstance(delivery, RangeComplete):
                 split.end(delivery.reading)
                 yield delivery
                 continue
             schema = self._part(delivery.schema)
-            shape = snapshot_format_of(self._options, schema)
+            shape = snapshot_format_of(self._wanted, schema)
             rows = split.feed(delivery, schema.base)
             for batch in shape.snapshot(rows, shape.schema, delivery.position):
                 yield evolve(delivery, batch=batch)
@@ -69,13 +73,12 @@ class Formatting:
             for last in chain([first], reads):
                 yield last.batch
 
-        shape = format_of(self._options, self._part(first.schema))
-        logged = self._options.types.convert(batches(), first.schema.columns)
-        for batch in shape.convert(logged, shape.schema):
+        shape = format_of(self._wanted, self._part(first.schema))
+        for batch in shape.convert(batches(), shape.schema):
             yield evolve(last, batch=batch)
 
     def _part(self, schema: LogSchema) -> LogSchema:
-        return project(schema, self._columns)
+        return project(schema, self._wanted.columns)
 
 
 def _on_time(reads: Iterable[Delivery], late: list[RowsRead]) -> Iterator[RowsRead]:

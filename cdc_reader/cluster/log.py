@@ -188,10 +188,15 @@ class CdcTable:
     was dropped. A revoked permission raises PermissionDeniedError. These errors are not retried.
     """
 
-    def __init__(self, queries: Queries, name: TableName) -> None:
+    def __init__(self, queries: Queries, name: TableName, *, tolerant: bool = False) -> None:
         self._queries = queries
         self._name = name
+        self._tolerant = tolerant
         self._found = False
+
+    def tolerant(self) -> CdcTable:
+        """Return the table with sources that record cells that cannot be decoded as faults."""
+        return CdcTable(self._queries, self._name, tolerant=True)
 
     @cached_property
     def generations(self) -> TableGenerations:
@@ -237,7 +242,10 @@ class CdcTable:
         If `per_stream` is True, the limit applies to each stream of a task. If `tolerant` is True,
         cells that cannot be decoded are recorded as faults and cause no error.
         """
-        return CqlLogSource(self._queries, schema, limit, tolerant=tolerant, per_stream=per_stream)
+        is_tolerant = tolerant or self._tolerant
+        return CqlLogSource(
+            self._queries, schema, limit, tolerant=is_tolerant, per_stream=per_stream
+        )
 
     def rows(
         self,
@@ -248,6 +256,7 @@ class CdcTable:
         tolerant: bool = False,
     ) -> CqlRowSource:
         """See `SnapshotTable.rows`."""
+        is_tolerant = tolerant or self._tolerant
         return CqlRowSource(
-            self._queries, schema.base, cells=cells, tokens=tokens, tolerant=tolerant
+            self._queries, schema.base, cells=cells, tokens=tokens, tolerant=is_tolerant
         )

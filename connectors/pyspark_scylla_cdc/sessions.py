@@ -59,7 +59,7 @@ def schema_of(options: SourceOptions) -> LogSchema:
     _check_key(options, schema.base)
     late_rows(options, schema.base)
     check_resnapshot(options, schema.base.cdc.ttl)
-    return project(schema, options.columns)
+    return project(schema, options.format.columns)
 
 
 def state_of(options: SourceOptions) -> TableState:

@@ -95,6 +95,6 @@ def _no_such_column(
         )
     return SchemaError(
         f"{options.table}: the DataFrame has a column {field.name}, but format "
-        f"'{options.format.format}' of this table has the columns {', '.join(known)}: load it "
+        f"'{options.format.name}' of this table has the columns {', '.join(known)}: load it "
         "again, without .schema(...) or with some of these columns"
     )

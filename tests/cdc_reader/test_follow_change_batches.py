@@ -10,11 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader import (
     CdcReader,
+    ChangeFormat,
     ConnectionConfig,
     RangeComplete,
     ReadConfig,
@@ -24,8 +26,7 @@ from cdc_reader import (
     WindowComplete,
 )
 from cdc_reader.changes.formatting import Formatting
-from cdc_reader.changes.frames import FormatOptions
-from cdc_reader.errors import ConfigurationError, UnsupportedTableError
+from cdc_reader.errors import ColumnDecodeError, ConfigurationError, UnsupportedTableError
 from tests.cdc_reader.conftest import Execute
 from tests.cdc_reader.support.tuned import tuning_of_module
 
@@ -44,14 +45,6 @@ WRITES = (
     "DELETE FROM {t} WHERE pk = 3 AND ck = 3",
     "INSERT INTO {t} (pk, ck, v, d) VALUES (7, 7, 7, 0.5)",
     BATCH,
-)
-OPTIONS = FormatOptions.of(
-    format="changes",
-    include_delta=False,
-    range_deletes="fail",
-    preimages="auto",
-    decimal_type="string",
-    on_bad_record="fail",
 )
 
 Deliveries = Iterable[Any]
@@ -149,17 +142,33 @@ def test_later_batches_have_new_columns(reader: CdcReader, execute: Execute) -> 
 def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
     """Options apply to rows of the snapshot and of the log."""
     execute(*WRITES[:3])
-    options: dict[str, Any] = {
-        "columns": ["d"],
-        "include_delta": True,
-        "preimages": "none",
-        "decimal_type": "decimal(9, 2)",
-    }
+    chosen = ChangeFormat(
+        columns=["d"], include_delta=True, preimages="none", decimal_type="decimal(9, 2)"
+    )
     for start in (None, reader.table.begin_snapshot()):
-        found = list(followed(reader, start, **options))
+        found = list(followed(reader, start, format=chosen))
         batches = [each.batch for each in found if hasattr(each, "batch")]
         assert batches
-        assert {batch.schema for batch in batches} == {reader.change_batches(**options).schema}
+        assert {batch.schema for batch in batches} == {reader.change_batches(format=chosen).schema}
+
+
+def test_bad_records(reader: CdcReader, execute: Execute) -> None:
+    """Rows that cannot be converted are left out or marked, in the snapshot and in the log."""
+    execute(
+        "UPDATE {t} SET d = 1e20 WHERE pk = 1 AND ck = 1",
+        "ALTER TABLE {t} ADD at timestamp",
+        f"UPDATE {{t}} SET at = {1 << 62} WHERE pk = 2 AND ck = 2",
+    )
+    for start in (None, reader.table.begin_snapshot()):
+        with pytest.raises((ConfigurationError, ColumnDecodeError)):
+            list(followed(reader, start, format=ChangeFormat(decimal_type="decimal(9, 2)")))
+        marked = ChangeFormat(decimal_type="decimal(9, 2)", on_bad_record="quarantine")
+        found = rows(followed(reader, start, format=marked))
+        bad = {row["ck"]: row["_bad_record"]["columns"] for row in found if row["_bad_record"]}
+        assert bad == {1: ["d"], 2: ["at"]}
+        skipping = evolve(marked, on_bad_record="skip")
+        kept = rows(followed(reader, start, format=skipping))
+        assert len(kept) == len([row for row in found if not row["_bad_record"]])
 
 
 def test_stop_ends_it_without_an_error(reader: CdcReader) -> None:
@@ -178,8 +187,8 @@ def test_stop_ends_it_without_an_error(reader: CdcReader) -> None:
         ("-1h", {"snapshot": "initial"}, "snapshot is 'initial': leave out start"),
         (None, {"snapshot": "all"}, "snapshot is 'all': give one of none, initial"),
         (None, {"snapshot": "initial", "format": "log"}, "a row of the table is no row of its log"),
-        (None, {"columns": ["x"]}, "has no such column"),
-        (None, {"range_deletes": "all"}, "range_deletes is 'all': give one of fail, emit, skip"),
+        (None, {"format": ChangeFormat(columns=["x"])}, "has no such column"),
+        (None, {"format": "rows"}, "format is 'rows': give one of log, changes, envelope"),
     ],
 )
 def test_options_that_cannot_be_used(
@@ -204,7 +213,9 @@ def test_pages_may_end_anywhere(reader: CdcReader, execute: Execute) -> None:
     logged = pa.Table.from_batches(reader.batches()).combine_chunks().to_batches()[0]
 
     def converted(*reads: RowsRead) -> list[RowsRead]:
-        return [each for each in Formatting(OPTIONS).log(reads) if isinstance(each, RowsRead)]
+        return [
+            each for each in Formatting(ChangeFormat()).log(reads) if isinstance(each, RowsRead)
+        ]
 
     whole = rows(converted(RowsRead(schema, window, logged)))
     assert len(whole) > len(WRITES)

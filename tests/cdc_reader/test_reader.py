@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_reader import CdcReader, ConnectionConfig, ReadConfig, Window
+from cdc_reader import CdcReader, ChangeFormat, ConnectionConfig, ReadConfig, Window
 from cdc_reader._time import BEGINNING, FOREVER, datetime_micros, format_timestamp
 from cdc_reader.changes.delta import Set
 from cdc_reader.cluster import Connection
@@ -187,7 +187,9 @@ def test_a_read_has_the_columns_of_the_table_when_it_begins(
         found = [change for change in changes if change.key["c"] == 1000]
         assert [change.deltas["added"] for change in found] == [Set(7)]
         assert {"v", "added"} & set(reader.table.arrow_schema.names) == {"added"}
-        frame = reader.change_batches(columns=["added"], include_delta=True).read_all()
+        frame = reader.change_batches(
+            format=ChangeFormat(columns=["added"], include_delta=True)
+        ).read_all()
         assert [row["added"] for row in frame.to_pylist() if row["c"] == 1000] == [7]
         assert "added" in reader.snapshot().arrow_schema.names
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from cdc_reader import AsyncChanges, CdcConsumer, CdcReader, Change, ConsumerConfig, ReadConfig
+from cdc_reader import (
+    AsyncChanges,
+    CdcConsumer,
+    CdcReader,
+    Change,
+    ChangeFormat,
+    ConsumerConfig,
+    ReadConfig,
+)
 
 
 def handle(change: Change) -> None:
@@ -14,5 +22,7 @@ CdcConsumer("scylla.example.com", "shop.orders", handle, application="a", reader
 AsyncChanges("scylla.example.com", "shop.orders", name="printer")  # wrong
 CdcReader("scylla.example.com", 7)  # wrong
 CdcReader("scylla.example.com", "shop.orders", config=ConsumerConfig())  # wrong
+ChangeFormat("rows")  # wrong
+ChangeFormat(range_deletes="drop")  # wrong
 ReadConfig(window=60)  # wrong
 ReadConfig(delivery=None)  # wrong

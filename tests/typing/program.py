@@ -13,6 +13,7 @@ from cdc_reader import (
     CdcConsumer,
     CdcReader,
     Change,
+    ChangeFormat,
     Checkpoint,
     CollectionDelta,
     ConnectionConfig,
@@ -166,6 +167,9 @@ def read() -> int:
     with CdcReader(CLUSTER, "shop.orders", config=config) as reader:
         rows = 0
         for batch in reader.batches(start="-1h"):
+            rows += batch.num_rows
+        shape = ChangeFormat(columns=["status"], include_delta=True, range_deletes="skip")
+        for batch in reader.change_batches("-1h", format=shape):
             rows += batch.num_rows
         values: list[Mapping[str, Any]] = [change.key for change in reader.changes(end="now")]
         for delivery in reader.table.follow():

@@ -12,30 +12,20 @@ from typing import Protocol
 import pyarrow as pa
 
 from cdc_reader._time import Micros
+from cdc_reader.changes.frames.change_format import ChangeFormat, change_format
 from cdc_reader.changes.frames.changes import ChangesFormat
-from cdc_reader.changes.frames.columns import project
+from cdc_reader.changes.frames.columns import column_names, project
 from cdc_reader.changes.frames.envelope import EnvelopeFormat
 from cdc_reader.changes.frames.log import LogFormat
-from cdc_reader.changes.frames.options import (
-    BadRecord,
-    FormatName,
-    FormatOptions,
-    Preimages,
-    RangeDelete,
-)
-from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import Column, LogSchema
 from cdc_reader.errors import ConfigurationError
 
 __all__ = [
-    "BadRecord",
+    "ChangeFormat",
     "Format",
-    "FormatName",
-    "FormatOptions",
-    "Preimages",
-    "RangeDelete",
     "SnapshotFormat",
-    "ValueTypes",
+    "change_format",
+    "column_names",
     "format_of",
     "project",
     "snapshot_format_of",
@@ -59,8 +49,8 @@ class Format(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to rows with the columns of `schema`.
 
-        `schema` contains some or all columns of the format. The batches contain the columns that
-        `log_columns` returns, and the rows of each stream in order.
+        `schema` contains some or all columns of the format. The batches come from the kernel. They
+        contain the columns that `log_columns` returns, and the rows of each stream in order.
         """
         ...
 
@@ -73,33 +63,32 @@ class SnapshotFormat(Format, Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts with the write time `position` (µs).
 
-        `rows` contains batches of `TableRows`, each with a flag that is True for static rows.
+        `rows` contains batches of `TableRows` from the kernel, each with a flag that is True for
+        static rows.
         `schema` contains the columns of the result.
         """
         ...
 
 
-def format_of(options: FormatOptions, schema: LogSchema) -> Format:
-    """Return the format that `options` names.
+def format_of(wanted: ChangeFormat, schema: LogSchema) -> Format:
+    """Return the format of rows of the log.
 
     Raises UnsupportedTableError if the table's log does not support the format.
     """
-    if options.format is FormatName.LOG:
-        return LogFormat(schema, options)
-    return snapshot_format_of(options, schema)
+    return LogFormat(schema, wanted) if wanted.name == "log" else snapshot_format_of(wanted, schema)
 
 
-def snapshot_format_of(options: FormatOptions, schema: LogSchema) -> SnapshotFormat:
-    """Return the format that `options` names, for logs and for snapshots.
+def snapshot_format_of(wanted: ChangeFormat, schema: LogSchema) -> SnapshotFormat:
+    """Return the format of rows of the log and of snapshots.
 
     Raises ConfigurationError for ``log``, which has no snapshots, and UnsupportedTableError if the
     table's log does not support the format.
     """
-    match options.format:
-        case FormatName.CHANGES:
-            return ChangesFormat(schema, options)
-        case FormatName.ENVELOPE:
-            return EnvelopeFormat(schema, options)
-        case FormatName.LOG:
+    match wanted.name:
+        case "changes":
+            return ChangesFormat(schema, wanted)
+        case "envelope":
+            return EnvelopeFormat(schema, wanted)
+        case "log":
             remedy = "a row of the table is no row of its log: give 'changes' or 'envelope'"
-            raise ConfigurationError("format", options.format.value, remedy)
+            raise ConfigurationError("format", wanted.name, remedy)

@@ -21,7 +21,6 @@ from cdc_reader._time import format_timestamp
 from cdc_reader.changes.arrays import Indices, faulty
 from cdc_reader.changes.frames.columns import BAD_RECORD
 from cdc_reader.changes.frames.commit_time import commit_timestamps
-from cdc_reader.changes.frames.options import BadRecord
 from cdc_reader.changes.json import cell_to_json
 from cdc_reader.cql.schema import TIME, TableSchema
 from cdc_reader.decoding.faults import FAULTS, Fault, faults_of
@@ -153,11 +152,11 @@ class BadRecords:
     column `_bad_record`.
     """
 
-    def __init__(self, policy: BadRecord, base: TableSchema, schema: pa.Schema) -> None:
-        self._quarantines = policy is BadRecord.QUARANTINE
+    def __init__(self, policy: str, base: TableSchema, schema: pa.Schema) -> None:
+        self._quarantines = policy == "quarantine"
         if self._quarantines and BAD_RECORD not in schema.names:
             remedy = f"the DataFrame lacks the column {BAD_RECORD}: load it again with that column"
-            raise ConfigurationError("on_bad_record", policy.value, remedy)
+            raise ConfigurationError("on_bad_record", policy, remedy)
         self._base = base
         self._schema = schema
         self._count = 0
@@ -200,6 +199,6 @@ class BadRecords:
             )
 
 
-def bad_record_field(policy: BadRecord) -> list[tuple[str, pa.DataType]]:
+def bad_record_field(policy: str) -> list[tuple[str, pa.DataType]]:
     """Return the name and type of the column of bad records; empty if the policy needs none."""
-    return [(BAD_RECORD, BAD_RECORD_TYPE)] if policy is BadRecord.QUARANTINE else []
+    return [(BAD_RECORD, BAD_RECORD_TYPE)] if policy == "quarantine" else []

@@ -26,12 +26,13 @@ from cdc_reader.changes.frames.bad_records import (
     bad_record_field,
     snapshot_parts,
 )
+from cdc_reader.changes.frames.change_format import ChangeFormat
 from cdc_reader.changes.frames.columns import log_columns, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps, commit_versions
 from cdc_reader.changes.frames.images import gives_preimages
 from cdc_reader.changes.frames.net_changes import DELETE, INSERT, UPDATE, NetChanges, read_changes
-from cdc_reader.changes.frames.options import FormatOptions, RangeDelete
 from cdc_reader.changes.frames.range_deletes import RangeDeletes, bounds, range_type
+from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
     TIME,
@@ -93,15 +94,16 @@ class ChangesFormat:
     Raises UnsupportedTableError if the table's log lacks the images that the options need.
     """
 
-    def __init__(self, schema: LogSchema, options: FormatOptions) -> None:
+    def __init__(self, schema: LogSchema, wanted: ChangeFormat) -> None:
         self._base = schema.base
-        self._options = options
-        self.is_tolerant = options.is_tolerant
+        self._wanted = wanted
+        self._types = ValueTypes.parse(wanted.decimal_type)
+        self.is_tolerant = wanted.on_bad_record != "fail"
         self._values = schema.base.values
-        _check_images(schema.base, options, self._values)
+        _check_images(schema.base, wanted, self._values)
         self._by_name = {column.name: column for column in schema.base.columns}
         self._log = schema
-        self.schema = _schema(schema.base, options)
+        self.schema = _schema(schema.base, wanted, self._types)
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
         """Return the log columns that must be read to produce the columns `wanted`."""
@@ -113,18 +115,17 @@ class ChangesFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
-        options = self._options
-        preimages = gives_preimages(
-            self._base.cdc, options.preimages, partial=options.include_delta
-        )
+        wanted = self._wanted
+        preimages = gives_preimages(self._base.cdc, wanted.preimages, partial=wanted.include_delta)
+        typed = map(self._types.converter(self._log.columns), batches)
 
         def parts() -> Iterator[Part]:
-            for net, ranges in read_changes(batches, self._base, options):
+            for net, ranges in read_changes(typed, self._base, wanted):
                 rows = _Rows.all(net, ranges, preimages=preimages)
                 origins = Origins(net.batch, rows.at, net.rows.changes, self._are_bad(net, rows))
                 yield origins, partial(self._column, net=net, rows=rows)
 
-        return BadRecords(options.on_bad_record, self._base, schema).rows(parts())
+        return BadRecords(wanted.on_bad_record, self._base, schema).rows(parts())
 
     def snapshot(
         self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
@@ -133,8 +134,10 @@ class ChangesFormat:
 
         `schema` contains the columns of the result.
         """
-        parts = snapshot_parts(rows, partial(self._of_snapshot, position=position))
-        return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts)
+        typed = self._types.converter(self._base.columns)
+        found = ((typed(batch), is_static) for batch, is_static in rows)
+        parts = snapshot_parts(found, partial(self._of_snapshot, position=position))
+        return BadRecords(self._wanted.on_bad_record, self._base, schema).rows(parts)
 
     def mark(self, kind: str, schema: pa.Schema, position: Micros) -> pa.RecordBatch:
         """Return the row that announces the beginning or the end of a snapshot.
@@ -259,24 +262,24 @@ def _key(column: Column, batch: pa.RecordBatch, rows: _Rows) -> pa.Array:
     return pick(batch.column(column.name), np.where(has_none, NONE, rows.at))
 
 
-def _schema(base: TableSchema, options: FormatOptions) -> pa.Schema:
+def _schema(base: TableSchema, wanted: ChangeFormat, types: ValueTypes) -> pa.Schema:
     fields = [
         (names.CHANGE_TYPE, pa.string()),
         (names.COMMIT_TIMESTAMP, TIMESTAMP),
         (names.COMMIT_VERSION, pa.string()),
         (names.SEQUENCE, pa.int32()),
     ]
-    if options.include_delta:
+    if wanted.include_delta:
         fields += [(names.MODIFIED, NAMES), (names.NULLED, NAMES), (names.INSERTED, pa.bool_())]
-    if options.range_deletes is RangeDelete.EMIT and base.clustering:
-        fields.append((names.RANGE, range_type(base, options.types)))
-    fields += bad_record_field(options.on_bad_record)
-    return with_own_columns(base, options.types.fields(base.columns), fields)
+    if wanted.range_deletes == "emit" and base.clustering:
+        fields.append((names.RANGE, range_type(base, types)))
+    fields += bad_record_field(wanted.on_bad_record)
+    return with_own_columns(base, types.fields(base.columns), fields)
 
 
-def _check_images(base: TableSchema, options: FormatOptions, values: Sequence[Column]) -> None:
-    images.require_preimages(base, options.preimages, postimages=not options.include_delta)
-    if not options.include_delta:
+def _check_images(base: TableSchema, wanted: ChangeFormat, values: Sequence[Column]) -> None:
+    images.require_preimages(base, wanted.preimages, postimages=not wanted.include_delta)
+    if not wanted.include_delta:
         images.require_postimages(
             base,
             "format 'changes' shows rows as they are after each change, but the log has no "

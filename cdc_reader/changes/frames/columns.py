@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 from attrs import evolve
 
+from cdc_reader._settings import shown
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
     DELETED_PREFIX,
@@ -59,6 +60,17 @@ ALL = frozenset(
 _ALWAYS = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION)
 
 
+def column_names(given: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the names; raise ConfigurationError for anything but a list of names, or None."""
+    listed: object = given
+    if given is None:
+        return None
+    is_list = isinstance(listed, Collection) and not isinstance(listed, str)
+    if not (is_list and all(isinstance(name, str) for name in given)):
+        raise ConfigurationError("columns", shown(given), "give a list of names")
+    return tuple(given)
+
+
 def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
     """Reduce the schema to the base table's key and the columns `wanted`.
 
@@ -66,11 +78,6 @@ def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
     """
     if wanted is None:
         return schema
-    listed: object = wanted
-    if isinstance(listed, str) or not isinstance(listed, Collection):
-        raise ConfigurationError("columns", wanted, "give a list of names")
-    if not all(isinstance(name, str) for name in listed):
-        raise ConfigurationError("columns", wanted, "give a list of names")
     known = [column.name for column in schema.base.columns]
     for name in wanted:
         if name not in known:

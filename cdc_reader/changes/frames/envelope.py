@@ -26,11 +26,12 @@ from cdc_reader.changes.frames.bad_records import (
     bad_record_field,
     snapshot_parts,
 )
+from cdc_reader.changes.frames.change_format import ChangeFormat
 from cdc_reader.changes.frames.columns import log_columns
 from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
 from cdc_reader.changes.frames.connect_values import connect_type, connect_values
 from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, read_changes
-from cdc_reader.changes.frames.options import FormatOptions
+from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import BATCH_SEQ_NO, TIME, Column, LogSchema
 from cdc_reader.cql.timeuuid import bound
 
@@ -64,20 +65,19 @@ class EnvelopeFormat:
     Raises UnsupportedTableError if the table's log lacks images that the options need.
     """
 
-    def __init__(self, schema: LogSchema, options: FormatOptions) -> None:
+    def __init__(self, schema: LogSchema, wanted: ChangeFormat) -> None:
         self._log = schema
         self._base = schema.base
-        self._options = options
-        self.is_tolerant = options.is_tolerant
-        images.require_preimages(self._base, options.preimages, postimages=True)
+        self._wanted = wanted
+        self._types = ValueTypes.parse(wanted.decimal_type)
+        self.is_tolerant = wanted.on_bad_record != "fail"
+        images.require_preimages(self._base, wanted.preimages, postimages=True)
         images.require_postimages(
             self._base,
             "format 'envelope' shows rows as they are after each change, but the log has no "
             "postimages",
         )
-        self._gives_before = images.gives_preimages(
-            self._base.cdc, options.preimages, partial=False
-        )
+        self._gives_before = images.gives_preimages(self._base.cdc, wanted.preimages, partial=False)
         row = self._row_type(schema.base.columns)
         self.schema = pa.schema(
             [
@@ -90,7 +90,7 @@ class EnvelopeFormat:
                 ("transaction", TRANSACTION),
                 ("ts_us", pa.int64()),
                 ("ts_ns", pa.int64()),
-                *bad_record_field(options.on_bad_record),
+                *bad_record_field(wanted.on_bad_record),
             ]
         )
 
@@ -107,15 +107,16 @@ class EnvelopeFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
+        typed = map(self._types.converter(self._log.columns), batches)
 
         def parts() -> Iterator[Part]:
-            for found, _ in read_changes(batches, self._base, self._options):
+            for found, _ in read_changes(typed, self._base, self._wanted):
                 net = found.in_order
                 origins = Origins(net.batch, net.at, net.rows.changes, self._are_bad(net))
                 keys = self._key_cells(net.key)
                 yield origins, partial(self._column, net=net, keys=keys)
 
-        return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts())
+        return BadRecords(self._wanted.on_bad_record, self._base, schema).rows(parts())
 
     def snapshot(
         self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
@@ -124,8 +125,10 @@ class EnvelopeFormat:
 
         `schema` contains the columns of the result.
         """
-        parts = snapshot_parts(rows, partial(self._of_snapshot, position=position))
-        return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts)
+        typed = self._types.converter(self._base.columns)
+        found = ((typed(batch), is_static) for batch, is_static in rows)
+        parts = snapshot_parts(found, partial(self._of_snapshot, position=position))
+        return BadRecords(self._wanted.on_bad_record, self._base, schema).rows(parts)
 
     def _of_snapshot(
         self, name: str, rows: pa.RecordBatch, position: Micros, *, is_static: bool
@@ -169,11 +172,11 @@ class EnvelopeFormat:
         return bad | at_rows(faulty(net.batch), net.before) if self._gives_before else bad
 
     def _row_type(self, columns: Iterable[Column]) -> pa.DataType:
-        types = self._options.types
+        types = self._types
         return pa.struct([(column.name, connect_type(column.type, types)) for column in columns])
 
     def _key_cells(self, cells: Callable[[str], pa.Array]) -> Keys:
-        types = self._options.types
+        types = self._types
         return {
             column.name: connect_values(cells(column.name), column.type, types)
             for column in self._base.columns
@@ -186,7 +189,7 @@ class EnvelopeFormat:
 
     def _rows(self, keys: Keys, cells: Callable[[Column], pa.Array], shown: Mask) -> pa.Array:
         """Return whole rows of the table; null where `shown` is False."""
-        types = self._options.types
+        types = self._types
         made = [
             keys[column.name]
             if column.is_key

@@ -6,25 +6,24 @@ from collections.abc import Iterable
 
 from attrs import evolve
 
-from cdc_reader.changes.frames.options import Preimages
 from cdc_reader.cql.schema import CdcOptions, Column, ImageMode, TableSchema
 from cdc_reader.cql.types import is_multi_cell
 from cdc_reader.errors import UnsupportedTableError
 
 
-def gives_preimages(cdc: CdcOptions, wanted: Preimages, *, partial: bool) -> bool:
+def gives_preimages(cdc: CdcOptions, wanted: str, *, partial: bool) -> bool:
     """Return whether to emit preimages. Partial preimages are emitted only if `partial` is True."""
-    if wanted is Preimages.NONE or cdc.preimage is ImageMode.OFF:
+    if wanted == "none" or cdc.preimage is ImageMode.OFF:
         return False
     return cdc.preimage is ImageMode.FULL or partial
 
 
-def require_preimages(base: TableSchema, wanted: Preimages, *, postimages: bool) -> None:
+def require_preimages(base: TableSchema, wanted: str, *, postimages: bool) -> None:
     """Raise UnsupportedTableError unless the log has full preimages, if `wanted` requires them.
 
     With `postimages`, the statement in the error also enables postimages.
     """
-    if wanted is Preimages.REQUIRE and base.cdc.preimage is not ImageMode.FULL:
+    if wanted == "require" and base.cdc.preimage is not ImageMode.FULL:
         images = evolve(
             base.cdc, preimage=ImageMode.FULL, postimage=base.cdc.postimage or postimages
         )

@@ -11,8 +11,8 @@ from attrs import evolve, fields, frozen
 from cdc_reader._arrow import Mask, booleans, valid
 from cdc_reader._time import format_timestamp
 from cdc_reader.changes.arrays import NONE, Indices, at_rows, faulty, is_given, pick
+from cdc_reader.changes.frames.change_format import ChangeFormat
 from cdc_reader.changes.frames.commit_time import commit_timestamps
-from cdc_reader.changes.frames.options import FormatOptions
 from cdc_reader.changes.frames.range_deletes import RangeDeletes, permitted, range_deletes
 from cdc_reader.changes.frames.table_rows import base_values, is_empty
 from cdc_reader.changes.records import (
@@ -39,15 +39,15 @@ INSERT, UPDATE, DELETE = range(3)
 
 
 def read_changes(
-    batches: Iterable[pa.RecordBatch], base: TableSchema, options: FormatOptions
+    batches: Iterable[pa.RecordBatch], base: TableSchema, wanted: ChangeFormat
 ) -> Iterator[tuple[NetChanges, RangeDeletes]]:
     """Yield the net changes of single rows, and the partition and range deletes to emit."""
     for records in whole_records(batches):
         rows = ChangeRows.of(records, base)
         _refuse_unknown(rows, base)
         ranges = range_deletes(records, rows, base)
-        ranges = permitted(records.batch, ranges, base, options.range_deletes)
-        yield net_changes(records, rows, base, is_tolerant=options.is_tolerant), ranges
+        ranges = permitted(records.batch, ranges, base, wanted.range_deletes)
+        yield net_changes(records, rows, base, is_tolerant=wanted.on_bad_record != "fail"), ranges
 
 
 @frozen(eq=False)

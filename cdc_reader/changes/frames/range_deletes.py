@@ -13,7 +13,6 @@ from cdc_reader._arrow import booleans
 from cdc_reader._time import format_timestamp
 from cdc_reader.changes.arrays import NONE, Indices, pick
 from cdc_reader.changes.frames.commit_time import commit_timestamps
-from cdc_reader.changes.frames.options import RangeDelete
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.changes.records import (
     RANGE_ENDS,
@@ -89,20 +88,20 @@ def bounds(batch: pa.RecordBatch, starts: Indices, ends: Indices, kind: pa.DataT
 
 
 def permitted(
-    batch: pa.RecordBatch, ranges: RangeDeletes, base: TableSchema, policy: RangeDelete
+    batch: pa.RecordBatch, ranges: RangeDeletes, base: TableSchema, policy: str
 ) -> RangeDeletes:
     """Return the deletes that are emitted under the given policy.
 
-    Raises ConfigurationError if there is a delete and the policy is FAIL.
+    Raises ConfigurationError if there is a delete and the policy is ``fail``.
     """
-    if policy is RangeDelete.EMIT or ranges.first == NONE:
+    if policy == "emit" or ranges.first == NONE:
         return ranges
-    if policy is RangeDelete.SKIP:
+    if policy == "skip":
         return RangeDeletes(ranges.partitions[:0], ranges.starts[:0], ranges.ends[:0])
     (micros,) = commit_timestamps(batch.column(TIME).slice(ranges.first, 1)).cast(pa.int64())
     raise ConfigurationError(
         "range_deletes",
-        policy.value,
+        policy,
         f"at {format_timestamp(micros.as_py())} {base.name} lost a whole partition or a range of "
         "rows in one delete, which row images cannot show: give 'emit' to get such deletes with "
         "their bounds (format 'changes'), or 'skip' to leave them out",

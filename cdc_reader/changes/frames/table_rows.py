@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from cdc_reader._arrow import Mask
 from cdc_reader.changes.arrays import is_given, key_cells, repeats
-from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import ListType, UserType, is_multi_cell
 from cdc_reader.decoding.faults import without_faults
@@ -98,13 +97,12 @@ class TableRows:
 
 
 class SplitRows:
-    """Splits the rows of a snapshot, as `TableRows` does, and converts them to `types`.
+    """Splits the rows of a snapshot, as `TableRows` does.
 
     Deliveries of different ranges may be interleaved.
     """
 
-    def __init__(self, types: ValueTypes) -> None:
-        self._types = types
+    def __init__(self) -> None:
         self._ranges: dict[int, TableRows] = {}
 
     def feed(
@@ -115,8 +113,7 @@ class SplitRows:
         `base` contains some or all columns of the delivery's table.
         """
         rows = self._ranges.setdefault(delivery.reading, TableRows(base))
-        for batch in self._types.convert([delivery.batch], delivery.schema.base.columns):
-            yield from rows.feed(batch)
+        return rows.feed(delivery.batch)
 
     def end(self, reading: int) -> None:
         """Discard the state of a range that has been read to its end."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +34,12 @@ class ValueTypes:
     decimal: pa.DataType = pa.string()
 
     @classmethod
-    def parse(cls, text: str, option: str) -> ValueTypes:
+    def parse(cls, decimal_type: str) -> ValueTypes:
         """Parse the type of decimals: ``string`` or ``decimal(p, s)``.
 
-        Raises ConfigurationError, which names `option`, for any other text.
+        Raises ConfigurationError for any other text.
         """
-        return cls(_decimal_type(expect(option, text, str), option))
+        return cls(_decimal_type(expect("decimal_type", decimal_type, str)))
 
     def of(self, cql_type: CqlType) -> pa.DataType:
         """Return the Arrow type of a column of `cql_type`."""
@@ -51,24 +52,21 @@ class ValueTypes:
         """Return the fields of a batch of `columns`."""
         return [pa.field(column.name, self.of(column.type)) for column in columns]
 
-    def convert(
-        self, batches: Iterable[pa.RecordBatch], columns: Iterable[Column]
-    ) -> Iterator[pa.RecordBatch]:
-        """Convert the kernel's batches, which contain `columns`, to the chosen types.
+    def converter(self, columns: Iterable[Column]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Return a function that converts the kernel's batches to the chosen types.
 
-        Raises ConfigurationError if a value does not fit. In tolerant batches, the cell becomes
-        null instead, and a fault is recorded.
+        A batch may have some of `columns`, and others. The function raises ConfigurationError if a
+        value does not fit. In tolerant batches, the cell becomes null instead, and a fault is
+        recorded.
         """
-        others = [
-            (place, column)
-            for place, column in enumerate(columns)
-            if self.of(column.type) != arrow_type(column.type)
-        ]
-        return (self._with(batch, others) for batch in batches)
+        others = [each for each in columns if self.of(each.type) != arrow_type(each.type)]
+        return partial(self._with, others=others)
 
-    def _with(self, batch: pa.RecordBatch, others: Iterable[tuple[int, Column]]) -> pa.RecordBatch:
-        """Return the batch with the given columns converted."""
-        for place, column in others:
+    def _with(self, batch: pa.RecordBatch, others: Iterable[Column]) -> pa.RecordBatch:
+        """Return the batch with those of the given columns that it has converted."""
+        for column in others:
+            if (place := batch.schema.get_field_index(column.name)) < 0:
+                continue
             try:
                 values = self._converted(batch.column(place), column.type)
             except DoesNotFitError as error:
@@ -134,11 +132,11 @@ class ValueTypes:
         )
 
 
-def _decimal_type(text: str, option: str) -> pa.DataType:
+def _decimal_type(text: str) -> pa.DataType:
     if text.lower() == "string":
         return pa.string()
     found = re.fullmatch(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", text.lower())
     if not found or not 0 < int(found[1]) <= _MAX_DIGITS or int(found[2]) > int(found[1]):
         remedy = f"give 'string', or 'decimal(p, s)' with p up to {_MAX_DIGITS} and s up to p"
-        raise ConfigurationError(option, text, remedy)
+        raise ConfigurationError("decimal_type", text, remedy)
     return pa.decimal128(int(found[1]), int(found[2]))

@@ -61,8 +61,7 @@ def log_rows(
         batches = _checked(options, batches, partition, clock)
     if key is not None:
         batches = key.rows(batches)
-    typed = options.format.types.convert(batches, read.columns)
-    return output.convert(typed, part_of(output.schema, names))
+    return output.convert(batches, part_of(output.schema, names))
 
 
 def _choice(

@@ -33,7 +33,7 @@ def snapshot_rows(
     owners = _Owners(tuple(StreamGroup(end, ()) for end in partition.ends))
     table = FixedSchema(table_of(options), schema, output.is_tolerant, owners)
     reader = SnapshotReader(table, clock, options.read, _only(partition))
-    rows = split_rows(reader.deliveries(), options.format.types)
+    rows = split_rows(reader.deliveries())
     return output.snapshot(rows, part_of(output.schema, names), partition.position)
 
 

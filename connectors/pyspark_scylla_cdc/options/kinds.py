@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any
 
 from attrs import frozen
@@ -18,7 +17,6 @@ from cdc_reader._time import (
     parse_duration,
     parse_moment,
 )
-from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.offsets.offset import Offset
@@ -79,15 +77,16 @@ class Option:
         return f"the {lowered}"
 
 
-def choice(values: type[StrEnum]) -> Kind:
+def choice(values: Iterable[str]) -> Kind:
     """Make a kind whose value is one of a few words, in upper or lower case."""
+    known = list(values)
 
-    def parse(text: str, option: str) -> StrEnum:
-        if text.lower() not in list(values):
-            raise ConfigurationError(option, text, f"give {_any_of(list(values))}")
-        return values(text.lower())
+    def parse(text: str, option: str) -> str:
+        if text.lower() not in known:
+            raise ConfigurationError(option, text, f"give {_any_of(known)}")
+        return known[known.index(text.lower())]
 
-    return Kind(_any_of([f"`{value}`" for value in values]), parse)
+    return Kind(_any_of([f"`{value}`" for value in known]), parse)
 
 
 def _any_of(words: list[str]) -> str:
@@ -198,4 +197,4 @@ START = Kind(f"timestamp, `{EARLIEST}` or `{LATEST}`", _start)
 OFFSET = Kind(f"`{EARLIEST}`, `{LATEST}` or an offset as JSON", _offset)
 NAMES = Kind("names", _names)
 JSON = Kind("JSON object", _json_object)
-DECIMAL_TYPE = Kind("`string` or `decimal(p, s)`", ValueTypes.parse)
+DECIMAL_TYPE = Kind("`string` or `decimal(p, s)`", _text)

@@ -19,7 +19,7 @@ from cdc_reader._time import (
     duration_micros,
     is_relative,
 )
-from cdc_reader.changes.frames.options import FormatName, FormatOptions
+from cdc_reader.changes.frames.change_format import ChangeFormat
 from cdc_reader.config import ConnectionConfig, DataLossMode, LateRowsMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableSchema
@@ -53,8 +53,7 @@ class SourceOptions:
     """
 
     table: TableName
-    format: FormatOptions
-    columns: tuple[str, ...] | None
+    format: ChangeFormat
     partition_key: str | None
     """As JSON; validated against the table's schema later."""
     schema_mode: SchemaMode
@@ -98,7 +97,6 @@ class SourceOptions:
             options = cls(
                 table=_table(values),
                 format=_format(values),
-                columns=values["columns"],
                 partition_key=values["partitionKey"],
                 schema_mode=values["schemaMode"],
                 starting=starting.position if isinstance(starting, Offset) else starting,
@@ -250,14 +248,15 @@ def _table(values: Mapping[str, Any]) -> TableName:
     return TableName(values["keyspace"], values["table"])
 
 
-def _format(values: Mapping[str, Any]) -> FormatOptions:
-    return FormatOptions(
-        format=values["format"],
+def _format(values: Mapping[str, Any]) -> ChangeFormat:
+    return ChangeFormat(
+        name=values["format"],
+        columns=values["columns"],
         include_delta=values["includeDelta"],
         range_deletes=values["rangeDeletes"],
         preimages=values["preimages"],
+        decimal_type=values["decimalType"],
         on_bad_record=values["onBadRecord"],
-        types=values["decimalType"],
     )
 
 
@@ -297,7 +296,7 @@ def _data_loss(values: Mapping[str, Any]) -> DataLossMode:
 
 def _check_snapshot(values: Mapping[str, Any], option: str, value: str) -> None:
     """Raise ConfigurationError if the query cannot include a snapshot of the table."""
-    if values["format"] is FormatName.LOG:
+    if values["format"] == "log":
         remedy = (
             "a snapshot has rows of the table, not of its log: give format 'changes' or 'envelope'"
         )

@@ -14,11 +14,11 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
-from cdc_reader.changes.frames.options import (
-    BadRecord,
-    FormatName,
-    Preimages,
-    RangeDelete,
+from cdc_reader.changes.frames.change_format import (
+    FORMATS,
+    ON_BAD_RECORD,
+    PREIMAGES,
+    RANGE_DELETES,
 )
 from cdc_reader.config import DataLossMode, LateRowsMode, SnapshotMode
 from cdc_reader.errors import ConfigurationError
@@ -159,11 +159,11 @@ _CLUSTER = (
 _ROWS = (
     Option(
         "format",
-        choice(FormatName),
+        choice(FORMATS),
         "What a row is: a log row, a changed row of the table, or a Debezium message. See "
         "[Formats](#formats).",
         "to get rows of the table, or messages",
-        default=FormatName.LOG.value,
+        default="log",
     ),
     Option(
         "includeDelta",
@@ -174,19 +174,19 @@ _ROWS = (
     ),
     Option(
         "rangeDeletes",
-        choice(RangeDelete),
+        choice(RANGE_DELETES),
         "With formats `changes` and `envelope`: what to do with deletes of partitions and ranges; "
         "`emit` (`changes` only) returns them with their bounds.",
         "when the application deletes partitions or ranges",
-        default=RangeDelete.FAIL.value,
+        default="fail",
     ),
     Option(
         "preimages",
-        choice(Preimages),
+        choice(PREIMAGES),
         "With formats `changes` and `envelope`: return rows before their change if the log has "
         "complete preimages (`auto`), never, or fail without them.",
         "when old values are not needed, or must not be missing",
-        default=Preimages.AUTO.value,
+        default="auto",
     ),
     Option(
         "columns",
@@ -210,10 +210,10 @@ _ROWS = (
     ),
     Option(
         "onBadRecord",
-        choice(BadRecord),
+        choice(ON_BAD_RECORD),
         "What to do with a row that cannot be converted. See [`_bad_record`](#_bad_record).",
         "when a bad row must not end the query",
-        default=BadRecord.FAIL.value,
+        default="fail",
     ),
     Option(
         "schemaMode",

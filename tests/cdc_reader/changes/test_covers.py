@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_reader import CdcReader, Change, ConnectionConfig, deleted_rows
+from cdc_reader import CdcReader, Change, ChangeFormat, ConnectionConfig, deleted_rows
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.order import ClusteringOrder
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
@@ -181,7 +181,9 @@ def test_a_delete_covers_the_rows_that_it_removes(
         left = {identity(key) for key in rows if key["pk"] in own}
         changes = (change for change in reader.changes() if change.key["pk"] in own)
         assert left_by_changes(changes) == left
-        batches = reader.change_batches(include_delta=True, range_deletes="emit")
+        batches = reader.change_batches(
+            format=ChangeFormat(include_delta=True, range_deletes="emit")
+        )
         mine = (batch.filter(pc.field("pk").isin([*own])) for batch in batches)
         assert left_by_batches(reader.table.schema.base, mine) == left
 

@@ -12,7 +12,7 @@ from attrs import evolve
 from cassandra import InvalidRequest
 from cassandra.cluster import ResponseFuture
 
-from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
+from cdc_reader import CdcReader, ChangeFormat, ConnectionConfig, ReadConfig
 from cdc_reader._time import Clock
 from cdc_reader.cluster.connection import Connection
 from cdc_reader.cluster.wire import Query
@@ -26,9 +26,10 @@ SECOND = 1_000_000
 HOUR = 3_600 * SECOND
 STRICT = ReadConfig(data_loss="fail")
 
+WITH_DELTA = ChangeFormat(include_delta=True)
 READS: dict[str, Callable[[CdcReader, Any], Iterable[Any]]] = {
     "batches": lambda reader, start: reader.batches(start),
-    "change_batches": lambda reader, start: reader.change_batches(start, include_delta=True),
+    "change_batches": lambda reader, start: reader.change_batches(start, format=WITH_DELTA),
     "changes": lambda reader, start: reader.changes(start),
     "follow_changes": lambda reader, start: reader.follow_changes(start, "now"),
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
+from cdc_reader import CdcReader, ChangeFormat, ConnectionConfig, ReadConfig
 from cdc_reader._time import BEGINNING, FOREVER, Clock, SystemClock, format_timestamp
 from cdc_reader.errors import StoppedError
 from cdc_reader.streams.window import Window
@@ -20,6 +20,7 @@ SECOND = 1_000_000
 MINUTE = 60 * SECOND
 KEYS = list(range(20))
 Read = Callable[[CdcReader, Window], Iterable[Any]]
+WITH_DELTA = ChangeFormat(include_delta=True)
 
 
 def _changes(reader: CdcReader, window: Window) -> Iterator[int]:
@@ -33,7 +34,7 @@ def _batches(reader: CdcReader, window: Window) -> Iterator[int]:
 
 
 def _change_batches(reader: CdcReader, window: Window) -> Iterator[int]:
-    for batch in reader.change_batches(window.start, window.end, include_delta=True):
+    for batch in reader.change_batches(window.start, window.end, format=WITH_DELTA):
         yield from batch["p"].to_pylist()
 
 

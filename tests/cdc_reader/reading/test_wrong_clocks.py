@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from cdc_reader import CdcConsumer, CdcReader, ConnectionConfig, MemoryCheckpoints, ReadConfig
+from cdc_reader import (
+    CdcConsumer,
+    CdcReader,
+    ChangeFormat,
+    ConnectionConfig,
+    MemoryCheckpoints,
+    ReadConfig,
+)
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import DataLossError
 from cdc_reader.metrics import HEADROOM, LAG, MemoryMetrics
@@ -16,6 +23,7 @@ from cdc_reader.reading.snapshot import SnapshotRows
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.support.wrong_clock import WrongClock
 
+WITH_DELTA = ChangeFormat(include_delta=True)
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
@@ -92,7 +100,7 @@ READS: dict[str, Callable[[CdcReader, Any, Any], list[int]]] = {
         key for batch in reader.batches(*window) for key in batch["p"].to_pylist()
     ],
     "change_batches": lambda reader, *window: (
-        reader.change_batches(*window, include_delta=True).read_all()["p"].to_pylist()
+        reader.change_batches(*window, format=WITH_DELTA).read_all()["p"].to_pylist()
     ),
     "follow": _followed,
     "follow_changes": lambda reader, *window: [
@@ -139,7 +147,7 @@ def test_a_snapshot_has_its_position_by_the_clusters_clock(
     reader = open_reader(WrongClock(clock, ahead))
     snapshot = reader.snapshot()
     assert snapshot.position == clock.now() - 30 * SECOND
-    rows = reader.table.follow_change_batches(snapshot.checkpoint, "now", include_delta=True)
+    rows = reader.table.follow_change_batches(snapshot.checkpoint, "now", format=WITH_DELTA)
     found = [each.batch for each in rows if isinstance(each, SnapshotRows)]
     assert sum(batch.num_rows for batch in found) == 10
 

@@ -17,7 +17,7 @@ from attrs import frozen
 from cassandra.util import OrderedMapSerializedKey, SortedSet
 from pyspark.sql import Row
 
-from cdc_reader import CdcReader
+from cdc_reader import CdcReader, ChangeFormat
 from cdc_reader._time import datetime_micros, format_timestamp
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.timeuuid import micros, order_key
@@ -199,7 +199,8 @@ def test_python_has_the_same_table(
     frame = load(format=shape, columns=",".join(kept), endingTimestamp=history.until, **asked)
     with CdcReader(scylla.contact_point, f"{keyspace}.t") as reader:
         end = history.end + 1
-        table = reader.change_batches(end=end, format=shape, columns=kept, **keywords).read_all()
+        given = ChangeFormat(shape, columns=kept, **keywords)
+        table = reader.change_batches(end=end, format=given).read_all()
     in_spark = frame.toArrow()
     assert table.column_names == in_spark.column_names
     assert table.num_rows > 1_000

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cdc_reader.changes.frames import ValueTypes
 from cdc_reader.changes.frames.decimals import DoesNotFitError, decimals
+from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, TupleType, UserType
 from cdc_reader.decoding import arrow_type
@@ -98,7 +98,7 @@ def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: 
     batch = pa.record_batch([cells], ["v"])
     types = ValueTypes(pa.decimal128(38, 18))
     with pytest.raises(ConfigurationError) as refused:
-        list(types.convert([batch], [Column("v", kind)]))
+        types.converter([Column("v", kind)])(batch)
     assert str(refused.value) == (
         f"decimal_type is 'decimal(38, 18)': column v holds {WIDE}, which does not fit: "
         "give 'string' or more digits, or on_bad_record 'skip' or 'quarantine'"

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cdc_reader import CdcReader, ConnectionConfig
+from cdc_reader import CdcReader, ChangeFormat, ConnectionConfig
 from cdc_reader.errors import UnsupportedTableError
 from tests.cdc_reader.conftest import Execute
 
@@ -57,7 +57,7 @@ def as_json(value: Any) -> Any:
 
 def messages(reader: CdcReader, **options: Any) -> list[dict[str, Any]]:
     """Return the messages in write order, without their sources and times."""
-    found = reader.change_batches(format="envelope", **options).read_all().to_pylist()
+    found = reader.change_batches(format=ChangeFormat("envelope", **options)).read_all().to_pylist()
     return [
         {name: as_json(row[name]) for name in ("op", "before", "after", "key")} for row in found
     ]
@@ -177,4 +177,4 @@ def test_a_log_without_an_image_is_rejected(
     """The error for a log without an image contains the statement that enables all images."""
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY) WITH cdc = {{'enabled': true, {cdc}}}")
     with pytest.raises(UnsupportedTableError, match=rf"ALTER TABLE .* WITH cdc = .*{images}"):
-        reader.change_batches(format="envelope", preimages=preimages)
+        reader.change_batches(format=ChangeFormat("envelope", preimages=preimages))

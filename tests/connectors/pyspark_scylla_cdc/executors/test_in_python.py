@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_reader import CdcReader
+from cdc_reader import CdcReader, ChangeFormat
 from cdc_reader._time import SystemClock, format_timestamp
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import IMAGES, TABLE, random_statements
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Rows = Callable[..., list[dict[str, Any]]]
 Execute = Callable[..., None]
 WAYS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
-    "log": ({"format": "log"}, {"format": "log"}),
+    "log": ({"format": "log"}, {"name": "log"}),
     "changes": ({"format": "changes", "rangeDeletes": "skip"}, {"range_deletes": "skip"}),
     "with deltas": (
         {"format": "changes", "rangeDeletes": "emit", "includeDelta": "true", "columns": "v"},
@@ -28,7 +28,7 @@ WAYS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     ),
     "envelope": (
         {"format": "envelope", "rangeDeletes": "skip", "preimages": "none"},
-        {"format": "envelope", "range_deletes": "skip", "preimages": "none"},
+        {"name": "envelope", "range_deletes": "skip", "preimages": "none"},
     ),
 }
 
@@ -52,7 +52,7 @@ def test_python_and_spark_give_the_same_rows(
     execute(*random_statements(seed, count, before))
     options, keywords = WAYS[way]
     with CdcReader(scylla.contact_point, f"{keyspace}.t") as reader:
-        table = reader.change_batches(before, **keywords).read_all()
+        table = reader.change_batches(before, format=ChangeFormat(**keywords)).read_all()
     in_spark = rows(**options, startingTimestamp=format_timestamp(before))
     assert unordered(table) == in_order(in_spark)
 

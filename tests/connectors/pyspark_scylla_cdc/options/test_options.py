@@ -9,18 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
-import pyarrow as pa
 import pytest
 
+from cdc_reader import ChangeFormat
 from cdc_reader._time import BEGINNING, FOREVER, SystemClock
-from cdc_reader.changes.frames.options import (
-    BadRecord,
-    FormatName,
-    FormatOptions,
-    Preimages,
-    RangeDelete,
-)
-from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
@@ -145,15 +137,15 @@ def test_options_of_this_source() -> None:
         minPartitions="3",
         partitionKey='{"a": 1}',
     )
-    assert options.format == FormatOptions(
-        FormatName.CHANGES,
-        True,
-        RangeDelete.EMIT,
-        Preimages.REQUIRE,
-        BadRecord.SKIP,
-        ValueTypes(pa.decimal128(20, 3)),
+    assert options.format == ChangeFormat(
+        name="changes",
+        columns=["a", "b,c"],
+        include_delta=True,
+        range_deletes="emit",
+        preimages="require",
+        decimal_type="Decimal(20, 3)",
+        on_bad_record="skip",
     )
-    assert options.columns == ("a", "b,c")
     assert options.window(now=0) == Window(1_000_000, 2_000_000)
     assert options.max_bytes == 64 << 20
     assert (options.data_loss, options.max_rows, options.min_partitions) == ("continue", 7, 3)
@@ -161,7 +153,7 @@ def test_options_of_this_source() -> None:
     assert options.partition_key == '{"a": 1}'
     assert parse(snapshot="initial", format="envelope").snapshot
     assert parse(startingOffsets=OFFSET).starting == 1_795_219_200_000_000
-    assert parse(columns="a, b").columns == ("a", "b")
+    assert parse(columns="a, b").format.columns == ("a", "b")
 
 
 def test_times_ago_count_from_when_the_options_are_read() -> None:
