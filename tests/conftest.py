@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import defaultdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -50,7 +50,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> object:
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneSession(LoadScopeScheduling):
+    class OneSession(LoadScopeScheduling):  # type: ignore[misc] # xdist ships no types
         """Keeps the tests of a file together, and the files that share a session."""
 
         def _split_scope(self, nodeid: str) -> str:
@@ -74,8 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the twenty slowest tests, and the sum of each package, with their fixtures."""
-    tests: Counter[str] = Counter()
-    packages: Counter[str] = Counter()
+    tests: defaultdict[str, float] = defaultdict(float)
+    packages: defaultdict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
@@ -84,9 +84,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if len(tests) <= SLOWEST:
         return
     terminalreporter.section("seconds of the slowest tests, and of each package")
-    for seconds in (tests.most_common(SLOWEST), packages.most_common()):
-        for name, duration in seconds:
-            terminalreporter.write_line(f"{duration:8.1f} {name}")
+    for seconds, count in ((tests, SLOWEST), (packages, len(packages))):
+        for name in sorted(seconds, key=lambda name: -seconds[name])[:count]:
+            terminalreporter.write_line(f"{seconds[name]:8.1f} {name}")
         terminalreporter.write_line("")
 
 

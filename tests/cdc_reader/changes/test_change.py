@@ -241,7 +241,7 @@ def test_a_change_may_be_an_image_alone() -> None:
 
 def test_changes_are_values() -> None:
     """A change equals its pickled copy and its deep copy, and differs from all other changes."""
-    changes = histories()[1].changes()
+    changes: Any = histories()[1].changes()
     again = pickle.loads(pickle.dumps(changes))
     assert again == changes
     assert len({*again, *changes}) == len(changes)
