@@ -39,7 +39,10 @@ class DeltaLakeSink:
         try:
             import deltalake
         except ImportError:
-            remedy = "install deltalake (pip install deltalake), or give 'parquet'"
+            remedy = (
+                "install deltalake (pip install deltalake), or use a session with Delta Lake's "
+                "extension"
+            )
             raise ConfigurationError("format", "delta", remedy) from None
         self._deltalake = deltalake
         self.target = path
@@ -68,10 +71,6 @@ class DeltaLakeSink:
     def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`."""
         return of_version(query, self._table().transaction_version(application(query)))
-
-    def is_new(self, spark: SparkSession) -> bool:
-        """See `Sink.is_new`."""
-        return self.rows(spark).isEmpty()
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """See `Sink.rows`."""

@@ -55,10 +55,6 @@ class _MergeSink(ABC):
             columns = ", ".join(map(self._added, lacking))
             self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
 
-    def is_new(self, spark: SparkSession) -> bool:
-        """See `Sink.is_new`."""
-        return self.rows(spark).isEmpty()
-
     def rows(self, spark: SparkSession) -> DataFrame:
         """See `Sink.rows`."""
         return spark.table(self._table)

@@ -1,4 +1,4 @@
-"""`mirror` maintains copies of tables in a lakehouse or in files."""
+"""`mirror` maintains copies of tables in a lakehouse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from pyspark_scylla_cdc.tables.fold import fold
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.keys import refuse_keys
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
-from pyspark_scylla_cdc.tables.parquet import ParquetSink
 from pyspark_scylla_cdc.tables.ranges import column
 from pyspark_scylla_cdc.tables.runs import RepeatedRuns, needs_repeats, planned
 from pyspark_scylla_cdc.tables.sink import (
@@ -67,7 +66,6 @@ class Format(StrEnum):
 
     DELTA = "delta"
     ICEBERG = "iceberg"
-    PARQUET = "parquet"
 
 
 @define(eq=False)
@@ -193,7 +191,7 @@ class Mirror:
             copy.stop()
 
     def read(self, number: int = 0) -> DataFrame:
-        """Return the current rows of a copy; `number` is the index of its table, from 0."""
+        """Return the rows of a copy as it is now; `number` is the index of its table, from 0."""
         copy = self._copies[number]
         return copy.sink.rows(copy.spark)
 
@@ -228,8 +226,6 @@ def mirror(
             copies: the copy of ``shop.orders`` is ``target/shop/orders`` or ``target.shop.orders``.
         format: with ``delta``, the copy is a Delta table, written by Delta Lake if the session has
             its extension, otherwise by deltalake. With ``iceberg``, the copy is an Iceberg table.
-            With ``parquet``, each micro-batch writes a directory with the whole table. The last two
-            directories are kept, and `Mirror.read` reads the newest.
         tables: several tables, each as ``keyspace.table``, instead of the one in `options`.
         checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables.
             The default is `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. The
@@ -295,8 +291,6 @@ def _places(
 
 
 def _sink(spark: SparkSession, kind: Format, target: str) -> Sink:
-    if kind is Format.PARQUET:
-        return ParquetSink(spark, target)
     if kind is Format.ICEBERG:
         return IcebergSink(spark, target)
     has_delta_lake = "io.delta" in (spark.conf.get("spark.sql.extensions", None) or "")

@@ -20,7 +20,6 @@ from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 from pyspark_scylla_cdc.streaming.snapshot_end import UNLIMITED
-from pyspark_scylla_cdc.tables.files import located
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +76,7 @@ class RepeatedRuns:
 
     def _last(self) -> int | None:
         """Return the number of the last micro-batch that Spark has committed, or None."""
-        files, folder = located(self._spark, f"{self._checkpoint.rstrip('/')}/commits")
+        files, folder = _located(self._spark, f"{self._checkpoint.rstrip('/')}/commits")
         if not files.exists(folder):
             return None
         names = [each.getPath().getName() for each in files.listStatus(folder)]
@@ -95,7 +94,7 @@ def planned(spark: SparkSession, checkpoint: str, number: int) -> bytes:
     Spark writes the plan to a file before it runs the micro-batch, and reads the file to repeat the
     micro-batch. Its last line is the offset at the end of the micro-batch.
     """
-    files, path = located(spark, f"{checkpoint.rstrip('/')}/offsets/{number}")
+    files, path = _located(spark, f"{checkpoint.rstrip('/')}/offsets/{number}")
     stream = files.open(path)
     try:
         return bytes(stream.readAllBytes())
@@ -107,3 +106,11 @@ def _settled(options: SourceOptions) -> Micros:
     """Return the write time, by the cluster's clock, before which all rows have settled now."""
     with options.as_option_errors(), closing(Connection(options.connection(), options.read)) as it:
         return settled_before(ClusterClock(it).now(), options.confidence)
+
+
+def _located(spark: SparkSession, name: str) -> tuple[Any, Any]:
+    """Return Hadoop's file system for the path `name`, with Spark's settings, and the path."""
+    context = spark.sparkContext
+    jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no other way
+    path = jvm.org.apache.hadoop.fs.Path(name)
+    return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001 - as above

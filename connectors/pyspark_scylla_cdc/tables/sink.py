@@ -80,10 +80,6 @@ class Sink(Protocol):
         """Return the last micro-batch that the query with this id wrote, or None."""
         ...
 
-    def is_new(self, spark: SparkSession) -> bool:
-        """Return whether a copy can begin in the target."""
-        ...
-
     def rows(self, spark: SparkSession) -> DataFrame:
         """Return the rows of the copy."""
         ...
@@ -138,7 +134,7 @@ def has(sink: Sink, batch: MicroBatch, spark: SparkSession) -> bool:
             f"last one in {sink.target}: target and checkpoint belong together; delete both to "
             "start over"
         )
-    if last is None and not sink.is_new(spark):
+    if last is None and not sink.rows(spark).isEmpty():
         raise CheckpointError(
             f"{sink.target} was written with another checkpoint: target and checkpoint belong "
             "together; delete both to start over"

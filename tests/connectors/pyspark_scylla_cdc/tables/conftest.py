@@ -32,8 +32,7 @@ def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
     params=[
         pytest.param("delta", marks=pytest.mark.nightly),
         pytest.param("iceberg", marks=pytest.mark.nightly),
-        pytest.param("deltalake", marks=pytest.mark.slow),
-        "parquet",
+        "deltalake",
     ]
 )
 def place(
@@ -45,8 +44,7 @@ def place(
 ) -> dict[str, str]:
     """The arguments of `mirror` for a copy, in each format that the session can write.
 
-    Delta Lake's library writes ``delta``, and the package deltalake writes ``deltalake``. The quick
-    tests of the documentation also write a copy with deltalake.
+    Delta Lake's library writes ``delta``, and the package deltalake writes ``deltalake``.
     """
     kind, target = request.param, str(tmp_path / "copy")
     if kind == "delta" and "io.delta" not in (spark.conf.get("spark.sql.extensions", None) or ""):

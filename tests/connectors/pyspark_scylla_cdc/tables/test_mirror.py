@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrameWriter
 
 from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError
@@ -82,9 +82,6 @@ class Crashing:
 
     def last(self, query: str) -> MicroBatch | None:
         return self._sink.last(query)
-
-    def is_new(self, spark: SparkSession) -> bool:
-        return self._sink.is_new(spark)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         return self._sink.rows(spark)
@@ -222,7 +219,7 @@ def micro_batches(place: dict[str, str]) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["parquet"], indirect=True)
+@pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 def test_a_copy_that_is_stopped_is_not_started_again(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
@@ -233,7 +230,7 @@ def test_a_copy_that_is_stopped_is_not_started_again(
     )
     source = {"maxRowsPerTrigger": "3"}
     copy = start(source, **place)
-    while not (Path(place["target"]) / "0" / "_SUCCESS").exists():
+    while rows_of(copy.read()) == []:
         assert not copy.awaitTermination(timeout=0.1)
     copy.stop()
     assert copy.awaitTermination()
@@ -330,7 +327,7 @@ def test_a_copy_without_its_checkpoint_is_rejected(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["parquet"], indirect=True)
+@pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 def test_a_query_that_has_ended_is_freed(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
@@ -392,36 +389,6 @@ def test_a_copy_of_another_table_keeps_its_columns(
     with pytest.raises(StreamingQueryException, match="was written with another checkpoint"):
         start(**place).awaitTermination()
     assert rows_of(copy.read()) == [{"pk": 1}]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("place", ["parquet"], indirect=True)
-def test_a_query_without_a_version_cannot_take_over_a_copy(
-    execute: Execute,
-    start: Start,
-    place: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    """A query that has written no version cannot continue a copy that another query wrote.
-
-    The first query crashes while it writes its first version.
-    """
-    execute(
-        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
-        "INSERT INTO {t} (pk) VALUES (1)",
-    )
-
-    def crash(*_: object) -> None:
-        raise Crash
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DataFrameWriter, "parquet", crash)
-        with pytest.raises(StreamingQueryException, match="Crash"):
-            start(**place).awaitTermination()
-    assert start(**{**place, "checkpoint": str(tmp_path / "other")}).awaitTermination()
-    with pytest.raises(StreamingQueryException, match="was written with another checkpoint"):
-        start(**place).awaitTermination()
 
 
 @pytest.mark.nightly
@@ -559,10 +526,40 @@ def test_the_block_of_the_page(
     assert rows_of(defined["copy"].read()) == [{"pk": 1}]
 
 
+@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("place", ["deltalake"], indirect=True)
+def test_a_plain_copy_in_parquet(
+    execute: Execute,
+    spark: SparkSession,
+    start: Start,
+    place: dict[str, str],
+    tmp_path: Path,
+    history: bool,
+) -> None:
+    """`read` returns the copy as it is, with its versions, and Spark writes it in any format."""
+    execute("CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
+    for v in range(2):
+        execute(f"INSERT INTO {{t}} (pk, v) VALUES (1, {v})")
+        copy = start(**place, history=history)
+        assert copy.awaitTermination()
+    copy.read().write.parquet(str(tmp_path / "plain"))
+    found = rows_of(spark.read.parquet(str(tmp_path / "plain")))
+    assert found == rows_of(copy.read())
+    assert [row["v"] for row in found if row.get("is_current", True)] == [1]
+    assert len(found) == 1 + history
+
+
+def test_a_delta_table_without_deltalake(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package, and without Delta Lake's extension, the error says what to install."""
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(ConfigurationError, match="pip install deltalake"):
+        start()
+
+
 def test_wrong_values_are_told(start: Start) -> None:
     """Invalid arguments raise an error before any row is read."""
     for values, message in (
-        ({"format": "csv"}, "format is 'csv': give one of delta, iceberg, parquet"),
+        ({"format": "csv"}, "format is 'csv': give one of delta, iceberg"),
         ({"format": "iceberg"}, "checkpoint is None: give a directory"),
         ({"format": "iceberg", "checkpoint": "/c"}, "give the name of a table in an Iceberg"),
         ({"tables": ["t"]}, "table"),

@@ -69,7 +69,7 @@ def test_clustering_keys_of_many_types(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("place", ["deltalake", "parquet"], indirect=True)
+@pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 def test_a_path_with_other_characters(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
@@ -224,7 +224,7 @@ def test_new_fields_while_the_copy_runs(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("place", ["parquet"], indirect=True)
+@pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 def test_a_renamed_field_ends_the_copy(
     scylla: Scylla,
     keyspace: str,
