@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 from attrs import Attribute, field, frozen
-from attrs.converters import optional as optional_converter
 from attrs.validators import optional
 
 from cdc_reader._settings import (
@@ -226,8 +225,12 @@ def _delivery(value: str) -> DeliveryMode:
     return member("delivery", value, DeliveryMode)
 
 
-def _late_rows(value: str) -> LateRowsMode:
-    return member("late_rows", value, LateRowsMode)
+def _optional_duration(value: timedelta | str | None) -> timedelta | None:
+    return None if value is None else duration(value)
+
+
+def _late_rows(value: str | None) -> LateRowsMode | None:
+    return None if value is None else member("late_rows", value, LateRowsMode)
 
 
 def _data_loss(value: str) -> DataLossMode:
@@ -276,14 +279,14 @@ class ReadConfig:
         default=timedelta(seconds=30), converter=duration, validator=NOT_NEGATIVE
     )
     poll_interval: timedelta | None = field(
-        default=None, converter=optional_converter(duration), validator=optional(POSITIVE)
+        default=None, converter=_optional_duration, validator=optional(POSITIVE)
     )
     fetch_size: int = field(default=5_000, validator=between(1, 1_000_000))
     retry_deadline: timedelta = field(
         default=timedelta(minutes=2), converter=duration, validator=NOT_NEGATIVE
     )
     delivery: DeliveryMode = field(default=DeliveryMode.SETTLED, converter=_delivery)
-    late_rows: LateRowsMode | None = field(default=None, converter=optional_converter(_late_rows))
+    late_rows: LateRowsMode | None = field(default=None, converter=_late_rows)
     late_horizon: timedelta = field(
         default=timedelta(minutes=10), converter=duration, validator=POSITIVE
     )
