@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cdc_reader._time import Clock, Micros
 from cdc_reader.changes.frames.changes import ChangesFormat
+from cdc_reader.config import DataLossMode
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
 from cdc_reader.reading.snapshot import SnapshotReader
@@ -32,7 +33,9 @@ def snapshot_rows(
     output = snapshot_format(options, schema)
     owners = _Owners(tuple(StreamGroup(end, ()) for end in partition.ends))
     table = FixedSchema(table_of(options), schema, output.is_tolerant, owners)
-    reader = SnapshotReader(table, clock, options.read, _only(partition))
+    # The driver judges losses of the log: a planned micro-batch returns its rows.
+    read = evolve(options.read, data_loss=DataLossMode.CONTINUE)
+    reader = SnapshotReader(table, clock, read, _only(partition))
     rows = split_rows(reader.deliveries())
     return output.snapshot(rows, part_of(output.schema, names), partition.position)
 
