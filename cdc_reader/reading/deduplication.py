@@ -97,7 +97,7 @@ class Deduplicator:
 
     Keys are kept as Arrow arrays, so that a row seen again needs no Python object. They are dropped
     once their span is no longer read. The key alone identifies a row, so a write that is logged in
-    two streams (see `cdc_reader.reading.strays`) is delivered from the stream that is read first.
+    two streams (see `reading.late.strays`) is delivered from the stream that is read first.
     """
 
     def __init__(self) -> None:

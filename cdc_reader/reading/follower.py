@@ -12,7 +12,7 @@ has been delivered, and apart from strays, the previous generation's streams con
 in that time. Therefore no row is lost or repeated if a generation is announced late.
 
 If late rows are delivered, each window is also searched for strays (see
-`cdc_reader.reading.strays`). The streams of a neighboring generation are searched up to one late
+`reading.late.strays`). The streams of a neighboring generation are searched up to one late
 horizon before and after the time in which that generation is in force.
 """
 
@@ -35,13 +35,13 @@ from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import OnLoss
 from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import SettledHorizon, written_before
-from cdc_reader.reading.late_report import LateReport, SampledKeys
-from cdc_reader.reading.late_rows import LateRows, Sweep, arrived_since
+from cdc_reader.reading.late.report import LateReport, SampledKeys
+from cdc_reader.reading.late.rows import LateRows, Sweep, arrived_since
+from cdc_reader.reading.late.strays import Strays
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import LogTable
 from cdc_reader.reading.progress import Checkpoint, RowKey
 from cdc_reader.reading.retry import Stop, each_stopped_by
-from cdc_reader.reading.strays import Strays
 from cdc_reader.reading.window_reader import ByWriteTime, Choose, WindowReader
 from cdc_reader.streams.polling import PollSchedule
 from cdc_reader.streams.shard import Shard

@@ -12,7 +12,7 @@ Four steps ensure this:
    the window. It records the rows that may have arrived after that moment. A row's remaining TTL
    shows its time of arrival to within `DOUBT`, and the computed time is never too early.
 2. An executor leaves out rows that may have arrived after that moment, except the recorded rows
-   (`cdc_reader.reading.late_rows.arrived`). A row that is left out arrived after that moment;
+   (`cdc_reader.reading.late.rows.arrived`). A row that is left out arrived after that moment;
    otherwise the driver would have recorded it. A row that arrived before that moment either arrived
    clearly before it, or was recorded.
 3. Once a minute, in a sweep, the driver reads the keys of the rows behind the position. A row is
@@ -21,15 +21,15 @@ Four steps ensure this:
 4. Offset b contains this state: the times at which windows were planned since the last sweep, and
    the recorded keys. A restarted query therefore makes the same decisions as the process before it.
 
-Strays (`cdc_reader.reading.strays`) are in streams that no executor reads. The driver searches for
-them in steps 1 and 3. Offset b lists the strays of the window and the late strays. A stray that has
-a twin in a stream in force is left out.
+Strays (`cdc_reader.reading.late.strays`) are in streams that no executor reads. The driver searches
+for them in steps 1 and 3. Offset b lists the strays of the window and the late strays. A stray that
+has a twin in a stream in force is left out.
 
 After a sweep, every row that had arrived before it counts as delivered. The state keeps only the
 keys of rows that arrived within `DOUBT` of a sweep, or of the time at which a window was planned.
 These are few, unless the confidence window is shorter than `DOUBT`.
 
-`cdc_reader.reading.late_rows` does the same bookkeeping, but here the driver reads only keys. With
+`cdc_reader.reading.late.rows` does the same bookkeeping, but here the driver reads only keys. With
 ``lateRows=report``, the driver only sweeps: it reads a sample if there are many streams, and logs
 the number of late rows.
 """
@@ -50,7 +50,7 @@ from cdc_reader._time import Clock
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late_rows import Reads, RowName, arrived
+from cdc_reader.reading.late.rows import Reads, RowName, arrived
 from cdc_reader.reading.progress import RowKey, is_moment
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import Task

@@ -9,7 +9,7 @@ from attrs import frozen
 from pyspark.sql.datasource import InputPartition
 
 from cdc_reader._time import Micros
-from cdc_reader.reading.late_rows import RowName
+from cdc_reader.reading.late.rows import RowName
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window

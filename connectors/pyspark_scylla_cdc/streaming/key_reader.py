@@ -13,9 +13,9 @@ from cdc_reader._time import FOREVER, Micros
 from cdc_reader.reading import tuning
 from cdc_reader.reading.fetch import read_tasks
 from cdc_reader.reading.in_flight import InFlight
+from cdc_reader.reading.late.strays import Strays
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import LogSource
-from cdc_reader.reading.strays import Strays
 from cdc_reader.streams.generation import StreamGroup, Timeline
 from cdc_reader.streams.shard import MAX_TOKEN
 from cdc_reader.streams.task import Task

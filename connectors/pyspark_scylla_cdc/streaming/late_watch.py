@@ -17,14 +17,14 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading import tuning
 from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys, rows_named
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late_report import LateReport
-from cdc_reader.reading.late_rows import (
+from cdc_reader.reading.late.report import LateReport
+from cdc_reader.reading.late.rows import (
     LONGEST_RESPONSE,
     LateRows,
     Reads,
     RowName,
 )
-from cdc_reader.reading.strays import Strays
+from cdc_reader.reading.late.strays import Strays
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Late, check_ttl, first_records

@@ -14,7 +14,7 @@ from cdc_reader._time import duration_micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.reading.delivery import RowsRead
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late_rows import DOUBT, _arrivals
+from cdc_reader.reading.late.rows import DOUBT, _arrivals
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import Checkpoint
 from tests.cdc_reader.support.followed import SECOND, Followed, cells, last_marks

@@ -20,7 +20,7 @@ from attrs import define, evolve, field
 from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.cql import timeuuid
 from cdc_reader.reading.delivery import RowsRead, WindowComplete
-from cdc_reader.reading.late_rows import DOUBT, RowName
+from cdc_reader.reading.late.rows import DOUBT, RowName
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId

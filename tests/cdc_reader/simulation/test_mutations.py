@@ -27,11 +27,11 @@ from cdc_reader.reading import (
     fetch,
     follower,
     horizon,
-    late_rows,
     planner,
     snapshot,
-    strays,
 )
+from cdc_reader.reading.late import rows as late_rows
+from cdc_reader.reading.late import strays
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ownership import Ownership

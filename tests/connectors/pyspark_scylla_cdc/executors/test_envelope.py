@@ -69,6 +69,7 @@ def test_refused(
         rows(format="envelope", **given)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
     """Spark writes envelopes as JSON that conforms to the schema, with Kafka Connect's types."""

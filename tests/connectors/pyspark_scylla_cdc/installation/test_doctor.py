@@ -103,6 +103,7 @@ def test_missing_installation_of_spark(tmp_path: Path, monkeypatch: pytest.Monke
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.nightly
 def test_cluster_without_free_cores(master: str, tmp_path: Path) -> None:
     """If the cluster gives the application no executor, the command ends and says why."""
     ran = doctor(tmp_path, f"--master={master}", "--timeout=2")

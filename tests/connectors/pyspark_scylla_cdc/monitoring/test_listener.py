@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import (
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late_rows import Reads
+from cdc_reader.reading.late.rows import Reads
 from cdc_reader.reading.progress import RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window

@@ -25,7 +25,7 @@ from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late_rows import Reads
+from cdc_reader.reading.late.rows import Reads
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import RowKey
 from cdc_reader.streams.generation import Timeline

@@ -19,11 +19,11 @@ from cdc_reader.reading import tuning
 from cdc_reader.reading.deduplication import keys, leave_out_keys, rows_named
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.fetch import CurrentLog
-from cdc_reader.reading.late_rows import ARRIVAL_ERROR, LateRows
+from cdc_reader.reading.late.rows import ARRIVAL_ERROR, LateRows
+from cdc_reader.reading.late.strays import Strays
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogTable
 from cdc_reader.reading.progress import Checkpoint
-from cdc_reader.reading.strays import Strays
 from cdc_reader.streams.generation import Generation, StreamGroup, Timeline
 from cdc_reader.streams.shard import MAX_TOKEN, Shard
 from cdc_reader.streams.window import Window
