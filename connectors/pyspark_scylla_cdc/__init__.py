@@ -9,8 +9,9 @@ For maintainers: the package may import `cdc_reader`. Begin with `source`, which
 """
 
 from contextlib import suppress
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cdc_reader._lazy import lazily
 
 if TYPE_CHECKING:
     from pyspark_scylla_cdc.installation.session import session as session
@@ -20,23 +21,11 @@ if TYPE_CHECKING:
     from pyspark_scylla_cdc.tables.mirror import Mirror as Mirror
     from pyspark_scylla_cdc.tables.mirror import mirror as mirror
 
-__all__ = [
-    "DefaultSource",
-    "Mirror",
-    "ScyllaCdcDataSource",
-    "ScyllaCdcListener",
-    "StreamStatus",
-    "fold",
-    "mirror",
-    "session",
-]
-
 with suppress(ImportError):
     from pyspark_scylla_cdc.source import ScyllaCdcDataSource
 
     DefaultSource = ScyllaCdcDataSource
     """The name under which Spark finds the data source."""
-
 
 _HOMES = {
     "Mirror": "pyspark_scylla_cdc.tables.mirror",
@@ -47,9 +36,7 @@ _HOMES = {
     "session": "pyspark_scylla_cdc.installation.session",
 }
 
+__all__ = ["DefaultSource", "ScyllaCdcDataSource"]
+__all__ += list(_HOMES)
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on its first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)
