@@ -163,7 +163,7 @@ def test_archive(driver: Driver, archive: dict[str, str]) -> None:
     master, conf = ("--master", cluster.master), {**cluster.conf, **archive}
     shipped = {"PYSPARK_PYTHON": "./environment/bin/python"}
     told = driver.examine(*master, conf=conf, **shipped)
-    assert "Spark plans with ./environment/bin/python, which does not run there" in told
+    assert "Spark plans with ./environment/bin/python, which does not run" in told
     [link] = re.findall(r"\((ln -s \S+ environment)\)", remedies(told)[0])
     driver.enter(link)
     assert HEALTHY in driver.examine(*master, conf=conf, **shipped)

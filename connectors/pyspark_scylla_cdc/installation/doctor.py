@@ -11,15 +11,12 @@ import click
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
-from pyspark_scylla_cdc.installation.faults import examine
+from pyspark_scylla_cdc.installation.faults import Examination, examine
 from pyspark_scylla_cdc.installation.pythons import TIMEOUT, reason
 from pyspark_scylla_cdc.local_session import JavaError, quiet_session
 
-_WIDEST = 160
+_SHOWN = ("python", "version", "pyspark", "pyarrow", "pandas", "package", "kernel", "cluster")
 
 
 def _pairs(_ctx: click.Context, _option: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -62,26 +59,24 @@ def command(
 
     Starts a Spark application in the same way as your own, with the same environment variables.
     Checks the Python of the driver and of each executor: its version, whether it has this package
-    and its dependencies, and whether it reaches ScyllaDB. Prints a table, and a remedy for each
-    fault. Exits with status 1 if there is a fault, or if an executor was not examined.
+    and its dependencies, and whether it reaches ScyllaDB. Prints what it finds, and a remedy for
+    each fault. Exits with status 1 if there is a fault, or if an executor was not examined.
     """
-    _refuse_connect(master, conf)
-    spark = _start(SparkSession.builder.master(master) if master else SparkSession.builder, conf)
-    try:
-        failed = _examine(spark, options, timeout)
-    finally:
-        spark.stop()
-    raise SystemExit(failed)
-
-
-def _refuse_connect(master: str | None, conf: dict[str, str]) -> None:
-    """Raise ClickException for a session of Spark Connect, which shows no driver or executors."""
     is_remote = "spark.remote" in conf or conf.get("spark.api.mode") == "connect"
     if is_remote or (master is None and os.environ.get("SPARK_REMOTE")):
         raise click.ClickException(
             "found a session of Spark Connect, which does not show the server's machines: run "
             "doctor on the server, without SPARK_REMOTE, with the server's master and settings"
         )
+    spark = _start(SparkSession.builder.master(master) if master else SparkSession.builder, conf)
+    try:
+        doing = f"Examining the driver, and waiting up to {timeout:g} s for the executors' tasks"
+        click.echo(f"{doing} ...", err=True)
+        examination = examine(spark.sparkContext, options, timeout)
+    finally:
+        spark.stop()
+    _show(examination)
+    raise SystemExit(bool(examination.faults))
 
 
 def _start(builder: SparkSession.Builder, conf: dict[str, str]) -> SparkSession:
@@ -90,38 +85,23 @@ def _start(builder: SparkSession.Builder, conf: dict[str, str]) -> SparkSession:
     os.close(handle)
     # spark-submit has started the JVM, which keeps its own output.
     shown = "" if "PYSPARK_GATEWAY_PORT" in os.environ else f"; its output is in {path}"
-    _progress(f"Starting Spark{shown}")
+    click.echo(f"Starting Spark{shown} ...", err=True)
     try:
         return quiet_session(builder.appName("scylla-cdc doctor"), Path(path), conf)
-    except JavaError as error:
-        raise click.ClickException(str(error)) from None
-    except OSError as error:
-        home = os.environ.get("SPARK_HOME", "not set")
-        message = f"Spark does not start: {error}; SPARK_HOME is {home}: unset or correct it"
-        raise click.ClickException(message) from None
-    except (PySparkException, Py4JError) as error:
-        message = f"Spark does not start: {reason(str(error))}{shown}"
+    except (JavaError, OSError, PySparkException, Py4JError) as error:
+        home = os.environ.get("SPARK_HOME")
+        check = f"; SPARK_HOME is {home}: unset or correct it" if home else ""
+        message = f"Spark does not start: {reason(str(error))}{shown}{check}"
         raise click.ClickException(message) from None
 
 
-def _examine(spark: SparkSession, options: dict[str, str], timeout: float) -> bool:
-    """Print what was found; return True if there is a fault."""
-    _progress(f"Examining the driver, and waiting up to {timeout:g} s for tasks on the executors")
-    examination = examine(spark.sparkContext, options, timeout)
-    facts = ("host", "python", "version", "pyspark", "pyarrow", "package", "kernel", "cluster")
-    table = Table("role", *facts, box=SIMPLE_HEAD)
-    for role, python in examination.pythons:
-        table.add_row(role, *(str(getattr(python, fact)).partition(":")[0] for fact in facts))
-    console = Console()
-    (console if console.is_terminal else Console(width=_WIDEST)).print(table)
+def _show(examination: Examination) -> None:
+    for python in examination.pythons:
+        facts = [f"{fact} {python[fact]}" for fact in _SHOWN if python.get(fact)]
+        click.echo(f"{python['role']} on {python['host']}: {', '.join(facts) or 'does not run'}")
     for number, fault in enumerate(examination.faults, 1):
         click.echo(f"{number}. {fault.found}.\n   Remedy: {fault.remedy}.")
     if not examination.faults:
         click.echo("Spark finds the data source on the driver and on each executor.")
     if examination.command.note:
         click.echo(f"{examination.command.note}.")
-    return bool(examination.faults)
-
-
-def _progress(doing: str) -> None:
-    click.echo(f"{doing} ...", err=True)

@@ -28,10 +28,8 @@ def facts(options: dict[str, str]) -> dict[str, str]:
         "folder": os.getcwd(),  # noqa: PTH109 - the text that Spark shows
         "python": sys.executable,
         "version": platform.python_version(),
-        "pyspark": _version("pyspark"),
-        "pyarrow": _version("pyarrow"),
-        "pandas": _version("pandas"),
-        "package": _installed("scylla-cdc") if has_package else "",
+        **{module: _version(module) for module in ("pyspark", "pyarrow", "pandas")},
+        "package": _installed() if has_package else "",
         "kernel": import_module("cdc_reader.decoding").NAME if has_package else "",
         "cluster": _reach(options) if has_package and options else "",
     }
@@ -44,23 +42,22 @@ def _version(module: str) -> str:
         return ""
 
 
-def _installed(distribution: str) -> str:
-    metadata = import_module("importlib.metadata")
+def _installed() -> str:
     try:
-        return str(metadata.version(distribution))
-    except metadata.PackageNotFoundError:
+        return str(import_module("importlib.metadata").version("scylla-cdc"))
+    except ImportError:  # the package is on the path, but was not installed
         return "unknown"
 
 
 def _reach(options: dict[str, str]) -> str:
-    parse = import_module("pyspark_scylla_cdc.options.source_options").SourceOptions.parse
-    schema_of: Any = import_module("pyspark_scylla_cdc.sessions").schema_of
+    source_options = import_module("pyspark_scylla_cdc.options.source_options")
+    sessions: Any = import_module("pyspark_scylla_cdc.sessions")
     try:
-        schema_of(parse(options))
+        sessions.schema_of(source_options.SourceOptions.parse(options))
     except import_module("cdc_reader.errors").CdcError as error:
         return f"{type(error).__name__}: {error}"
     return "reached"
 
 
 if __name__ == "__main__":
-    print(json.dumps(facts(json.loads(sys.argv[1]))))  # noqa: T201 - the module's output
+    print(f"\n{json.dumps(facts(json.loads(sys.argv[1])))}")  # noqa: T201 - the module's output

@@ -74,7 +74,7 @@ def test_healthy(tmp_path: Path) -> None:
     )
     assert Path(path).parent == tmp_path
     assert Path(path).stat().st_mode & 0o077 == 0
-    assert "waiting up to 120 s for tasks on the executors ..." in ran.stderr
+    assert "waiting up to 120 s for the executors' tasks ..." in ran.stderr
 
 
 @pytest.mark.nightly

@@ -16,7 +16,7 @@ from pyspark import InheritableThread
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.installation import probe
 from pyspark_scylla_cdc.installation.faults import examine
-from pyspark_scylla_cdc.installation.pythons import Command, Executors
+from pyspark_scylla_cdc.installation.pythons import Command, Facts, executors
 from pyspark_scylla_cdc.installation.session import check
 
 if TYPE_CHECKING:
@@ -75,34 +75,32 @@ def busy(context: SparkContext, end: Path) -> Iterator[None]:
         thread.join()
 
 
-def executors(context: SparkContext, command: Command, timeout: float = SECONDS) -> Executors:
-    """Return the executors that were examined."""
-    runs = Executors(context)
-    runs.examine(command, {}, timeout)
-    return runs
+def examined(context: SparkContext, command: Command) -> list[Facts]:
+    """Return the Pythons of executors, which are all examined in time."""
+    found, unexamined = executors(context, command, {}, SECONDS)
+    assert not unexamined
+    return found
 
 
 def test_healthy(context: SparkContext) -> None:
     """A driver that runs tasks itself is one executor."""
-    runs = executors(context, OWN)
-    [python] = runs.pythons
-    assert (runs.count, runs.late) == (1, "")
-    assert python.version == probe.facts({})["version"]
+    [python] = examined(context, OWN)
+    assert python["version"] == probe.facts({})["version"]
     assert not context.getJobTags()
 
 
 def test_another_version_of_python(context: SparkContext, tmp_path: Path) -> None:
     """If Spark refuses the executors' Python because of its version, the error says so."""
-    [refused] = executors(context, newer_python(tmp_path)).pythons
-    assert refused.error.startswith("[PYTHON_VERSION_MISMATCH] Python in worker has different")
-    assert f"3.{sys.version_info.minor + 1}" in refused.error
+    [refused] = examined(context, newer_python(tmp_path))
+    assert refused["error"].startswith("[PYTHON_VERSION_MISMATCH] Python in worker has different")
+    assert f"3.{sys.version_info.minor + 1}" in refused["error"]
 
 
 def test_python_that_does_not_exist(context: SparkContext) -> None:
     """A Python that does not exist is named with the reason."""
-    [missing] = executors(context, Command("./no/bin/python")).pythons
-    assert missing.host.endswith("executor driver")
-    assert missing.error.startswith('Cannot run program "./no/bin/python"')
+    [missing] = examined(context, Command("./no/bin/python"))
+    assert missing["host"].endswith("executor driver")
+    assert missing["error"].startswith('Cannot run program "./no/bin/python"')
 
 
 def test_no_free_core(context: SparkContext, tmp_path: Path) -> None:
@@ -111,7 +109,7 @@ def test_no_free_core(context: SparkContext, tmp_path: Path) -> None:
         [fault] = examine(context, {}, 0.5).faults
     assert fault.found.startswith("0 of 1 executors were examined (after 0.5 s, ")
     assert "reach the driver at 127.0.0.1:" in fault.found
-    assert executors(context, OWN).late == ""
+    assert examined(context, OWN)
 
 
 def test_session_with_no_free_core(context: SparkContext, tmp_path: Path) -> None:
@@ -139,5 +137,5 @@ def test_setting_that_spark_ignores(context: SparkContext, monkeypatch: pytest.M
 def test_no_thread_remains(context: SparkContext) -> None:
     """The thread that runs the tasks ends with the check."""
     before = threading.active_count()
-    executors(context, OWN)
+    examined(context, OWN)
     assert threading.active_count() <= before

@@ -5,31 +5,31 @@ from __future__ import annotations
 import sys
 
 import pytest
-from attrs import evolve
 
 from pyspark_scylla_cdc.installation.faults import fault_of
-from pyspark_scylla_cdc.installation.pythons import Command, Python
+from pyspark_scylla_cdc.installation.pythons import Command, Facts
 
 SHIPPED = Command("./environment/bin/python")
-HERE = Python(
-    host="driver",
-    folder="/work",
-    python="/own/bin/python",
-    version="3.11.7",
-    pyspark="4.1.1",
-    pyarrow="21.0.0",
-    pandas="2.3.3",
-    package="0.2.0",
-    kernel="compiled",
-)
-PLANNER = evolve(HERE, python="/srv/environment/bin/python", cluster="reached")
+HERE: Facts = {
+    "host": "driver",
+    "folder": "/work",
+    "python": "/own/bin/python",
+    "version": "3.11.7",
+    "pyspark": "4.1.1",
+    "pyarrow": "21.0.0",
+    "pandas": "2.3.3",
+    "package": "0.2.0",
+    "kernel": "compiled",
+    "cluster": "",
+}
+PLANNER = {**HERE, "python": "/srv/environment/bin/python", "cluster": "reached"}
 REFUSED = "ConnectionFailedError: cannot connect to scylla:9042"
 
 
 def test_healthy() -> None:
     """There is no fault if all Pythons match; the last number of their version may differ."""
-    assert fault_of(HERE, SHIPPED, evolve(PLANNER, version="3.11.8"), on_driver=True) is None
-    assert fault_of(PLANNER, SHIPPED, evolve(PLANNER, host="worker"), on_driver=False) is None
+    assert fault_of(HERE, SHIPPED, {**PLANNER, "version": "3.11.8"}, on_driver=True) is None
+    assert fault_of(PLANNER, SHIPPED, {**PLANNER, "host": "worker"}, on_driver=False) is None
 
 
 @pytest.mark.parametrize("on_driver", [True, False])
@@ -47,7 +47,7 @@ def test_healthy() -> None:
 )
 def test_pythons_that_differ(differs: dict[str, str], expected: str, on_driver: bool) -> None:
     """A difference is a fault on the driver and on executors."""
-    fault = fault_of(HERE, SHIPPED, evolve(PLANNER, **differs), on_driver=on_driver)
+    fault = fault_of(HERE, SHIPPED, {**PLANNER, **differs}, on_driver=on_driver)
     assert fault is not None
     where = (
         "the driver, Spark plans with ./environment" if on_driver else "driver, /srv/environment"
@@ -60,13 +60,13 @@ def test_pythons_that_differ(differs: dict[str, str], expected: str, on_driver: 
     ("command", "python", "remedy"),
     [
         (SHIPPED.path, "/srv/environment/bin/python", f"ln -s {sys.prefix} environment"),
-        (HERE.python, HERE.python, "pip install 'scylla-cdc[spark]' with that Python"),
-        ("python3", "/usr/bin/python3", f"before Spark starts, set PYSPARK_PYTHON={HERE.python}"),
+        (HERE["python"], HERE["python"], "pip install 'scylla-cdc[spark]' with that Python"),
+        ("python3", "/usr/bin/python3", "before Spark starts, set PYSPARK_PYTHON=/own/bin/python"),
     ],
 )
 def test_remedy_on_the_driver(command: str, python: str, remedy: str) -> None:
     """The remedy depends on which Python Spark plans with."""
-    planner = evolve(PLANNER, python=python, pandas="")
+    planner = {**PLANNER, "python": python, "pandas": ""}
     fault = fault_of(HERE, Command(command), planner, on_driver=True)
     assert fault is not None
     assert remedy in fault.remedy
@@ -82,6 +82,6 @@ def test_remedy_on_the_driver(command: str, python: str, remedy: str) -> None:
 )
 def test_remedy_on_executors(command: Command, remedy: str) -> None:
     """The remedy depends on the command that Spark starts."""
-    fault = fault_of(HERE, command, evolve(PLANNER, pandas=""), on_driver=False)
+    fault = fault_of(HERE, command, {**PLANNER, "pandas": ""}, on_driver=False)
     assert fault is not None
     assert remedy in fault.remedy
