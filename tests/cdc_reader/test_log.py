@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 
@@ -20,7 +19,6 @@ try:
 except ValueError as error:
     log.error("failed", exc_info=error)
 """
-TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def stderr_of(setup: str, *, after: str = "") -> str:
@@ -31,13 +29,12 @@ def stderr_of(setup: str, *, after: str = "") -> str:
     ).stderr
 
 
-def test_by_default_lines_have_time_and_level() -> None:
-    """By default, stderr shows warnings and errors with time and level, and any tracebacks."""
-    first, second, *rest = stderr_of("").splitlines()
-    name = r"cdc_reader\.some\.module"
-    assert re.fullmatch(f"{TIME} WARNING {name}: event='lost' rows=3 table='ks.t'", first)
-    assert re.fullmatch(f"{TIME} ERROR {name}: event='failed'", second)
-    assert rest[0] == "Traceback (most recent call last):"
+def test_by_default_warnings_reach_stderr() -> None:
+    """By default, stderr shows warnings and errors, one line each, and any tracebacks."""
+    first, second, third, *rest = stderr_of("").splitlines()
+    assert first == "event='lost' rows=3 table='ks.t'"
+    assert second == "event='failed'"
+    assert third == "Traceback (most recent call last):"
     assert rest[-1] == "ValueError: why"
 
 
