@@ -32,8 +32,9 @@ class _Logger:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:
-        structlog = sys.modules.get("structlog")
-        if structlog is not None and structlog.is_configured():
+        structlog: Any = sys.modules.get("structlog")
+        # Another thread may be importing structlog, which then lacks names.
+        if getattr(structlog, "is_configured", bool)():
             return getattr(structlog.get_logger(self._name), method)
         if not logging.getLogger(self._name).isEnabledFor(_LEVELS.get(method, logging.ERROR)):
             return lambda *_, **_fields: None
