@@ -10,10 +10,9 @@ from typing import Any, TypeVar, cast
 
 from attrs import Attribute
 
-from cdc_reader._time import Clock, SystemClock, as_duration, parse_duration
+from cdc_reader._time import as_duration, parse_duration
 from cdc_reader.errors import ConfigurationError
 
-T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 Validator = Callable[[Any, "Attribute[Any]", Any], None]
 
@@ -108,14 +107,6 @@ def shown(value: object) -> object:
     return value if plain else type(value)
 
 
-def expect(option: str, value: object, kind: type[T]) -> T:
-    """Return the value if it is of type `kind`; otherwise raise ConfigurationError."""
-    if not isinstance(value, kind):
-        name = "string" if kind is str else kind.__name__
-        raise ConfigurationError(option, shown(value), f"give a {name}")
-    return value
-
-
 def member(option: str, value: str, kind: type[E]) -> E:
     """Return the member of `kind` that has this value.
 
@@ -125,26 +116,3 @@ def member(option: str, value: str, kind: type[E]) -> E:
     if not isinstance(given, str) or value not in list(kind):
         raise ConfigurationError(option, shown(value), f"give one of {', '.join(kind)}")
     return kind(value)
-
-
-def expect_or(option: str, value: T | None, default: Callable[[], T], kind: type[T]) -> T:
-    """Check the value as `expect` does, and return it; None is replaced with the default."""
-    return expect(option, default() if value is None else value, kind)
-
-
-def expect_clock(clock: Clock | None) -> Clock:
-    """Return the clock, or the system clock if `clock` is None.
-
-    Raises ConfigurationError for anything that is not a clock.
-    """
-    if clock is None:
-        return SystemClock()
-    expect_able("clock", clock, "now sleep", "give a clock, such as ManualClock()")
-    return clock
-
-
-def expect_able(option: str, value: object, methods: str, remedy: str) -> None:
-    """Raise ConfigurationError unless the value has these methods."""
-    is_able = all(callable(getattr(value, name, None)) for name in methods.split())
-    if not is_able or isinstance(value, type):
-        raise ConfigurationError(option, shown(value), remedy)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from cdc_reader._merging import Merging
-from cdc_reader._settings import expect_clock, expect_or
-from cdc_reader._time import Clock, Micros, Moment
+from cdc_reader._time import Clock, Micros, Moment, SystemClock
 from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName, table_names
@@ -59,9 +58,9 @@ class CdcReader:
         shard: str | Shard | None = None,
     ) -> None:
         names = table_names(tables)
-        self.config = expect_or("config", config, ReadConfig, ReadConfig)
+        self.config = config or ReadConfig()
         self._connection = Connection(connection, self.config)
-        self.clock = ClusterClock(self._connection, expect_clock(clock))
+        self.clock = ClusterClock(self._connection, clock or SystemClock())
         """The cluster's clock, which determines what has settled or expired."""
         self._tables = {
             name: TableReader(

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import pyarrow as pa
 from attrs import evolve
 
-from cdc_reader._settings import expect, expect_clock, expect_or, member, shown
+from cdc_reader._settings import member, shown
 from cdc_reader._time import (
     BEGINNING,
     FOREVER,
     Clock,
     Micros,
     Moment,
+    SystemClock,
     check_order,
     end_micros,
     is_relative,
@@ -78,8 +79,8 @@ class TableReader:
         self.name = TableName.of(name)
         self._table = CdcTable(connection, self.name)
         self._hosts = connection.hosts
-        self._config = expect_or("config", config, ReadConfig, ReadConfig)
-        self._clock = ClusterClock.of(connection, expect_clock(clock))
+        self._config = config or ReadConfig()
+        self._clock = ClusterClock.of(connection, clock or SystemClock())
         self._schema, self._is_given = schema, schema is not None
         self._version: object = None
         self._ttls = TtlHistory()
@@ -123,7 +124,6 @@ class TableReader:
         Queries the cluster's generations first, and waits up to ten minutes for generations
         that have streams but are not announced yet. Tasks can be pickled and read in any process.
         """
-        expect("window", window, Window)
         with stopped_by(self._stop):
             self._refreshed()
             return self._log.plan(window)
@@ -280,7 +280,7 @@ class TableReader:
 
         The span begins no earlier than the checkpoint's position.
         """
-        if expect("start", start, Checkpoint).position == BEGINNING:
+        if start.position == BEGINNING:
             return Window(BEGINNING, BEGINNING)
         with stopped_by(self._stop):
             now, state = self._clock.now(), self._table.state()
@@ -313,7 +313,6 @@ class TableReader:
         with stopped_by(self._stop):
             if start is None:
                 start = begin_snapshot(self._table, self._clock, self._config)
-            expect("start", start, Checkpoint)
             if start.snapshot is None:
                 raise CheckpointError(
                     f"the snapshot of {self.name} was completed before this checkpoint: follow "

@@ -7,8 +7,7 @@ from datetime import timedelta
 
 from attrs import evolve, frozen
 
-from cdc_reader._settings import expect_clock
-from cdc_reader._time import BEGINNING, Clock, Micros, duration_micros
+from cdc_reader._time import BEGINNING, Clock, Micros, SystemClock, duration_micros
 from cdc_reader.checkpoints.marks import prune_marks
 from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.reading.progress import Checkpoint
@@ -30,7 +29,7 @@ class MemoryCheckpoints:
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         self._lock = threading.RLock()
-        self._clock = expect_clock(clock)
+        self._clock = clock or SystemClock()
         self._kept: dict[CheckpointName, Checkpoint] = {}
         self._leases: dict[CheckpointName, _Held] = {}
 

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from attrs import define, evolve, field
 
-from cdc_reader._settings import expect, shown
+from cdc_reader._settings import shown
 from cdc_reader._time import as_duration
 from cdc_reader.checkpoints.marks import prune_marks
 from cdc_reader.checkpoints.scylla_table import CheckpointTable, LeaseCells, Stored
@@ -63,7 +63,7 @@ class ScyllaCheckpoints:
         consistency: str = "QUORUM",
         retry_deadline: timedelta | str = timedelta(minutes=2),
     ) -> None:
-        name = TableName(expect("keyspace", keyspace, str), expect("table", table, str))
+        name = TableName(keyspace, table)
         if shown(consistency) not in CONSISTENCIES:
             remedy = f"give one of {', '.join(CONSISTENCIES)}"
             raise ConfigurationError("consistency", shown(consistency), remedy)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from attrs import evolve
 
-from cdc_reader._settings import expect_clock, is_text, shown
-from cdc_reader._time import Clock, Micros, as_duration, duration_micros
+from cdc_reader._settings import is_text, shown
+from cdc_reader._time import Clock, Micros, SystemClock, as_duration, duration_micros
 from cdc_reader.checkpoints.marks import (
     newest,
     pack_mark,
@@ -115,7 +115,7 @@ class SqliteCheckpoints:
             raise ConfigurationError("path", shown(path), "give the path of a file")
         self._path = Path(path)
         self._wait = as_duration(wait, "wait")
-        self._clock = expect_clock(clock)
+        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._opened: sqlite3.Connection | None = None
         self._locks = OwnerLocks(self._path)

@@ -17,7 +17,6 @@ from cassandra.query import (
 )
 from cassandra.query import Statement as DriverStatement
 
-from cdc_reader._settings import expect_or
 from cdc_reader.cluster.connection import PREPARED, Connection
 from cdc_reader.cluster.errors import request_error
 from cdc_reader.cluster.values import to_driver
@@ -120,7 +119,7 @@ class CqlWriter:
     """
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig | None = None) -> None:
-        self._connection = Connection(config, expect_or("read", read, ReadConfig, ReadConfig))
+        self._connection = Connection(config, read or ReadConfig())
         self._known: dict[str, tuple[object, Sequence[Callable[[Any], Any]]]] = {}
 
     def write(self, statements: Sequence[Statement]) -> None:

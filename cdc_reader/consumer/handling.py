@@ -13,7 +13,6 @@ import tenacity
 from attrs import frozen
 
 from cdc_reader._log import get_logger
-from cdc_reader._settings import expect_able
 from cdc_reader.changes.change import Change
 from cdc_reader.consumer.config import ConsumerConfig, OnError
 from cdc_reader.errors import ConfigurationError, HandlerError
@@ -189,15 +188,12 @@ class Handling:
 
 
 def check_functions(handler: object, dead_letter: object) -> None:
-    """Raise ConfigurationError for objects that cannot be called, and for coroutine functions.
+    """Raise ConfigurationError for coroutine functions.
 
     A coroutine that nobody awaits would count as a handled change. Whether a plain function returns
     a coroutine or a generator is known only once it is called: see `check_done`.
     """
     for option, function in (("handler", handler), ("dead_letter", dead_letter)):
-        if function is None and option == "dead_letter":
-            continue
-        expect_able(option, function, "__call__", "give a function")
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - whether calling it awaits
         ):
@@ -209,13 +205,12 @@ def check_functions(handler: object, dead_letter: object) -> None:
 
 
 def check_coroutine_function(option: str, function: object) -> None:
-    """Raise ConfigurationError for objects that cannot be called, and for plain functions.
+    """Raise ConfigurationError for plain functions.
 
     A plain function would block the event loop. Whether other callables, such as lambdas and
     objects, return a coroutine is known only once they are called: see `NotAwaitable`.
     """
     remedy = "give a coroutine function (async def), or use CdcConsumer for a plain function"
-    expect_able(option, function, "__call__", remedy)
     plain: object = inspect.unwrap(function) if callable(function) else function
     while isinstance(plain, partial):
         plain = plain.func

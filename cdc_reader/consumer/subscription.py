@@ -6,12 +6,13 @@ from functools import cached_property
 
 from attrs import field, frozen
 
-from cdc_reader._settings import expect_able, expect_clock, expect_or, member, shown
+from cdc_reader._settings import member, shown
 from cdc_reader._time import (
     EARLIEST,
     Clock,
     Micros,
     Moment,
+    SystemClock,
     check_order,
     end_micros,
     is_relative,
@@ -42,11 +43,15 @@ def _snapshot(value: str) -> SnapshotMode:
 
 
 def _config(config: ConsumerConfig | None) -> ConsumerConfig:
-    return expect_or("config", config, ConsumerConfig, ConsumerConfig)
+    return config or ConsumerConfig()
 
 
 def _read(read: ReadConfig | None) -> ReadConfig:
-    return expect_or("read", read, ReadConfig, ReadConfig)
+    return read or ReadConfig()
+
+
+def _clock(clock: Clock | None) -> Clock:
+    return clock or SystemClock()
 
 
 def _shard(shard: str | Shard | None) -> Shard:
@@ -72,7 +77,7 @@ class Subscription:
     read: ReadConfig = field(converter=_read)
     shard: Shard = field(converter=_shard)
     on_event: OnEvent | None
-    clock: Clock = field(converter=expect_clock)
+    clock: Clock = field(converter=_clock)
     metrics: Recorder = field(converter=_metrics)
 
     def __attrs_post_init__(self) -> None:
@@ -86,12 +91,6 @@ class Subscription:
         if not application.isprintable():
             remedy = "give printable characters only"
             raise ConfigurationError("application", application, remedy)
-        if self.checkpoints is not None:
-            store = "give a store, such as SqliteCheckpoints('progress.db')"
-            expect_able("checkpoints", self.checkpoints, "load save close", store)
-        expect_able("metrics", self.metrics, "add set", "give a recorder, such as MemoryMetrics()")
-        if self.on_event is not None:
-            expect_able("on_event", self.on_event, "__call__", "give a function, or leave it out")
         if self.takes_new_snapshots and not self.shard.is_whole:
             remedy = (
                 "shards fall behind one by one, and a snapshot has to be taken by all of them at "

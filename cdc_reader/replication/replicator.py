@@ -9,14 +9,13 @@ from functools import partial
 from itertools import chain, islice
 from typing import Protocol
 
-from cdc_reader._settings import expect, expect_able, expect_clock, shown
-from cdc_reader._time import Clock
+from cdc_reader._time import Clock, SystemClock
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Operation, TableSchema
 from cdc_reader.cql.statement import Statement
-from cdc_reader.errors import ConfigurationError, UnsupportedTableError
+from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.replication.writes import TableWrites
 
 _SECOND = 1_000_000
@@ -84,17 +83,13 @@ class Replicator:
         expiry: Expiry = Expiry.WRITTEN,
         clock: Clock | None = None,
     ) -> None:
-        expect_able("writer", writer, "write", "give a writer, such as CqlWriter('host:9042')")
-        if targets is not None and not isinstance(targets, Mapping):
-            remedy = "give a mapping, such as {'shop.orders': 'copy.orders'}"
-            raise ConfigurationError("targets", shown(targets), remedy)
         named = (targets or {}).items()
         self._writer = writer
         self._write_all: WriteAll = getattr(writer, "write_all", partial(_one_by_one, writer))
         self._targets = {TableName.of(name): TableName.of(target) for name, target in named}
         self._writes: dict[TableName, TableWrites] = {}
-        self._expiry = expect("expiry", expiry, Expiry)
-        self._clock = expect_clock(clock)
+        self._expiry = Expiry(expiry)
+        self._clock = clock or SystemClock()
 
     def apply(self, change: Change) -> None:
         """Apply a change as one write; see `statements` for the errors."""

@@ -109,28 +109,18 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: cdc.CdcReader(WAY), "tables is (): give at least one table, as 'keyspace.table'"),
         (lambda: cdc.CdcReader(WAY, None), "table is None: give it as keyspace.table"),
         (lambda: cdc.CdcReader(WAY, ["ks.t"]), "table is ['ks.t']: give it as keyspace.table"),
-        (
-            lambda: cdc.CdcReader(WAY, "ks.t", config=SEVERAL),
-            "config is <class 'dict'>: give a ReadConf",
-        ),
         (lambda: cdc.CdcReader(WAY, "ks.t", shard=3), "shard is 3: give it as '1/4' to '4/4'"),
         (
             lambda: cdc.CdcReader(WAY, "ks.t", shard=10**5_000),
             "shard is a number of 16610 bits: give it",
         ),
-        (lambda: cdc.CdcReader(WAY, "ks.t", config=0), "config is 0: give a ReadConfig"),
-        (lambda: cdc.CdcReader(WAY, "ks.t", clock=5), "clock is 5: give a clock"),
-        (lambda: cdc.CdcReader(WAY, "ks.t").table.plan(5), "window is 5: give a Window"),
-        (lambda: cdc.CdcReader(WAY, "ks.t").table.snapshot(5), "start is 5: give a Checkpoint"),
         (lambda: cdc.TableName("ks", 5), "name is 5: give a string that is not empty"),
         (lambda: cdc.TableName("", "t"), "keyspace is '': give a string that is not empty"),
         (lambda: cdc.ReadConfig(data_loss=ARRAY), "data_loss is <class 'numpy.ndarray'>: give one"),
         (lambda: cdc.Shard(10**9, 10**9), "shard is '1000000000/1000000000': give it as"),
-        (lambda: consumer(clock=5), "clock is 5: give a clock"),
         (lambda: cdc.SqliteCheckpoints(""), "path is '': give the path of a file"),
         (lambda: cdc.SqliteCheckpoints("a\0"), "path is 'a\\x00': give the path of a file"),
         (lambda: cdc.SqliteCheckpoints("\ud800"), "path is '\\ud800': give the path of a file"),
-        (lambda: cdc.SqliteCheckpoints("a", clock=5), "clock is 5: give a clock"),
         (lambda: cdc.ConnectionConfig("h", consistency=ARRAY), "give one of ONE"),
         (lambda: cdc.ConnectionConfig("h", username="u", password=ARRAY), "password is <class"),
         (
@@ -163,7 +153,6 @@ def consumer(**wrong: Any) -> CdcConsumer:
         ),
         (lambda: cdc.TableReader(Connection(WAY, cdc.ReadConfig()), 7), "table is 7: give it as"),
         (lambda: cdc.CqlWriter(5), "connection is 5: give a ConnectionConfig, or contact points"),
-        (lambda: cdc.CqlWriter(WAY, 5), "read is 5: give a ReadConfig"),
         (lambda: cdc.ScyllaCheckpoints(True, "ks"), "connection is True: give a ConnectionConfig"),
         (lambda: cdc.ScyllaCheckpoints(WAY, None), "keyspace is None: give a string"),
         (
@@ -184,14 +173,6 @@ def consumer(**wrong: Any) -> CdcConsumer:
             "wait is 1: give a timedelta, such as timedelta(",
         ),
         (
-            lambda: cdc.Replicator(WAY),
-            "writer is 'host:9042': give a writer, such as CqlWriter('host:",
-        ),
-        (
-            lambda: cdc.Replicator(cdc.CqlWriter(WAY), "ks.t"),
-            "targets is 'ks.t': give a mapping, such as",
-        ),
-        (
             lambda: cdc.Replicator(cdc.CqlWriter(WAY), {"t": "u"}),
             "table is 't': give it as keyspace.table",
         ),
@@ -199,36 +180,15 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: consumer(tables=None), "tables is None: give at least one table"),
         (lambda: consumer(tables=[]), "tables is []: give at least one table"),
         (lambda: consumer(tables=[1]), "table is 1: give it as keyspace.table"),
-        (lambda: consumer(handler=None), "handler is None: give a function"),
         (
             lambda: consumer(handler=coroutine),
             "give a plain function, or use AsyncCdcConsumer for a coroutine function",
         ),
-        (lambda: consumer(dead_letter=3), "dead_letter is 3: give a function"),
         (
             lambda: consumer(application=None),
             "application is None: give a name to keep checkpoints",
         ),
-        (
-            lambda: consumer(checkpoints="a.db"),
-            "checkpoints is 'a.db': give a store, such as Sqlite",
-        ),
-        (
-            lambda: consumer(checkpoints=SqliteCheckpoints),
-            "give a store, such as SqliteCheckpoints",
-        ),
-        (lambda: consumer(config=cdc.ReadConfig()), "give a ConsumerConfig"),
-        (
-            lambda: consumer(read=timedelta(1)),
-            "read is <class 'datetime.timedelta'>: give a ReadConf",
-        ),
-        (lambda: consumer(on_event=1), "on_event is 1: give a function, or leave it out"),
-        (lambda: consumer(metrics={}), "metrics is <class 'dict'>: give a recorder, such as Mem"),
         (lambda: cdc.AsyncChanges(3, "ks.t", application="a"), "connection is 3: give a Conn"),
-        (
-            lambda: cdc.AsyncCdcConsumer(WAY, "ks.t", None, application="a"),
-            "handler is None: give a cor",
-        ),
         (
             lambda: cdc.AsyncCdcConsumer(WAY, "ks.t", print, application="a"),
             "handler is <built-in function print>: give a coroutine function (async def), or use",
@@ -371,11 +331,18 @@ MADE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (TableName, {"keyspace": "ks", "name": "t"}),
     (Shard, {}),
 ]
+OBJECTS = ("clock", "config", "read")
+"""Parameters that take objects, not values; a type checker reports a wrong class."""
 
 
 @pytest.mark.parametrize(
     ("make", "given", "name"),
-    [(make, given, name) for make, given in MADE for name in inspect.signature(make).parameters],
+    [
+        (make, given, name)
+        for make, given in MADE
+        for name in inspect.signature(make).parameters
+        if name not in OBJECTS or name in given
+    ],
 )
 def test_no_value_causes_an_error_of_python(
     make: Callable[..., object], given: dict[str, Any], name: str

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
-from cdc_reader._settings import expect
 from cdc_reader.changes.arrays import NONE, pick
 from cdc_reader.changes.frames.decimals import DoesNotFitError, decimals
 from cdc_reader.changes.json import cell_to_json
@@ -39,7 +38,7 @@ class ValueTypes:
 
         Raises ConfigurationError for any other text.
         """
-        return cls(_decimal_type(expect("decimal_type", decimal_type, str)))
+        return cls(_decimal_type(decimal_type))
 
     def of(self, cql_type: CqlType) -> pa.DataType:
         """Return the Arrow type of a column of `cql_type`."""
