@@ -18,7 +18,7 @@ import subprocess
 import time
 from contextlib import suppress
 from tempfile import TemporaryFile
-from threading import Timer
+from threading import Event, Timer
 from typing import Any
 from uuid import uuid4
 
@@ -33,6 +33,8 @@ TIMEOUT = 120.0
 """The default time, in seconds, in which a Python on the driver or on executors must answer."""
 _ROUNDS, _TASK_SECONDS = 5, 0.3
 """The most rounds of tasks, until each executor has run one; and how long each stays there."""
+_AGAIN_SECONDS = 0.2
+"""The time between two attempts to cancel tasks that are late."""
 _VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 _IGNORED = ("spark.pyspark.driver.python", "spark.pyspark.python")
 """Settings that choose the Python of applications, but not that of Python data sources."""
@@ -114,12 +116,14 @@ def executors(
     The tasks run in the Python of data sources, without the files of ``--py-files``. If a task
     fails, its Python is the last one.
     """
-    found, late, tag = dict[tuple[str, str], Facts](), list[str](), f"scylla-cdc-{uuid4()}"
+    found, late, ended = dict[tuple[str, str], Facts](), list[str](), Event()
+    tag = f"scylla-cdc-{uuid4()}"
 
     def stop() -> None:
         tasks = sum(known.numRunningTasks() for known in _known(context))
         late.append(f"after {timeout:g} s, {tasks} tasks of the application run on executors")
-        context.cancelJobsWithTag(tag)
+        while not ended.wait(_AGAIN_SECONDS):  # again: the next job may be submitted meanwhile
+            context.cancelJobsWithTag(tag)
 
     kept = context.pythonExec, context._python_includes  # noqa: SLF001 - PySpark passes both on
     context.pythonExec, context._python_includes = command.path, []  # noqa: SLF001
@@ -137,6 +141,7 @@ def executors(
             failed = {"host": where[1] if where else "an executor", "error": reason(str(error))}
             return [*found.values(), failed], ""
     finally:
+        ended.set()
         timer.cancel()
         timer.join()
         context.removeJobTag(tag)
