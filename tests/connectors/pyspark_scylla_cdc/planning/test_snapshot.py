@@ -168,7 +168,12 @@ def test_fold_begins_anew_with_a_snapshot(
 @pytest.mark.slow
 @pytest.mark.usefixtures("table")
 def test_streamed_after_a_loss(
-    spark: SparkSession, scylla: Scylla, keyspace: str, load: Load, tmp_path: Path
+    spark: SparkSession,
+    scylla: Scylla,
+    keyspace: str,
+    load: Load,
+    options: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     """A query whose position has expired reads the table again.
 
@@ -176,10 +181,12 @@ def test_streamed_after_a_loss(
     """
     position = SystemClock().now() - 2 * 86_400_000_000
     given = {name: value for name, value in SNAPSHOT.items() if name != "snapshot"}
+    parsed = SourceOptions.parse({**options, **given})
+    started = stream_reader(parsed, SystemClock()).initialOffset()
     frame = load(
         stream=True,
         confidenceWindow="0s",
-        startingOffsets=json.dumps({"version": 1, "position": position}),
+        startingOffsets=json.dumps({**started, "position": position}),
         onDataLoss="resnapshot",
         **given,
     )
