@@ -16,7 +16,7 @@ def main() -> None:
 
         from pyspark_scylla_cdc.installation import doctor
     except ModuleNotFoundError as error:
-        if missing_package(error) not in ("click", "rich", "py4j", "pyspark"):
+        if missing_package(error) not in ("click", "py4j", "pyspark"):
             raise
         sys.exit(not_installed(_NAME, error, "cli,spark"))
     group = click.Group(

@@ -88,7 +88,7 @@ def test_the_command_asks_for_its_extra(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("package", ["click", "rich", "pyspark"])
+@pytest.mark.parametrize("package", ["click", "pyspark"])
 def test_the_connector_s_command_asks_for_its_extras(installed: Environment, package: str) -> None:
     """Without one of its extras, `python -m pyspark_scylla_cdc` fails with a one-line error."""
     run = "import runpy; runpy.run_module('pyspark_scylla_cdc', run_name='__main__')"
