@@ -60,11 +60,11 @@ CLUSTER_TESTS := tests/cluster/test_faults.py tests/cluster/test_reading.py
 CLUSTER_INSTALL_TESTS := tests/cluster/test_howto.py tests/cluster/test_doctor.py
 
 # Tests that run with scylla-driver instead of cassandra-driver, in a separate environment: the tests of
-# the reader, and the quick part of the Spark tests. The quick part is what differs between the drivers.
+# the reader and of the Spark source. The quick part is what differs between the drivers.
 SCYLLA_DRIVER := 3.29.12
 FORK := build/scylla-driver/venv
 FORKED := $(VENV)/.scylla-driver-$(SCYLLA_DRIVER)
-FORK_TESTS := tests/cdc_reader $(SPARK_TESTS_QUICK)
+FORK_TESTS := tests/cdc_reader tests/connectors tests/docs/test_code_blocks.py
 FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decoding/test_driver.py)
 
 # Environments with the oldest and the newest dependencies that pyproject.toml allows.
@@ -132,7 +132,7 @@ test-spark-cluster: $(OLDER)/constraints.txt ## run both on an older version; VE
 test-spark-quick: $(OLDER)/quick/.ready ## run the quick part of test-spark, without nightly tests
 	$(MAKE) test-some VENV=$(<D) TESTS="$(SPARK_TESTS_QUICK)"
 
-test-scylla-driver: ## run the tests with scylla-driver, the quick part of Spark included
+test-scylla-driver: ## run the tests with scylla-driver, those of Spark included
 	$(MAKE) scylla-driver VENV=$(FORK)
 	$(MAKE) test-all VENV=$(FORK) TESTS="$(FORK_TESTS)"
 
