@@ -41,8 +41,8 @@ class OwnerLocks:
         try:
             with FileIO(self._path, "rb+") as file:  # with its own open file description
                 return _lock(file, owner)
-        except FileNotFoundError:
-            return True
+        except FileNotFoundError:  # the file was deleted: the lease expires
+            return False
 
     def close(self) -> None:
         """Release the locks."""

@@ -118,7 +118,7 @@ class SqliteCheckpoints:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._opened: sqlite3.Connection | None = None
-        self._locks = OwnerLocks(self._path)
+        self._locks = OwnerLocks(self._path.resolve())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"

@@ -43,7 +43,7 @@ class InFlight:
             finally:
                 is_late = waited() - was_waited > _LATE
                 self._adapt(is_late=is_late, is_overloaded=overloads() > were_overloads)
-            self._page = max(batch.nbytes, _FADING * self._page)
+            self._page = max(1.0, batch.nbytes, _FADING * self._page)
             yield batch
 
     def _adapt(self, *, is_late: bool, is_overloaded: bool) -> None:
