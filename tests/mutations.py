@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,3 +28,9 @@ class Mutation:
         monkeypatch.setattr(self.owner, self.name, self.broken)
         with pytest.raises((AssertionError, pytest.fail.Exception)):
             check()
+
+
+def with_fixtures(check: Callable[..., None], request: pytest.FixtureRequest) -> Callable[[], None]:
+    """Return the check with the fixtures that its parameters name."""
+    names = inspect.signature(check).parameters
+    return partial(check, **{name: request.getfixturevalue(name) for name in names})

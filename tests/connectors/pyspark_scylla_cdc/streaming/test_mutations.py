@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,7 +25,7 @@ from tests.connectors.pyspark_scylla_cdc.streaming import (
     test_new_generation,
     test_snapshot,
 )
-from tests.mutations import Mutation
+from tests.mutations import Mutation, with_fixtures
 
 if TYPE_CHECKING:
     from cassandra.cluster import Session
@@ -128,7 +126,7 @@ MUTATIONS: dict[str, tuple[Check, Mutation]] = {
 @pytest.mark.parametrize("check", dict.fromkeys(check for check, _ in MUTATIONS.values()))
 def test_the_checks_pass(check: Check, request: pytest.FixtureRequest) -> None:
     """Without a defect, each of the checks passes."""
-    _of_test(check, request)()
+    with_fixtures(check, request)()
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
@@ -137,10 +135,4 @@ def test_the_queries_find_what_is_broken(
 ) -> None:
     """The check fails with the defect."""
     check, broken = MUTATIONS[mutation]
-    broken.check_found(_of_test(check, request), monkeypatch)
-
-
-def _of_test(check: Check, request: pytest.FixtureRequest) -> Callable[[], None]:
-    """Return the check with the fixtures that its parameters name."""
-    names = inspect.signature(check).parameters
-    return partial(check, **{name: request.getfixturevalue(name) for name in names})
+    broken.check_found(with_fixtures(check, request), monkeypatch)

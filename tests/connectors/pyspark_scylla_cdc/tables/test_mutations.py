@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +31,7 @@ from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
 )
 from tests.connectors.pyspark_scylla_cdc.tables.test_history import Rows, check_versions
 from tests.connectors.pyspark_scylla_cdc.tables.test_sink import check_merged
-from tests.mutations import Mutation
+from tests.mutations import Mutation, with_fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -168,7 +166,7 @@ MUTATIONS: dict[str, tuple[Check, Mutation]] = {
 @pytest.mark.parametrize("check", dict.fromkeys(check for check, _ in MUTATIONS.values()))
 def test_the_checks_pass(check: Check, request: pytest.FixtureRequest) -> None:
     """Without a defect, each of the checks passes."""
-    _of_test(check, request)()
+    with_fixtures(check, request)()
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
@@ -177,10 +175,4 @@ def test_the_statements_find_what_is_broken(
 ) -> None:
     """The check fails with the defect."""
     check, broken = MUTATIONS[mutation]
-    broken.check_found(_of_test(check, request), monkeypatch)
-
-
-def _of_test(check: Check, request: pytest.FixtureRequest) -> Callable[[], None]:
-    """Return the check with the fixtures that its parameters name."""
-    parameters = inspect.signature(check).parameters
-    return partial(check, **{name: request.getfixturevalue(name) for name in parameters})
+    broken.check_found(with_fixtures(check, request), monkeypatch)
