@@ -11,9 +11,9 @@ A generation that appears when P is past its start is read from its start up to 
 has been delivered, and apart from strays, the previous generation's streams contain no rows written
 in that time. Therefore no row is lost or repeated if a generation is announced late.
 
-If late rows are delivered, each window is also searched for strays (see
-`reading.late.strays`). The streams of a neighboring generation are searched up to one late
-horizon before and after the time in which that generation is in force.
+If late rows are delivered, each window is also searched for strays (see `reading.late.strays`). The
+streams of a neighboring generation are searched up to one late horizon before and after the time in
+which that generation is in force.
 """
 
 from __future__ import annotations

@@ -231,9 +231,8 @@ class PublicationGate:
     def wait(self, window: Window, clock: Clock) -> None:
         """Wait for unannounced generations that may contain rows of `window`.
 
-        The caller must read the generations afterwards. Logs a warning if
-        rows may be missing because a generation is still unannounced. Raises StoppedError if the
-        context's stop is set.
+        The caller must read the generations afterwards. Logs a warning if rows may be missing
+        because a generation is still unannounced. Raises StoppedError if the context's stop is set.
         """
         warned_of = FOREVER
         while (start := self.limit(now := clock.now())) < min(window.end, written_before(now)):
