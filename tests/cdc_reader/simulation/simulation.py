@@ -6,7 +6,8 @@ import hashlib
 import logging
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from unittest.mock import patch
 
 from attrs import frozen
 
@@ -114,15 +115,13 @@ def _finish(application: Application, until: int) -> None:
     raise LawBroken(f"after {_MOST_STEPS} steps still not past {until}")
 
 
-@contextmanager
-def _same_pauses(seed: int) -> Iterator[None]:
-    """Seed Python's global random source, which determines the pauses between attempts."""
-    state = random.getstate()
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(state)
+def _same_pauses(seed: int) -> AbstractContextManager[object]:
+    """Draw the pauses between attempts from the seed.
+
+    Python's global random source would not do: threads of a driver that outlived an earlier test
+    draw from it too.
+    """
+    return patch("tenacity.wait.random", random.Random(f"pauses of {seed}"))
 
 
 @contextmanager
