@@ -1,6 +1,8 @@
 """Consumers for `asyncio`: a loop over changes, and handlers that are coroutine functions.
 
-Reading and saving happen in threads, as in `CdcConsumer`; your code runs in the event loop.
+Reading and saving happen in threads, as in `CdcConsumer`; your code runs in the event loop. The
+threads are the consumer's own: the event loop's default pool is small, and a consumer that waits in
+it would keep other consumers, and the handlers' own calls, from running.
 """
 
 from __future__ import annotations
@@ -8,8 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from typing import cast
+from contextvars import copy_context
+from functools import partial
+from typing import TypeVar, cast
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import EARLIEST, Clock, Moment
@@ -30,6 +35,8 @@ from cdc_reader.reading.retry import Stop
 from cdc_reader.streams.shard import Shard
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
 
 AsyncHandler = Callable[[Change], Awaitable[object]]
 """A coroutine function that handles a change; once it completes, the change is acknowledged."""
@@ -105,8 +112,8 @@ class AsyncChanges:
         inbox = _Inbox(asyncio.get_running_loop())
         runtime = ConsumerRuntime(self._subscription, 1, inbox.put, Stop())
         try:
-            await asyncio.to_thread(runtime.start)
-            ended = asyncio.ensure_future(asyncio.to_thread(runtime.wait))
+            await _in_thread(runtime.start)
+            ended = _in_thread(runtime.wait)
             ended.add_done_callback(lambda _: inbox.close())
             while (share := await inbox.get()) is not None:
                 for change in share:
@@ -131,9 +138,8 @@ class AsyncChanges:
         The runtime is closed in a thread rather than in a new task, which the end of the loop could
         cancel before its first step.
         """
-        loop = asyncio.get_running_loop()
         try:
-            await asyncio.shield(loop.run_in_executor(None, runtime.close))
+            await asyncio.shield(_in_thread(runtime.close))
         except asyncio.CancelledError:
             runtime.stop()
             raise
@@ -142,12 +148,12 @@ class AsyncChanges:
         """Call `ConsumerRuntime.permits`, in a thread if it has to wait."""
         if share.progress.lease.is_sure:
             return not runtime.has_ended
-        return await asyncio.to_thread(runtime.permits, share)
+        return await _in_thread(partial(runtime.permits, share))
 
     async def _acknowledge(self, runtime: ConsumerRuntime, share: Share) -> None:
         share.handled += 1
         if runtime.saves_each:  # saving may block
-            await asyncio.to_thread(runtime.record, share)
+            await _in_thread(partial(runtime.record, share))
         elif share.handled == share.count:
             runtime.record(share)
 
@@ -214,7 +220,7 @@ class AsyncCdcConsumer:
         run delivers the changes of canceled handlers again.
         """
         self._loop, self._is_cancelled = asyncio.get_running_loop(), False
-        running = asyncio.ensure_future(asyncio.to_thread(self._consumer.run))
+        running = _in_thread(self._consumer.run)
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -251,6 +257,19 @@ class AsyncCdcConsumer:
             return await returned if isinstance(returned, Awaitable) else NotAwaitable(returned)
         finally:
             self._under_way.discard(task)
+
+
+def _in_thread(action: Callable[[], T]) -> asyncio.Future[T]:
+    """Run `action` in a new thread, and return its result to the running event loop.
+
+    The interpreter waits for the thread at exit, so closing a consumer is never cut short.
+    """
+    loop, context = asyncio.get_running_loop(), copy_context()
+    with_one_thread = ThreadPoolExecutor(1, "cdc-async")
+    try:
+        return loop.run_in_executor(with_one_thread, context.run, action)
+    finally:
+        with_one_thread.shutdown(wait=False)
 
 
 class _Inbox:
