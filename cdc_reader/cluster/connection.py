@@ -6,6 +6,7 @@ page.
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import threading
@@ -16,6 +17,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from cassandra import ConsistencyLevel
 from cassandra.auth import PlainTextAuthProvider
@@ -24,6 +26,7 @@ from cassandra.cluster import (
     Cluster,
     DefaultConnection,
     ExecutionProfile,
+    NoHostAvailable,
     ResponseFuture,
     ResultSet,
     Session,
@@ -36,6 +39,7 @@ from cassandra.policies import (
 )
 from cassandra.query import PreparedStatement, SimpleStatement, Statement
 
+from cdc_reader._log import get_logger
 from cdc_reader._stats import count_overload, waiting
 from cdc_reader.cluster.driver import application, forget_columns, keep_columns, open_cluster
 from cdc_reader.cluster.errors import connect_error, refused_error, request_error
@@ -47,12 +51,15 @@ from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding import Page
 from cdc_reader.errors import (
+    CdcError,
     ConfigurationError,
     ConnectionFailedError,
     DecodeError,
     OverloadedError,
 )
 from cdc_reader.reading.retry import in_background, interruptibly, retry, wait_for
+
+log = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -114,11 +121,12 @@ class Opening:
         self._tls = tls_context(config)
         settings = _settings(config, self._tls)
         self._endpoints = config.endpoints()
+        self._known: set[str] = set()
         self._where = ", ".join(f"{host}:{port}" for host, port in self._endpoints)
         self._deadline = time.monotonic() + CONNECT_TIMEOUT
         self._is_given_up = False
         self._opened = in_background(
-            partial(_session, settings, config.local_dc, fetch_size), "cdc-connect"
+            partial(self._open, settings, config.local_dc, fetch_size), "cdc-connect"
         )
 
     @property
@@ -148,10 +156,29 @@ class Opening:
                 self._check_tls()
             raise found from error
 
+    def has_moved(self) -> bool:
+        """Return True if a contact point has an address now at which the session knows no node."""
+        cluster = self._opened.result().cluster
+        nodes = {str(host.address) for host in cluster.metadata.all_hosts()}
+        return not self._addresses() <= self._known | nodes
+
     def close(self) -> None:
         """Close the session; if it is still being opened, close it afterwards."""
         self._is_given_up = True
         self._opened.add_done_callback(_discard)
+
+    def _open(self, settings: dict[str, Any], local_dc: str | None, fetch_size: int) -> Session:
+        self._known = self._addresses()
+        return _session(settings, local_dc, fetch_size)
+
+    def _addresses(self) -> set[str]:
+        """Look up the contact points; leave out names that cannot be resolved."""
+        found = set()
+        for host, port in self._endpoints:
+            with suppress(OSError):
+                answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                found |= {str(address[0]) for *_, address in answers}
+        return found
 
     def _check_tls(self) -> None:
         """Raise ConnectionFailedError if TLS is off and a contact point requires TLS."""
@@ -238,8 +265,24 @@ def _profile(config: ConnectionConfig) -> ExecutionProfile:
     )
 
 
+_connections: WeakSet[Connection] = WeakSet()
+_parents: list[Opening] = []
+"""Sessions of the process from which this one was forked."""
+
+
+def _leave_to_parent() -> None:
+    for connection in [*_connections]:
+        connection.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 class Connection(Queries):
     """Queries a cluster through the driver.
+
+    A forked process may go on to use it, and opens a session of its own.
 
     The first page of a prepared statement carries metadata, which is checked against the query's
     columns. Later pages omit it if the driver supports that; cassandra-driver up to 3.30 does not.
@@ -252,10 +295,25 @@ class Connection(Queries):
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig) -> None:
         self._config = as_connection(config)
         self._read = read
-        self.throttle = Throttle(read.max_queries_per_second)
-        self._lock = threading.Lock()
         self._opening: Opening | None = None
+        self._reset()
+        _connections.add(self)
+
+    def _reset(self) -> None:
+        self.throttle = Throttle(self._read.max_queries_per_second)
+        self._lock, self._moving = threading.Lock(), threading.Lock()
+        self._opening = None
         self._prepared: OrderedDict[tuple[str, Columns | None], PreparedStatement] = OrderedDict()
+
+    def leave_to_parent(self) -> None:
+        """Let the next use open a session of this process, which was forked from another.
+
+        None of the driver's threads run in this process. The parent's session is kept, because the
+        driver would close its sockets if it were collected.
+        """
+        if self._opening is not None:
+            _parents.append(self._opening)
+        self._reset()
 
     @property
     def hosts(self) -> str:
@@ -288,7 +346,7 @@ class Connection(Queries):
 
             def answer() -> Page:
                 try:
-                    return _page(future, query, statement)
+                    return self._page(future, query, statement)
                 except OverloadedError:
                     self.throttle.overloaded(sent)
                     count_overload()
@@ -341,7 +399,7 @@ class Connection(Queries):
         try:
             return _outcome(sent.pop() if sent else self.session().execute_async(statement()))
         except Exception as error:
-            raise request_error(error, doing) from error
+            raise self._failure(error, doing) from error
 
     def _prepare(self, cql: str, doing: str) -> PreparedStatement:
         """Prepare a statement.
@@ -352,7 +410,7 @@ class Connection(Queries):
             session = self.session()
             statement = interruptibly(partial(session.prepare, cql), "driver-prepare")
         except Exception as error:
-            raise request_error(error, doing) from error
+            raise self._failure(error, doing) from error
         forget_columns(statement)
         return statement
 
@@ -381,23 +439,55 @@ class Connection(Queries):
         try:
             return session.execute_async(statement, values, paging_state=paging_state)
         except Exception as error:
-            raise request_error(error, query.purpose) from error
+            raise self._failure(error, query.purpose) from error
 
+    def _page(self, future: ResponseFuture, query: Query, statement: Any) -> Page:
+        try:
+            result = _outcome(future)
+        except Exception as error:
+            if isinstance(statement, RoutedStatement):
+                statement.to_any_node()
+            raise self._failure(error, query.purpose) from error
+        page = next(iter(result.current_rows), None)
+        if not isinstance(page, Page):
+            raise DecodeError(f"{query.purpose}: expected a result of rows, found none")
+        if query.columns is not None:
+            page.check(query.columns)
+            keep_columns(statement.prepared_statement, query.columns)
+        return page
 
-def _page(future: ResponseFuture, query: Query, statement: Any) -> Page:
-    try:
-        result = _outcome(future)
-    except Exception as error:
-        if isinstance(statement, RoutedStatement):
-            statement.to_any_node()
-        raise request_error(error, query.purpose) from error
-    page = next(iter(result.current_rows), None)
-    if not isinstance(page, Page):
-        raise DecodeError(f"{query.purpose}: expected a result of rows, found none")
-    if query.columns is not None:
-        page.check(query.columns)
-        keep_columns(statement.prepared_statement, query.columns)
-    return page
+    def _failure(self, error: Exception, doing: str) -> CdcError:
+        """Return the error for a failed request; if no node answered, look for a moved cluster."""
+        if isinstance(error, NoHostAvailable) and self._moving.acquire(blocking=False):
+            try:
+                self._follow_move()
+            finally:
+                self._moving.release()
+        return request_error(error, doing)
+
+    def _follow_move(self) -> None:
+        """Open another session if the contact points' names lead to other addresses now.
+
+        The driver looks the names up only once. If the other session cannot be opened, this one is
+        kept, and the next request that no node answers tries again.
+        """
+        old = self._opening
+        if old is None or not interruptibly(old.has_moved, "cdc-look-up"):
+            return
+        log.info("contact_points_moved", hosts=self.hosts)
+        new = Opening(self._config, self._read.fetch_size)
+        try:
+            new.session()
+        except ConnectionFailedError:
+            new.close()
+            return
+        with self._lock:
+            if self._opening is not old:  # closed meanwhile
+                old = new
+            else:
+                self._opening = new
+                self._prepared.clear()
+        old.close()
 
 
 def _outcome(future: ResponseFuture) -> ResultSet:

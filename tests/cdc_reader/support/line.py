@@ -15,9 +15,9 @@ class Line:
     like a server that hangs.
     """
 
-    def __init__(self, server: tuple[str, int]) -> None:
+    def __init__(self, server: tuple[str, int], at: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self._server = server
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(at)
         self._ends: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._is_closed = False
