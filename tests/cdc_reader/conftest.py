@@ -20,7 +20,7 @@ Execute = Callable[..., None]
 def patience() -> Iterator[None]:
     """Let connecting take 30 seconds, because other tests may keep the machine busy."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cdc_reader.cluster.connection.CONNECT_TIMEOUT", 30.0)
+        patch.setattr("cdc_reader.cluster.opening.CONNECT_TIMEOUT", 30.0)
         yield
 
 

@@ -177,7 +177,7 @@ def test_sixty_in_one_loop(
 @pytest.mark.parametrize("consumer", [False, True])
 def test_cancelled_while_it_connects(monkeypatch: pytest.MonkeyPatch, *, consumer: bool) -> None:
     """A cancellation while connecting reaches the caller instead of a connection error."""
-    monkeypatch.setattr("cdc_reader.cluster.connection.CONNECT_TIMEOUT", 3_600.0)
+    monkeypatch.setattr("cdc_reader.cluster.opening.CONNECT_TIMEOUT", 3_600.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         nowhere = ConnectionConfig(f"127.0.0.1:{port}")

@@ -55,7 +55,7 @@ def patient(contact_point: str) -> ConnectionConfig:
 @pytest.fixture(autouse=True)
 def pauses_of_days(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let connecting take an hour, and pauses before retries up to eleven days."""
-    monkeypatch.setattr("cdc_reader.cluster.connection.CONNECT_TIMEOUT", HOUR.total_seconds())
+    monkeypatch.setattr("cdc_reader.cluster.opening.CONNECT_TIMEOUT", HOUR.total_seconds())
     for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
         monkeypatch.setattr(retry, name, 1e6)
 

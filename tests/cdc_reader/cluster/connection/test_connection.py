@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cassandra.cluster import DefaultConnection
 
-from cdc_reader.cluster import connection
-from cdc_reader.cluster.connection import Opening
+from cdc_reader.cluster import opening
+from cdc_reader.cluster.opening import Opening
 from cdc_reader.cluster.tls import tls_context
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import ConfigurationError, ConnectionFailedError
@@ -47,7 +47,7 @@ def test_a_silent_server_fails_at_the_timeout(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The timeout for silent servers covers all contact points together."""
-    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(opening, "CONNECT_TIMEOUT", PATIENCE)
     points = [f"127.0.0.1:{port_of(listener)}"] * 3
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to 127.0.0.1"):
         Opening(ConnectionConfig(points), 100).session()
@@ -88,7 +88,7 @@ def test_the_authority_that_is_given_is_trusted(monkeypatch: pytest.MonkeyPatch)
             ConnectionConfig(server.contact_point, tls_ca=str(certificate)), 100
         ).session()
         session.cluster.shutdown()
-        monkeypatch.setattr(connection, "CONNECT_TIMEOUT", PATIENCE)
+        monkeypatch.setattr(opening, "CONNECT_TIMEOUT", PATIENCE)
         without = ConnectionConfig(server.contact_point)
         with pytest.raises(ConnectionFailedError, match="it speaks TLS on this port"):
             Opening(without, 100).session()

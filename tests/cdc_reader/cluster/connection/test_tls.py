@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc_reader.cluster import connection
-from cdc_reader.cluster.connection import Opening
+from cdc_reader.cluster import opening
+from cdc_reader.cluster.opening import Opening
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import CdcError, ConfigurationError, ConnectionFailedError
 from cdc_reader.testing import EmbeddedScylla
@@ -65,7 +65,7 @@ def test_a_port_that_speaks_tls_alone(
 
     This holds whether the server closes the connection or does not respond.
     """
-    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 1.0)
+    monkeypatch.setattr(opening, "CONNECT_TIMEOUT", 1.0)
     with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=client_authority) as server:
         message = refusal(server)
     assert message.endswith("it speaks TLS on this port; check the port, or turn tls on")
@@ -149,7 +149,7 @@ def test_a_client_shows_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None
     """A server that requires client certificates rejects a client without one."""
     with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=CLIENT) as server:
         assert reach(server, tls_ca=BOTH, tls_cert=CLIENT, tls_key=KEY)
-        monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 1.0)
+        monkeypatch.setattr(opening, "CONNECT_TIMEOUT", 1.0)
         refusal(server, tls_ca=BOTH)
 
 

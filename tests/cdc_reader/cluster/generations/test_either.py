@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cdc_reader.cluster.connection import Opening
 from cdc_reader.cluster.driver import DRIVERS, forget_columns, installed_drivers, keep_columns
+from cdc_reader.cluster.opening import Opening
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.types import Native
@@ -16,7 +16,7 @@ from cdc_reader.testing import EmbeddedScylla
 CONNECT = """
 import sys
 from cdc_reader.config import ConnectionConfig
-from cdc_reader.cluster.connection import Opening
+from cdc_reader.cluster.opening import Opening
 for _ in range(2):
     Opening(ConnectionConfig(sys.argv[1]), 100).session().cluster.shutdown()
 """
