@@ -12,11 +12,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pyspark_scylla_cdc.installation.faults import Examination, examine
-from pyspark_scylla_cdc.installation.pythons import TIMEOUT, reason
+from pyspark_scylla_cdc.installation.faults import Fault, examine
+from pyspark_scylla_cdc.installation.pythons import TIMEOUT, Facts, reason
 from pyspark_scylla_cdc.local_session import JavaError, quiet_session
 
-_SHOWN = ("python", "version", "pyspark", "pyarrow", "pandas", "package", "kernel", "cluster")
+_SHOWN = ("python", "version", "pyspark", "pyarrow", "pandas", "package", "cluster")
 
 
 def _pairs(_ctx: click.Context, _option: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -72,36 +72,32 @@ def command(
     try:
         doing = f"Examining the driver, and waiting up to {timeout:g} s for the executors' tasks"
         click.echo(f"{doing} ...", err=True)
-        examination = examine(spark.sparkContext, options, timeout)
+        pythons, faults = examine(spark.sparkContext, options, timeout)
     finally:
         spark.stop()
-    _show(examination)
-    raise SystemExit(bool(examination.faults))
+    _show(pythons, faults)
+    raise SystemExit(bool(faults))
 
 
 def _start(builder: SparkSession.Builder, conf: dict[str, str]) -> SparkSession:
     """Start Spark, with its output in a new file; raise ClickException if it does not start."""
-    handle, path = tempfile.mkstemp(prefix="scylla-cdc-doctor-", suffix=".log")
-    os.close(handle)
-    # spark-submit has started the JVM, which keeps its own output.
-    shown = "" if "PYSPARK_GATEWAY_PORT" in os.environ else f"; its output is in {path}"
-    click.echo(f"Starting Spark{shown} ...", err=True)
+    with tempfile.NamedTemporaryFile("w", prefix="scylla-cdc-", suffix=".log", delete=False) as log:
+        path = Path(log.name)
+    click.echo(f"Starting Spark; its output is in {path} ...", err=True)
     try:
-        return quiet_session(builder.appName("scylla-cdc doctor"), Path(path), conf)
+        return quiet_session(builder.appName("scylla-cdc doctor"), path, conf)
     except (JavaError, OSError, PySparkException, Py4JError) as error:
         home = os.environ.get("SPARK_HOME")
         check = f"; SPARK_HOME is {home}: unset or correct it" if home else ""
-        message = f"Spark does not start: {reason(str(error))}{shown}{check}"
+        message = f"Spark does not start: {reason(str(error))}; its output is in {path}{check}"
         raise click.ClickException(message) from None
 
 
-def _show(examination: Examination) -> None:
-    for python in examination.pythons:
+def _show(pythons: Sequence[Facts], faults: Sequence[Fault]) -> None:
+    for python in pythons:
         facts = [f"{fact} {python[fact]}" for fact in _SHOWN if python.get(fact)]
         click.echo(f"{python['role']} on {python['host']}: {', '.join(facts) or 'does not run'}")
-    for number, fault in enumerate(examination.faults, 1):
+    for number, fault in enumerate(faults, 1):
         click.echo(f"{number}. {fault.found}.\n   Remedy: {fault.remedy}.")
-    if not examination.faults:
+    if not faults:
         click.echo("Spark finds the data source on the driver and on each executor.")
-    if examination.command.note:
-        click.echo(f"{examination.command.note}.")

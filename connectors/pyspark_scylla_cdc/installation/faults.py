@@ -25,45 +25,24 @@ class Fault:
     found: str
     remedy: str
 
-    def __str__(self) -> str:
-        return f"{self.found}: {self.remedy}"
-
-
-@frozen
-class Examination:
-    """What was found of an application: its Pythons, each with its role, and their faults."""
-
-    command: Command
-    pythons: list[Facts]
-    faults: list[Fault]
-
 
 def examine(
     context: SparkContext, options: dict[str, str], timeout: float = TIMEOUT
-) -> Examination:
-    """Examine the driver and, if it has no fault, the executors, for up to `timeout` seconds."""
-    command, here = Command.of(context), probe.facts({})
-    plans = planner(command, options)
-    pythons = [{"role": "driver", **here}, {"role": "planner", **plans}]
-    if fault := fault_of(here, command, plans, on_driver=True):
-        return Examination(command, pythons, [fault])
+) -> tuple[list[Facts], list[Fault]]:
+    """Return the Pythons of an application, each with its role, and their faults.
+
+    The executors are examined if the driver has no fault, for up to `timeout` seconds.
+    """
+    command = Command.of(context)
+    driver, plans = probe.facts({}), planner(command, options)
+    pythons = [{"role": "driver", **driver}, {"role": "planner", **plans}]
+    if fault := fault_of(driver, command, plans, on_driver=True):
+        return pythons, [fault]
     found, unexamined = executors(context, command, options, timeout)
-    each_fault = (fault_of(plans, command, each, on_driver=False) for each in found)
-    faults = [fault for fault in each_fault if fault is not None]
-    if unexamined:
-        faults.append(_unexamined(context, unexamined))
-    return Examination(command, [*pythons, *({"role": "executor", **x} for x in found)], faults)
-
-
-def _unexamined(context: SparkContext, unexamined: str) -> Fault:
-    conf = context.getConf()
-    return Fault(
-        f"{unexamined}: the cluster has no free cores, or executors cannot reach the driver at "
-        f"{conf.get('spark.driver.host')}:{conf.get('spark.driver.port')}",
-        "look at the application in the user interface of Spark: if it has no executors, end other "
-        "applications or request less; if its executors start and fail, set spark.driver.host to "
-        "an address that they reach, and open the driver's ports; otherwise, raise the timeout",
-    )
+    pythons += [{"role": "executor", **each} for each in found]
+    faults = [fault_of(plans, command, each, on_driver=False) for each in found]
+    faults += [_unexamined(context, unexamined) if unexamined else None]
+    return pythons, [fault for fault in faults if fault is not None]
 
 
 def fault_of(expected: Facts, command: Command, python: Facts, *, on_driver: bool) -> Fault | None:
@@ -89,25 +68,21 @@ def _difference(expected: Facts, python: Facts) -> str:
     if missing := ", ".join(label for fact, label in _NEEDED.items() if not python[fact]):
         return f"has no {missing}"
     for fact, label in _MATCHING.items():
-        if _compared(python, fact) != _compared(expected, fact):
+        ends = -1 if fact == "version" else None
+        if python[fact].split(".")[:ends] != expected[fact].split(".")[:ends]:
             return f"has {label} {python[fact]}, and {expected['python']} has {expected[fact]}"
     return ""
 
 
-def _compared(python: Facts, fact: str) -> str:
-    return python[fact].rpartition(".")[0] if fact == "version" else python[fact]
-
-
-def _of_driver(here: Facts, command: Command) -> str:
+def _of_driver(driver: Facts, command: Command) -> str:
     path = Path(command.path)
     if len(path.parts) > 1 and not path.is_absolute():  # where Spark unpacks archives
         return (
-            f"if there is a {path.parts[0]} in the driver's working directory, move it away; link "
-            f"the driver's environment there (ln -s {sys.prefix} {path.parts[0]}), or {_SESSION}, "
-            "which does it"
+            f"move any {path.parts[0]} in the driver's working directory away, and link the "
+            f"driver's environment there (ln -s {sys.prefix} {path.parts[0]}), or {_SESSION}"
         )
     return (
-        f"before Spark starts, set PYSPARK_PYTHON={here['python']} and unset "
+        f"before Spark starts, set PYSPARK_PYTHON={driver['python']} and unset "
         f"PYSPARK_DRIVER_PYTHON, or {_SESSION}; if Spark plans with it already, {_INSTALL} with "
         "that Python"
     )
@@ -121,4 +96,15 @@ def _of_executors(command: Command) -> str:
         "reach a data source), or ship the driver's environment with "
         "spark.archives=environment.tar.gz#environment, unset PYSPARK_PYTHON and "
         f"PYSPARK_DRIVER_PYTHON, and {_SESSION}"
+    )
+
+
+def _unexamined(context: SparkContext, unexamined: str) -> Fault:
+    host, port = (context.getConf().get(f"spark.driver.{part}") for part in ("host", "port"))
+    return Fault(
+        f"{unexamined}: the cluster has no free cores, or executors cannot reach the driver at "
+        f"{host}:{port}",
+        "look at the application in Spark's user interface: if it has no executors, end other "
+        "applications or request less; if its executors start and fail, set spark.driver.host to "
+        "an address that they reach, and open the driver's ports; otherwise, raise the timeout",
     )

@@ -22,16 +22,14 @@ def facts(options: dict[str, str]) -> dict[str, str]:
     If `options` of the data source are given, the function also reads the schema of the table that
     they specify. The fact `cluster` is then "reached" or the error.
     """
-    has_package = bool(_version("pyspark_scylla_cdc"))
     return {
         "host": socket.gethostname(),
         "folder": os.getcwd(),  # noqa: PTH109 - the text that Spark shows
         "python": sys.executable,
         "version": platform.python_version(),
         **{module: _version(module) for module in ("pyspark", "pyarrow", "pandas")},
-        "package": _installed() if has_package else "",
-        "kernel": import_module("cdc_reader.decoding").NAME if has_package else "",
-        "cluster": _reach(options) if has_package and options else "",
+        "package": _package(),
+        "cluster": _reach(options) if options and _package() else "",
     }
 
 
@@ -42,7 +40,9 @@ def _version(module: str) -> str:
         return ""
 
 
-def _installed() -> str:
+def _package() -> str:
+    if not _version("pyspark_scylla_cdc"):
+        return ""
     try:
         return str(import_module("importlib.metadata").version("scylla-cdc"))
     except ImportError:  # the package is on the path, but was not installed
@@ -50,10 +50,11 @@ def _installed() -> str:
 
 
 def _reach(options: dict[str, str]) -> str:
-    source_options = import_module("pyspark_scylla_cdc.options.source_options")
-    sessions: Any = import_module("pyspark_scylla_cdc.sessions")
+    source_options: Any = import_module("pyspark_scylla_cdc.options.source_options")
     try:
-        sessions.schema_of(source_options.SourceOptions.parse(options))
+        import_module("pyspark_scylla_cdc.sessions").schema_of(
+            source_options.SourceOptions.parse(options)
+        )
     except import_module("cdc_reader.errors").CdcError as error:
         return f"{type(error).__name__}: {error}"
     return "reached"

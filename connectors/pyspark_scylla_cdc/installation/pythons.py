@@ -1,11 +1,8 @@
 """Examines the Python interpreters that Spark starts, on the driver and on executors.
 
 For a Python data source, Spark starts the same command on the driver, where it plans, and on every
-executor. The command is PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``. Spark
-uses the values that these variables had when the driver's JVM started.
-
-A Python is described by the facts of `probe.facts`. Of a Python that does not run, only the facts
-`host` and `error`, the reason, are known.
+executor. The command is PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``, with
+the values that these variables had when the driver's JVM started.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ from contextlib import suppress
 from tempfile import TemporaryFile
 from threading import Event, Timer
 from typing import Any
-from uuid import uuid4
 
 from attrs import frozen
 from py4j.protocol import Py4JJavaError
@@ -35,9 +31,7 @@ _ROUNDS, _TASK_SECONDS = 5, 0.3
 """The most rounds of tasks, until each executor has run one; and how long each stays there."""
 _AGAIN_SECONDS = 0.2
 """The time between two attempts to cancel tasks that are late."""
-_VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
-_IGNORED = ("spark.pyspark.driver.python", "spark.pyspark.python")
-"""Settings that choose the Python of applications, but not that of Python data sources."""
+_TAG = "scylla-cdc-examination"
 _WORKER = "Error from python worker:\n"
 """Spark's words before the output of a Python that does not run."""
 _WHERE = re.compile(r"\(TID \d+\) \(([^)]+)\): ")
@@ -46,6 +40,7 @@ _JAVA = re.compile(r"^(An error occurred .*|(: )?([a-z]\w*\.)+[\w$]+(: |$)|\tat 
 """The names of Java classes, the frames of its stack, and the first line of py4j's messages."""
 
 Facts = dict[str, str]
+"""What `probe.facts` returns; of a Python that does not run, only its `host` and an `error`."""
 
 
 @frozen
@@ -53,33 +48,24 @@ class Command:
     """The command that Spark starts for data sources.
 
     `overridden` is a PYSPARK_PYTHON that PYSPARK_DRIVER_PYTHON overrides. `modules` is the
-    PYTHONPATH that Spark gives the command. `note` is a sentence about a setting or variable that
-    names another Python, which Spark ignores.
+    PYTHONPATH that Spark gives the command.
     """
 
     path: str
     overridden: str = ""
     modules: str = ""
-    note: str = ""
 
     @classmethod
     def of(cls, context: SparkContext) -> Command:
         """Return the command of an application."""
         jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no other way to the JVM's variables
-        of_driver, of_all = map(jvm.java.lang.System.getenv, _VARIABLES)
+        of_driver, of_all = map(
+            jvm.java.lang.System.getenv, ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+        )
         path = of_driver or of_all or "python3"
-        named = [(name, context.getConf().get(name)) for name in _IGNORED]
-        named += [(name, os.environ.get(name)) for name in _VARIABLES]
-        notes = [
-            f"For data sources, Spark starts {path} and ignores {name}={own}: set PYSPARK_PYTHON "
-            "before Spark starts, and not to another value in conf/spark-env.sh"
-            for name, own in named
-            if own and own != path
-        ]
         of_spark = jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
         modules = os.pathsep.join(filter(None, [of_spark, os.environ.get("PYTHONPATH")]))
-        overridden = of_all if of_all and of_all != path else ""
-        return cls(path, overridden, modules, next(iter(notes), ""))
+        return cls(path, of_all if of_all and of_all != path else "", modules)
 
 
 def planner(command: Command, options: dict[str, str], timeout: float = TIMEOUT) -> Facts:
@@ -116,27 +102,25 @@ def executors(
     The tasks run in the Python of data sources, without the files of ``--py-files``. If a task
     fails, its Python is the last one.
     """
-    found, late, ended = dict[tuple[str, str], Facts](), list[str](), Event()
-    tag = f"scylla-cdc-{uuid4()}"
+    found, ended, late = dict[tuple[str, str], Facts](), Event(), Event()
 
     def stop() -> None:
-        tasks = sum(known.numRunningTasks() for known in _known(context))
-        late.append(f"after {timeout:g} s, {tasks} tasks of the application run on executors")
+        late.set()
         while not ended.wait(_AGAIN_SECONDS):  # again: the next job may be submitted meanwhile
-            context.cancelJobsWithTag(tag)
+            context.cancelJobsWithTag(_TAG)
 
     kept = context.pythonExec, context._python_includes  # noqa: SLF001 - PySpark passes both on
     context.pythonExec, context._python_includes = command.path, []  # noqa: SLF001
-    context.addJobTag(tag)
+    context.addJobTag(_TAG)
     timer = Timer(timeout, stop)
     timer.start()
     try:
         for _ in range(_ROUNDS):
             found |= {(each["host"], each["folder"]): each for each in _round(context, options)}
-            if late or len(found) >= _count(context):
+            if late.is_set() or len(found) >= _count(context):
                 break
     except (Py4JJavaError, PySparkException) as error:
-        if not late:  # the tasks were not cancelled
+        if not late.is_set():  # the tasks were not cancelled
             where = _WHERE.search(str(error))
             failed = {"host": where[1] if where else "an executor", "error": reason(str(error))}
             return [*found.values(), failed], ""
@@ -144,13 +128,12 @@ def executors(
         ended.set()
         timer.cancel()
         timer.join()
-        context.removeJobTag(tag)
+        context.removeJobTag(_TAG)
         context.pythonExec, context._python_includes = kept  # noqa: SLF001
-    pythons = [found[place] for place in sorted(found)]
-    if len(found) >= _count(context):
+    pythons, count = [found[place] for place in sorted(found)], _count(context)
+    if len(pythons) >= count:
         return pythons, ""
-    why = "".join(late) or "no task ran on the others"
-    return pythons, f"{len(found)} of {_count(context)} executors were examined ({why})"
+    return pythons, f"{len(pythons)} of {count} executors were examined within {timeout:g} s"
 
 
 def _round(context: SparkContext, options: dict[str, str]) -> list[Facts]:
@@ -166,12 +149,8 @@ def _round(context: SparkContext, options: dict[str, str]) -> list[Facts]:
 
 def _count(context: SparkContext) -> int:
     """Return the number of executors. A driver that runs tasks itself counts as one."""
-    return max(1, len(_known(context)) - 1)
-
-
-def _known(context: SparkContext) -> list[Any]:
-    """Return what Spark knows of each executor, and of the driver."""
-    return list(context._jsc.sc().statusTracker().getExecutorInfos())  # noqa: SLF001 - not in PySpark
+    known = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - not in PySpark
+    return max(1, len(list(known)) - 1)
 
 
 def reason(told: str) -> str:

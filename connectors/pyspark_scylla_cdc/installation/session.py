@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.installation.faults import examine
-from pyspark_scylla_cdc.installation.pythons import TIMEOUT
+from pyspark_scylla_cdc.installation.pythons import TIMEOUT, Command
 from pyspark_scylla_cdc.installation.submitted import submitted_settings
 
 _PYTHON, _DRIVER_PYTHON = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
@@ -58,10 +58,10 @@ def check(context: SparkContext, timeout: float = TIMEOUT) -> None:
 
     The executors have `timeout` seconds to run the tasks of this check.
     """
-    examination = examine(context, {}, timeout)
-    if examination.faults:
-        remedy = ". ".join(filter(None, [str(examination.faults[0]), examination.command.note]))
-        raise ConfigurationError(_PYTHON, examination.command.path, remedy)
+    _, faults = examine(context, {}, timeout)
+    if faults:
+        remedy = f"{faults[0].found}: {faults[0].remedy}"
+        raise ConfigurationError(_PYTHON, Command.of(context).path, remedy)
 
 
 def _jvm_runs() -> bool:

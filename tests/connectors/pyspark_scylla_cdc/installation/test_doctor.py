@@ -65,10 +65,9 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 def test_healthy(tmp_path: Path) -> None:
     """Standard error says what the command waits for, and names the log, which is private."""
-    ran = doctor(tmp_path, "--master=local[1]", **{"spark.pyspark.python": "/opt/python"})
+    ran = doctor(tmp_path, "--master=local[1]")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert HEALTHY in ran.stdout
-    assert "ignores spark.pyspark.python=/opt/python: " in ran.stdout
     [path] = re.findall(
         r"^Starting Spark; its output is in (\S+) \.\.\.$", ran.stderr, re.MULTILINE
     )
@@ -109,7 +108,7 @@ def test_cluster_without_free_cores(master: str, tmp_path: Path) -> None:
     ran = doctor(tmp_path, f"--master={master}", "--timeout=2")
     assert ran.returncode == 1
     assert re.search(
-        r"1\. 0 of 1 executors were examined \(after 2 s, 0 tasks .*\): the cluster has no free "
+        r"1\. 0 of 1 executors were examined within 2 s: the cluster has no free "
         r"cores, or executors cannot reach the driver at 127\.0\.0\.1:\d+\.",
         ran.stdout,
     ), ran.stdout + ran.stderr

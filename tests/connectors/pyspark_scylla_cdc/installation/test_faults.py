@@ -19,7 +19,6 @@ HERE: Facts = {
     "pyarrow": "21.0.0",
     "pandas": "2.3.3",
     "package": "0.2.0",
-    "kernel": "compiled",
     "cluster": "",
 }
 PLANNER = {**HERE, "python": "/srv/environment/bin/python", "cluster": "reached"}
