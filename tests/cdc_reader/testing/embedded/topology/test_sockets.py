@@ -76,7 +76,8 @@ def test_a_node_that_joins_is_there_for_clients() -> None:
             assert session.execute("SELECT v FROM ks.t").one().v == 2
             ring = other.cluster.metadata.token_map.ring
             assert [token.value for token in ring] == list(generation.range_ends)
-        peers = session.execute("SELECT peer, tokens FROM system.peers")
+        first = session.cluster.metadata.get_host("127.0.0.1", server.port)
+        peers = session.execute("SELECT peer, tokens FROM system.peers", host=first)
         assert [(row.peer, len(row.tokens)) for row in peers] == [("127.0.0.2", 3)]
 
 
