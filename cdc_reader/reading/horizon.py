@@ -115,7 +115,11 @@ class SettledHorizon:
         self._is_resumed = is_stored and not at_oldest
         self._at_oldest = at_oldest or start.position == BEGINNING
         self._accounted: set[int] | None = None
-        self._gate = PublicationGate(lambda: table.generations)
+        # What is stored later begins later, unless it began before it was stored: then it is
+        # announced late, and read from its start.
+        self._gate = PublicationGate(
+            lambda: table.generations, duration_micros(config.confidence_window)
+        )
         self._losses = LossReporter(
             config.data_loss,
             "expected them to be read in time: start over, or set data_loss to 'continue'",
@@ -223,8 +227,9 @@ class PublicationGate:
         No reader may read past this time.
         """
         if not 0 <= now - self._queried < self._pause:
-            self._refresh(announced)
+            self._refresh()
             self._queried = now
+        self._pending = self._pending.difference(announced)
         waited_for = (start for start in self._pending if now < start + self._patience)
         return min(waited_for, default=FOREVER)
 
@@ -252,8 +257,8 @@ class PublicationGate:
                 missing = operates.intersect(window)
                 log.warning("generation_not_announced", **_span(missing.start, missing.end))
 
-    def _refresh(self, announced: Collection[Micros]) -> None:
-        pending = frozenset(self._generations().unpublished()).difference(announced)
+    def _refresh(self) -> None:
+        pending = frozenset(self._generations().unpublished())
         for start in sorted(pending - self._pending):
             log.info("generation_half_published", start=start)
         self._pending = pending
