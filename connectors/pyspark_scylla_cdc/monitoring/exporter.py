@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attrs import frozen
 
@@ -15,21 +15,25 @@ if TYPE_CHECKING:
 
 LABELS = ("query", "keyspace", "table")
 
+V = TypeVar("V")
+
 
 @frozen
-class Figure:
+class Figure(Generic[V]):
     """A metric of each stream; `value` returns the metric's value, or None if it is unknown."""
 
     name: str
     help: str
-    value: Callable[[Any], float | None]
+    value: Callable[[Any], V]
 
 
-def _counter(name: str, text: str, value: Callable[[Totals], float]) -> Figure:
+def _counter(name: str, text: str, value: Callable[[Totals], float]) -> Figure[float]:
     return Figure(f"scylla_cdc_spark_{name}", text, value)
 
 
-def _gauge(name: str, text: str, value: Callable[[StreamStatus], float | None]) -> Figure:
+def _gauge(
+    name: str, text: str, value: Callable[[StreamStatus], float | None]
+) -> Figure[float | None]:
     return Figure(f"scylla_cdc_spark_{name}", text, value)
 
 
@@ -98,15 +102,14 @@ def _families(statuses: Sequence[StreamStatus], totals: Mapping[Key, Totals]) ->
     for figure in COUNTERS:
         counter = CounterMetricFamily(figure.name, figure.help, labels=LABELS)
         for key, sums in totals.items():
-            if (total := figure.value(sums)) is not None:
-                counter.add_metric(key, total)
+            counter.add_metric(key, figure.value(sums))
         yield counter
     # If several sources of a query read one table, the one that is furthest behind is exported.
     behind = sorted(statuses, key=lambda status: status.position, reverse=True)
     streams = {key_of(status): status for status in behind}
-    for figure in GAUGES:
-        gauge = GaugeMetricFamily(figure.name, figure.help, labels=LABELS)
+    for level in GAUGES:
+        gauge = GaugeMetricFamily(level.name, level.help, labels=LABELS)
         for key, status in streams.items():
-            if (value := figure.value(status)) is not None:
+            if (value := level.value(status)) is not None:
                 gauge.add_metric(key, value)
         yield gauge

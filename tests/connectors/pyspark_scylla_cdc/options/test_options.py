@@ -305,6 +305,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ),
         ({"maxRowsPerTrigger": "-1"}, "maxRowsPerTrigger is '-1': give a whole number above zero"),
         ({"minPartitions": "9"}, "minPartitions is 9: give no more than maxPartitions, which is 8"),
+        ({"maxPartitions": "100001"}, "maxPartitions is '100001': give 100000 or fewer"),
         ({"partitionKey": "[1]"}, "partitionKey is '[1]': give a JSON object"),
         ({"snapshot": "always"}, "snapshot is 'always': give none or initial"),
         ({"fetchSize": "0"}, "fetchSize is '0': give a whole number above zero"),

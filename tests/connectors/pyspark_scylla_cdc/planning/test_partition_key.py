@@ -114,6 +114,17 @@ def test_refused(read: Callable[..., list[dict[str, Any]]], key: str, expected: 
         read(partitionKey=key)
 
 
+def test_key_of_a_nested_type(
+    cluster: EmbeddedScylla, read: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """Rows cannot be selected by a key that contains a collection."""
+    cluster.execute(
+        "CREATE TABLE ks.nested (a frozen<list<int>> PRIMARY KEY) WITH cdc = {'enabled': true}"
+    )
+    with pytest.raises(ConfigurationError, match="key column a is of type"):
+        read(table="nested", partitionKey='{"a": ["1"]}')
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_ranges_of_the_ring(
     cluster: EmbeddedScylla,

@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from cdc_reader.cql.schema import STREAM_ID
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
@@ -63,6 +65,14 @@ def test_streams_are_identified_by_their_whole_ids() -> None:
     streams = Streams.of([StreamGroup(7, tuple(StreamId.from_parts(7, n, 0) for n in (1, 2)))])
     assert [StreamId.from_parts(7, n, 0) in streams for n in range(4)] == [False, True, True, False]
     assert [StreamId.from_parts(token, 1, 0) in streams for token in (6, 8)] == [False, False]
+
+
+def test_rows_of_other_streams_are_left_out() -> None:
+    """A batch without rows of these streams is left out, too."""
+    own, other = (StreamId.from_parts(token, 1, 0) for token in (1, 2))
+    batches = [pa.record_batch({STREAM_ID: pa.array(ids)}) for ids in ([own, other], [other])]
+    [rows] = Streams(own).rows(batches)
+    assert rows.column(0).to_pylist() == [own]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(2, [0, 5]), (10, list(range(10))), (99, None)])
