@@ -15,13 +15,13 @@ import subprocess
 import time
 from contextlib import suppress
 from tempfile import TemporaryFile
-from threading import Event, Timer
 from typing import Any
 
 from attrs import frozen
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext, cloudpickle
 from pyspark.errors import PySparkException
+from pyspark.serializers import CPickleSerializer
 
 from pyspark_scylla_cdc.installation import probe
 
@@ -29,9 +29,6 @@ TIMEOUT = 120.0
 """The default time, in seconds, in which a Python on the driver or on executors must answer."""
 _ROUNDS, _TASK_SECONDS = 5, 0.3
 """The most rounds of tasks, until each executor has run one; and how long each stays there."""
-_AGAIN_SECONDS = 0.2
-"""The time between two attempts to cancel tasks that are late."""
-_TAG = "scylla-cdc-examination"
 _WORKER = "Error from python worker:\n"
 """Spark's words before the output of a Python that does not run."""
 _WHERE = re.compile(r"\(TID \d+\) \(([^)]+)\): ")
@@ -102,33 +99,21 @@ def executors(
     The tasks run in the Python of data sources, without the files of ``--py-files``. If a task
     fails, its Python is the last one.
     """
-    found, ended, late = dict[tuple[str, str], Facts](), Event(), Event()
-
-    def stop() -> None:
-        late.set()
-        while not ended.wait(_AGAIN_SECONDS):  # again: the next job may be submitted meanwhile
-            context.cancelJobsWithTag(_TAG)
-
+    found, deadline = dict[tuple[str, str], Facts](), time.monotonic() + timeout
     kept = context.pythonExec, context._python_includes  # noqa: SLF001 - PySpark passes both on
     context.pythonExec, context._python_includes = command.path, []  # noqa: SLF001
-    context.addJobTag(_TAG)
-    timer = Timer(timeout, stop)
-    timer.start()
     try:
         for _ in range(_ROUNDS):
-            found |= {(each["host"], each["folder"]): each for each in _round(context, options)}
-            if late.is_set() or len(found) >= _count(context):
+            examined = _round(context, options, deadline - time.monotonic())
+            found |= {(each["host"], each["folder"]): each for each in examined}
+            if not examined or len(found) >= _count(context):
                 break
     except (Py4JJavaError, PySparkException) as error:
-        if not late.is_set():  # the tasks were not cancelled
-            where = _WHERE.search(str(error))
-            failed = {"host": where[1] if where else "an executor", "error": reason(str(error))}
-            return [*found.values(), failed], ""
+        told = str(error).partition("\nCaused by: ")[2] or str(error)
+        where = _WHERE.search(told)
+        failed = {"host": where[1] if where else "an executor", "error": reason(told)}
+        return [*found.values(), failed], ""
     finally:
-        ended.set()
-        timer.cancel()
-        timer.join()
-        context.removeJobTag(_TAG)
         context.pythonExec, context._python_includes = kept  # noqa: SLF001
     pythons, count = [found[place] for place in sorted(found)], _count(context)
     if len(pythons) >= count:
@@ -136,15 +121,26 @@ def executors(
     return pythons, f"{len(pythons)} of {count} executors were examined within {timeout:g} s"
 
 
-def _round(context: SparkContext, options: dict[str, str]) -> list[Facts]:
-    facts, seconds, tasks = probe.facts, _TASK_SECONDS, 2 * context.defaultParallelism
+def _round(context: SparkContext, options: dict[str, str], seconds: float) -> list[Facts]:
+    """Return the Pythons of a job's tasks; empty, once the job is cancelled, if it is late."""
+    facts, stay, tasks = probe.facts, _TASK_SECONDS, 2 * context.defaultParallelism
 
-    def stay(_: object) -> list[Facts]:
-        time.sleep(seconds)  # long enough that tasks spread over all executors
+    def examine(_: object) -> list[Facts]:
+        time.sleep(stay)  # long enough that tasks spread over all executors
         return [facts(options)]
 
     cloudpickle.register_pickle_by_value(probe)
-    return context.parallelize(range(tasks), tasks).mapPartitions(stay).collect()
+    examined = context.parallelize(range(tasks), tasks).mapPartitions(examine)
+    jvm: Any = context._jvm  # noqa: SLF001 - PySpark itself cannot limit the time of a job
+    job = examined._jrdd.collectAsync()  # noqa: SLF001
+    try:
+        batches = job.get(int(seconds * 1000), jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+    except (Py4JJavaError, PySparkException):
+        if job.isDone():
+            raise
+        job.cancel(True)
+        return []
+    return [python for batch in batches for python in CPickleSerializer().loads(batch)]
 
 
 def _count(context: SparkContext) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,7 +86,6 @@ def test_healthy(context: SparkContext) -> None:
     assert "pyspark" in Command.of(context).modules
     [python] = examined(context, OWN)
     assert python["version"] == probe.facts({})["version"]
-    assert not context.getJobTags()
 
 
 def test_another_version_of_python(context: SparkContext, tmp_path: Path) -> None:
@@ -120,10 +118,3 @@ def test_session_with_no_free_core(context: SparkContext, tmp_path: Path) -> Non
         pytest.raises(ConfigurationError, match="0 of 1 executors were examined"),
     ):
         check(context, timeout=0.5)
-
-
-def test_no_thread_remains(context: SparkContext) -> None:
-    """The thread that runs the tasks ends with the check."""
-    before = threading.active_count()
-    examined(context, OWN)
-    assert threading.active_count() <= before
