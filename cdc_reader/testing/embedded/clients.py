@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cdc_reader.testing.embedded.query.engine import Engine
 from cdc_reader.testing.embedded.server import Server
 from cdc_reader.testing.embedded.system.virtual import Values
 
 
-def client_rows(server: Server, engine: Engine) -> Iterator[Values]:
-    """Yield a row for each open session with the node whose engine is `engine`."""
+def client_rows(server: Server, address: str | None) -> Iterator[Values]:
+    """Yield a row for each open session with the node at `address`."""
     for session in server.sessions:
-        if session.host.engine is not engine:
+        if session.host.address != address:
             continue
         address, port = session.peer
         yield {

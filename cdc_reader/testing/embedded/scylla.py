@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from attrs import evolve
 
 from cdc_reader._time import Clock, SystemClock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded.addresses import Addresses, reachable
-from cdc_reader.testing.embedded.cdc.write_path import WritePath
-from cdc_reader.testing.embedded.clients import client_rows
 from cdc_reader.testing.embedded.faults import FaultPlan
-from cdc_reader.testing.embedded.node_clock import NodeClock
+from cdc_reader.testing.embedded.faults.errors import CONSISTENCIES
+from cdc_reader.testing.embedded.hosts import Hosts
 from cdc_reader.testing.embedded.page_replay import PageReplays
 from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile
 from cdc_reader.testing.embedded.protocol import responses
@@ -25,20 +25,15 @@ from cdc_reader.testing.embedded.query.result import EncodedPage, Prepared, Rows
 from cdc_reader.testing.embedded.rest import RestApi
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.server import Server
-from cdc_reader.testing.embedded.session import Host, supported_options
+from cdc_reader.testing.embedded.session import Host
 from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.system.definitions import generation_range_tables, system_keyspaces
 from cdc_reader.testing.embedded.system.generation_tables import (
     GenerationTables,
     Scylla43GenerationTable,
 )
-from cdc_reader.testing.embedded.system.node_tables import NodeTables
 from cdc_reader.testing.embedded.system.publication import Publication
-from cdc_reader.testing.embedded.system.schema_tables import schema_tables
-from cdc_reader.testing.embedded.system.tablet_tables import TabletTables
-from cdc_reader.testing.embedded.system.traces import Traces
 from cdc_reader.testing.embedded.tls import server_context
-from cdc_reader.testing.embedded.topology.choice import StreamChoice
 from cdc_reader.testing.embedded.topology.cluster import RING_DELAY_MS, Cluster, draw_nodes
 from cdc_reader.testing.embedded.topology.generation import Generation
 from cdc_reader.testing.embedded.topology.misplacing import Misplacing
@@ -48,6 +43,8 @@ from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
 from cdc_reader.testing.embedded.topology.tablets import StreamSet
 
 _MAX_STREAMS = 4_000_000
+
+T = TypeVar("T")
 
 
 Parameters = Sequence[bytes | None] | Mapping[str, bytes | None]
@@ -122,14 +119,10 @@ class EmbeddedScylla:
         self.catalog = Catalog(self.profile, cluster_name=cluster_name, prefers_tablets=tablets)
         self.faults = FaultPlan()
         self.misplacing = Misplacing()
-        self._most_partitions = most_partitions
         self._replays = PageReplays()
-        self._traces = Traces()
-        self._clocks: dict[str | None, NodeClock] = {}
         self._down: dict[str, Host] = {}
         self.database = Database()
         source = random.Random(seed)
-        self._random_bytes = random.Random(seed).randbytes
         self._addresses = Addresses(host)
         listen_addresses = [self._addresses.next() for _ in range(nodes)]
         addresses = [reachable(address) for address in listen_addresses]
@@ -154,12 +147,25 @@ class EmbeddedScylla:
         )
         self.catalog.keyspaces.update((k.name, k) for k in system_keyspaces(self.profile))
         self.cluster.start(self.clock.now())
-        self._credentials = credentials
+        self._hosts = Hosts(
+            self.catalog,
+            self.cluster,
+            self.tablets,
+            self.database,
+            self.misplacing,
+            self.faults,
+            self._replays,
+            self.clock,
+            random_bytes=random.Random(seed).randbytes,
+            most_partitions=most_partitions,
+            credentials=credentials,
+            server=lambda: self._server,
+        )
         self._listen_addresses = dict(zip(addresses, listen_addresses, strict=True))
-        hosts = dict(zip(listen_addresses, map(self._host, self.cluster.nodes), strict=True))
-        self._first = next(iter(hosts.values()))
-        self._server = Server(
-            hosts,
+        hosts = [self._hosts.add(node) for node in self.cluster.nodes]
+        self._first = hosts[0]
+        self._server: Server = Server(
+            dict(zip(listen_addresses, hosts, strict=True)),
             port,
             server_context(certificate, key, client_authority),
             api_port,
@@ -220,9 +226,9 @@ class EmbeddedScylla:
         listen_address = listen_address or self._addresses.next()
         address = address or listen_address
         node = self._server.call(lambda: self.cluster.new_node(vnodes, shards, address))
-        self._server.open_host(listen_address, self._host(node))
+        self._server.open_host(listen_address, self._hosts.add(node))
         self._listen_addresses[address] = listen_address
-        generation = self._server.call(lambda: self.cluster.join(self.clock.now(), node))
+        generation = self._change(lambda: self.cluster.join(self.clock.now(), node))
         self._announce_node("TOPOLOGY_CHANGE", "NEW_NODE", address)
         self._announce_node("STATUS_CHANGE", "UP", address)
         return generation
@@ -235,7 +241,8 @@ class EmbeddedScylla:
         """
         if node not in self.cluster.nodes:
             raise ValueError(f"node {node.address}: expected one that is on the ring")
-        self._server.call(lambda: self.cluster.leave(node))
+        self._server.call(lambda: self._hosts.remove(node))
+        self._change(lambda: self.cluster.leave(node))
         if node.address in self._listen_addresses:
             if node.address not in self._down:
                 self.take_down(node)
@@ -261,7 +268,7 @@ class EmbeddedScylla:
         if node.address not in self._down:
             raise ValueError(f"node {node.address}: expected one that was taken down")
         host = self._down[node.address]
-        host.engine.forget()
+        self._server.call(host.restart)
         self._server.open_host(self._listen_addresses[node.address], host)
         del self._down[node.address]
         self._announce_node("STATUS_CHANGE", "UP", node.address)
@@ -275,15 +282,47 @@ class EmbeddedScylla:
 
         If a write that this node receives has no timestamp, it gets one from the node's clock.
         """
-        self._clocks[node.address].ahead = micros
+        self._hosts.clock_of(node).ahead = micros
+
+    def lag(self, node: Node, micros: int) -> None:
+        """Make a node lag: from now on, it learns of each change `micros` µs after the others.
+
+        The changes are those of the schema, of the nodes, and of the streams: `system`,
+        `system_schema`, the statements that the node accepts, and what it reads of
+        `system_distributed` at consistency level ONE. What the node knows already, it knows still.
+        Rows of other tables, and the node's clock (see `skew_clock`), are not affected. The node
+        reads `system_distributed` correctly at QUORUM. Raises ValueError if the node is not on the
+        ring.
+        """
+        self._server.call(lambda: self._hosts.fall_behind(node, max(0, micros)))
+
+    def freeze(self, node: Node) -> None:
+        """Make a node learn of no more changes, until it is released; see `lag`.
+
+        The node refuses statements that change the schema, because it does not hear of the others.
+        """
+        self._server.call(lambda: self._hosts.fall_behind(node, None))
+
+    def release(self, node: Node) -> None:
+        """Let a node that lags, or is frozen, know everything again."""
+        self._server.call(lambda: self._hosts.catch_up(node))
+
+    @contextmanager
+    def lagging(self, node: Node, micros: int | None = None) -> Iterator[None]:
+        """Make a node lag by `micros` µs within the context; if None, the node is frozen."""
+        self._server.call(lambda: self._hosts.fall_behind(node, micros))
+        try:
+            yield
+        finally:
+            self.release(node)
 
     def check_and_repair_streams(self) -> Generation | None:
         """Create and return a generation, or return None if the newest one matches the ring."""
-        return self._server.call(lambda: self.cluster.check_and_repair(self.clock.now()))
+        return self._change(lambda: self.cluster.check_and_repair(self.clock.now()))
 
     def add_empty_generation(self) -> Generation:
         """Create a generation without streams; it takes effect after the usual delay."""
-        return self._server.call(lambda: self.cluster.add_empty_generation(self.clock.now()))
+        return self._change(lambda: self.cluster.add_empty_generation(self.clock.now()))
 
     def hold_publication(self, rows: int | None = None) -> None:
         """Publish new generations only partially, until publication is resumed or completed.
@@ -299,28 +338,28 @@ class EmbeddedScylla:
 
     def complete_publication(self) -> tuple[Generation, ...]:
         """Stop holding generations back; publish the generations held so far and return them."""
-        return self._server.call(self._publication.complete)
+        return self._change(self._publication.complete)
 
     def upgrade_streams(self) -> None:
         """Simulate the upgrade from 4.3: publish all generations in new tables, by token range.
 
         Marks the upgrade in `system.cdc_local`. Has no effect on later versions.
         """
-        self._server.call(self._upgrade_streams)
+        self._change(self._upgrade_streams)
 
     def split_tablets(self, keyspace: str, table: str) -> StreamSet:
         """Split each tablet of a base table in two; return the new streams.
 
         Raises ValueError if the table has no log, or does not use tablets.
         """
-        return self._server.call(lambda: self.tablets.split(keyspace, table))
+        return self._change(lambda: self.tablets.split(keyspace, table))
 
     def merge_tablets(self, keyspace: str, table: str) -> StreamSet:
         """Merge each pair of tablets of a base table; return the new streams.
 
         Raises ValueError if the table has no log, does not use tablets, or has only one tablet.
         """
-        return self._server.call(lambda: self.tablets.merge(keyspace, table))
+        return self._change(lambda: self.tablets.merge(keyspace, table))
 
     def replay(self, keyspace: str, table: str, pages: Sequence[bytes], times: int = 1) -> None:
         """Respond to every SELECT from a table with these pages, repeated `times` times.
@@ -334,15 +373,17 @@ class EmbeddedScylla:
         """Stop the replay: SELECTs read the table again."""
         self._server.call(lambda: self._replays.end(keyspace, table))
 
-    def execute(self, cql: str, parameters: Parameters = ()) -> list[tuple[bytes | None, ...]]:
-        """Execute a statement on the first node without a connection, even before `start`.
+    def execute(
+        self, cql: str, parameters: Parameters = (), *, node: Node | None = None
+    ) -> list[tuple[bytes | None, ...]]:
+        """Execute a statement on a node without a connection, even before `start`.
 
-        `parameters` are serialized bind values, in order of the markers or by name. Returns all
-        rows, with serialized cells. Faults do not affect the statement. Raises an error with
-        the server's message if the statement is invalid, and ValueError for a SELECT from a
-        table for which `replay` is active.
+        `parameters` are serialized bind values, in order of the markers or by name. `node` is the
+        first node if None. Returns all rows, with serialized cells. Faults do not affect the
+        statement. Raises an error with the server's message if the statement is invalid, and
+        ValueError for a SELECT from a table for which `replay` is active.
         """
-        return self._server.call(lambda: self._execute(cql, parameters))
+        return self._server.call(lambda: self._execute(cql, parameters, node))
 
     def pages(self, cql: str, page_size: int = 5000, parameters: Parameters = ()) -> list[bytes]:
         """Return the pages of a SELECT, as bodies of RESULTs with metadata.
@@ -352,9 +393,9 @@ class EmbeddedScylla:
         """
         return self._server.call(lambda: self._pages(cql, page_size, parameters))
 
-    def _prepare(self, cql: str) -> Prepared:
+    def _prepare(self, cql: str, node: Node | None = None) -> Prepared:
         """Return a statement's bind variables and result columns; raise the errors of `execute`."""
-        return self._server.call(lambda: self._first.engine.prepare(cql, QueryOptions()))
+        return self._server.call(lambda: self._engine(node).prepare(cql, QueryOptions()))
 
     def page(
         self,
@@ -364,18 +405,27 @@ class EmbeddedScylla:
         page_size: int = 5000,
         paging_state: bytes | None = None,
         skip_metadata: bool = False,
+        node: Node | None = None,
+        consistency: str = "ONE",
     ) -> bytes:
         """Execute a SELECT, and return one page as the body of a RESULT; see `pages`.
 
-        With the paging state of a page as `paging_state`, returns the next page.
+        With the paging state of a page as `paging_state`, returns the next page. Each page may be
+        requested from another `node`; None is the first.
         """
-        options = QueryOptions(page_size=page_size, paging_state=paging_state)
+        level = CONSISTENCIES.index(consistency)
+        options = QueryOptions(level, page_size=page_size, paging_state=paging_state)
         style = responses.ResultFormat(skip_metadata=skip_metadata)
-        found = self._server.call(lambda: self._first.engine.query(cql, parameters, options))
+        found = self._server.call(lambda: self._engine(node).query(cql, parameters, options))
         return responses.result(found, style=style).content
 
-    def _execute(self, cql: str, parameters: Parameters) -> list[tuple[bytes | None, ...]]:
-        match self._first.engine.query(cql, parameters, QueryOptions()):
+    def _engine(self, node: Node | None) -> Engine:
+        return (self._first if node is None else self._hosts.of(node)).engine
+
+    def _execute(
+        self, cql: str, parameters: Parameters, node: Node | None
+    ) -> list[tuple[bytes | None, ...]]:
+        match self._engine(node).query(cql, parameters, QueryOptions()):
             case Rows(rows=rows):
                 return rows
             case EncodedPage():
@@ -403,48 +453,16 @@ class EmbeddedScylla:
                 GenerationTables(self.catalog, self.database), self.cluster.generations
             )
 
-    def _host(self, node: Node) -> Host:
-        node_tables = NodeTables(
-            node,
-            self.cluster,
-            self.catalog,
-            self.profile,
-            most_partitions=self._most_partitions,
-            most_rows=MOST_KEYS,
-            clients=lambda: client_rows(self._server, engine),
-            port=lambda: self.port,
-        )
-        clock = self._clocks[node.address] = NodeClock(self.clock)
-        streams = StreamChoice(self.catalog, self.cluster.streams, self.tablets, self.misplacing)
-        engine = Engine(
-            self.catalog,
-            self.database,
-            WritePath(self.catalog, self.database, streams, self.profile, self._random_bytes),
-            clock.now,
-            {
-                **schema_tables(self.catalog),
-                **node_tables.sources(),
-                **TabletTables(self.tablets).sources(),
-                **self._traces.sources(),
-            },
-            self._replays,
-            self._most_partitions,
-        )
-        return Host(
-            engine,
-            supported_options(node),
-            self._credentials,
-            node.shards,
-            self.faults,
-            node.address or self.host,
-            self._traces,
-        )
+    def _change(self, change: Callable[[], T]) -> T:
+        """Make a change that nodes may learn late; return its result."""
+        return self._server.call(lambda: self._hosts.changed(change))
 
     def _announce(self, change: SchemaChange) -> None:
-        self._server.broadcast("SCHEMA_CHANGE", responses.schema_event(change))
+        self._hosts.tell("SCHEMA_CHANGE", responses.schema_event(change))
 
     def _announce_node(self, kind: str, change: str, address: str) -> None:
-        self._server.broadcast(kind, responses.node_event(kind, change, address, self.port))
+        event = responses.node_event(kind, change, address, self.port)
+        self._server.call(lambda: self._hosts.tell(kind, event))
 
 
 def _positive(**counts: int) -> None:

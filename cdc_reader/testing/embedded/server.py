@@ -13,7 +13,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
@@ -105,10 +105,13 @@ class Server:
         self._loop.call_soon_threadsafe(_complete, outcome, function)
         return outcome.result()
 
-    def broadcast(self, kind: str, event: Answer) -> None:
-        """Send an event to all clients that registered for its kind, after the current response."""
+    def broadcast(self, kind: str, event: Answer, hosts: Collection[Host]) -> None:
+        """Send an event to the clients of `hosts` that registered for its kind.
+
+        It is sent after the current response.
+        """
         if self._thread is not None:
-            self._loop.call_soon_threadsafe(self._send, kind, event)
+            self._loop.call_soon_threadsafe(self._send, kind, event, hosts)
 
     def open_host(self, address: str, host: Host) -> None:
         """Listen on one more address; raise OSError if it is not available."""
@@ -134,9 +137,9 @@ class Server:
                 writer.close()
         return host, self._listening.pop(address, ())
 
-    def _send(self, kind: str, event: Answer) -> None:
+    def _send(self, kind: str, event: Answer, hosts: Collection[Host]) -> None:
         for session, writer in self._writers.items():
-            if kind in session.events:
+            if kind in session.events and session.host in hosts:
                 writer.write(session.event(event))
 
     def _run(self, listeners: Iterable[socket.socket], started: Future[None]) -> None:

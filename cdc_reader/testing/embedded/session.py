@@ -15,6 +15,7 @@ from cdc_reader._log import get_logger
 from cdc_reader.testing.embedded.errors import BadCredentials, CqlError, ServerError
 from cdc_reader.testing.embedded.faults import FaultKind, FaultPlan, Statement, Strike
 from cdc_reader.testing.embedded.faults.errors import error_of
+from cdc_reader.testing.embedded.node_view import NodeView
 from cdc_reader.testing.embedded.protocol import responses
 from cdc_reader.testing.embedded.protocol.compression import compression_of, compressions
 from cdc_reader.testing.embedded.protocol.connection import Call, Connection, State
@@ -64,17 +65,30 @@ class Host:
     """The state shared by the sessions of a node: engine, options, credentials and faults.
 
     Sessions whose clients do not select a shard are assigned to the node's `shards` in turn.
-    `traces` stores the traces of the node at `address`.
+    `traces` stores the traces of the node at `address`. `view` is what the node knows while it lags
+    behind the cluster, and None otherwise.
     """
 
-    engine: Engine
+    _engine: Engine
     supported: Mapping[str, tuple[str, ...]]
     credentials: tuple[str, str] | None = None
     shards: int = 1
     faults: FaultPlan = field(factory=FaultPlan)
     address: str = "127.0.0.1"
     traces: Traces = field(factory=Traces)
+    view: NodeView | None = field(default=None, init=False)
     _turns: Iterator[int] = field(factory=itertools.count, init=False)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, which shows what the node knows now."""
+        if self.view is not None:
+            self.view.refresh()
+        return self._engine
+
+    def restart(self) -> None:
+        """Discard the prepared statements, as a restarted node does."""
+        self._engine.forget()
 
     def next_shard(self) -> int:
         """Return the shard of the next session."""

@@ -88,12 +88,19 @@ def drop_table(
     return changes[0]
 
 
+def lacks_paxos(table: Table, catalog: Catalog) -> bool:
+    """Return True if a table needs a Paxos table, as it uses tablets, and does not have it."""
+    keyspace = catalog.keyspace(table.keyspace)
+    uses_one = keyspace.tablets is not None and catalog.profile.paxos_tables
+    return uses_one and table.name + PAXOS_SUFFIX not in keyspace.tables
+
+
 def ensure_paxos(table: Table, catalog: Catalog, now_us: int) -> None:
     """Create the Paxos table of a table that uses tablets, unless the Paxos table exists."""
+    if not lacks_paxos(table, catalog):
+        return
     name = table.name + PAXOS_SUFFIX
     keyspace = catalog.keyspaces[table.keyspace]
-    if keyspace.tablets is None or name in keyspace.tables or not catalog.profile.paxos_tables:
-        return
     blobs = [Column(name, Native("blob")) for name in ("most_recent_commit", "proposal")]
     names = ("most_recent_commit_at", "promise", "proposal_ballot")
     columns = (

@@ -18,7 +18,7 @@ from cdc_reader.testing.embedded.errors import (
 )
 from cdc_reader.testing.embedded.faults.fault import FaultKind, Strike
 
-_CONSISTENCIES = (
+CONSISTENCIES = (
     "ANY ONE TWO THREE QUORUM ALL LOCAL_QUORUM EACH_QUORUM SERIAL LOCAL_SERIAL LOCAL_ONE".split()
 )
 _TABLE = re.compile(
@@ -30,7 +30,7 @@ _TABLE = re.compile(
 def error_of(strike: Strike, user: str) -> CqlError | None:
     """Return the error to send `user` instead of a result; None to execute the statement."""
     statement, level = strike.statement, strike.statement.consistency
-    name = _CONSISTENCIES[level]
+    name = CONSISTENCIES[level]
     match strike.kind:
         case FaultKind.OVERLOADED:
             return Overloaded(

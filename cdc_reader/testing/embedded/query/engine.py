@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from hashlib import md5
 from uuid import UUID
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
 from cdc_reader.testing.embedded.codec.validation import validator
@@ -24,15 +24,15 @@ from cdc_reader.testing.embedded.query.model import (
     Value,
 )
 from cdc_reader.testing.embedded.query.planner import Plan, Planner
-from cdc_reader.testing.embedded.query.ports import MutationSink, Replays, TableSource
+from cdc_reader.testing.embedded.query.ports import Replays, TableSource
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Prepared, Result
 from cdc_reader.testing.embedded.query.select import SelectPlan
 from cdc_reader.testing.embedded.query.wording import in_older_words
-from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.table import Column
-from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.text_cache import TextCache
 
+_FROM_ONE = {0x01, 0x0A}
+"""The consistency levels ONE and LOCAL_ONE, at which a node answers from its own replica."""
 _CACHED_CHARACTERS = 1 << 23
 _PREPARED_CHARACTERS = 1 << 26
 
@@ -56,33 +56,39 @@ class Remembered:
 
 
 class Engine:
-    """Executes statements on a catalog and a database.
+    """Executes the statements that a planner plans.
 
-    `clock` returns the server's time in µs since the epoch. `virtual` maps (keyspace, table) to the
-    source of a table that is not in the database. `replays` contains pages to replay.
+    `clock` returns the server's time in µs since the epoch. `replays` contains pages to replay.
     `most_partitions` is the maximum number of partitions that IN lists may select.
     Every method raises `errors.CqlError` if ScyllaDB would return an error.
     """
 
     def __init__(
         self,
-        catalog: Catalog,
-        database: Database,
-        write_path: MutationSink,
+        planner: Planner,
         clock: Callable[[], int],
-        virtual: Mapping[tuple[str, str], TableSource] | None = None,
         replays: Replays | None = None,
         most_partitions: int = MOST_KEYS,
     ) -> None:
         build_parser()
-        self._catalog = catalog
+        self._planner = planner
         self._clock = clock
         self._replays = replays
         self._most_partitions = most_partitions
-        self._planner = Planner(catalog, database, write_path, clock, virtual or {})
+        self._replicas: Mapping[tuple[str, str], TableSource] = {}
         self._prepared: TextCache[Remembered] = TextCache(_PREPARED_CHARACTERS)
         self._plans: TextCache[Plan] = TextCache(_CACHED_CHARACTERS)
         self._last_timestamp = 0
+
+    def show(
+        self, planner: Planner, replicas: Mapping[tuple[str, str], TableSource] | None = None
+    ) -> None:
+        """Show the cluster as `planner` knows it from now on; prepared statements are kept.
+
+        SELECTs at ONE from the tables named in `replicas` read these sources.
+        """
+        self._planner, self._replicas = planner, replicas or {}
+        self._plans.clear()
 
     def now_us(self) -> int:
         """Return the server's time in µs since the epoch."""
@@ -148,7 +154,7 @@ class Engine:
         try:
             yield
         except CqlError as error:
-            if not self._catalog.profile.new_words:
+            if not self._planner.catalog.profile.new_words:
                 in_older_words(error)
             raise
 
@@ -169,8 +175,17 @@ class Engine:
             page = self._replays.page(table.keyspace, table.name, options.paging_state)
             if page is not None:
                 return page
+        if self._replicas and isinstance(plan, SelectPlan):
+            plan = self._local(plan, options)
         bound = bind(plan.bind_columns, values)
         return plan.execute(self._execution(bound, self._clock(), options, Ordinals()))
+
+    def _local(self, plan: SelectPlan, options: QueryOptions) -> SelectPlan:
+        """Return the plan, made to read the node's own replica if one replica is enough."""
+        replica = self._replicas.get((plan.table.keyspace, plan.table.name))
+        if replica is None or options.consistency not in _FROM_ONE:
+            return plan
+        return evolve(plan, scan=evolve(plan.scan, source=replica))
 
     def _execution(
         self, values: tuple[Value, ...], now: int, options: QueryOptions, ordinals: Ordinals
@@ -202,7 +217,7 @@ class Engine:
 
     def _plan(self, cql: str, keyspace: str | None) -> Plan:
         """Return the plan from the cache; plan again if the schema has changed."""
-        key = cql, keyspace, self._catalog.version
+        key = cql, keyspace, self._planner.catalog.version
         plan = self._plans.get(key)
         if plan is None:
             plan = self._planner.plan(parse(cql), keyspace)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.ddl.cdc_log import check_view
 from cdc_reader.testing.embedded.ddl.definition import define
 from cdc_reader.testing.embedded.ddl.keyspaces import replication_warnings
-from cdc_reader.testing.embedded.ddl.tables import ensure_paxos
+from cdc_reader.testing.embedded.ddl.tables import ensure_paxos, lacks_paxos
 from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax, Unauthorized
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.terms import Term
 from cdc_reader.testing.embedded.query.batch import WritePlan, check_kind
 from cdc_reader.testing.embedded.query.model import Execution, Scope
 from cdc_reader.testing.embedded.query.plan_modification import plan_modification
-from cdc_reader.testing.embedded.query.ports import MutationSink, SchemaAction, TableSource
+from cdc_reader.testing.embedded.query.ports import Alter, MutationSink, SchemaAction, TableSource
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Result, Rows, SetKeyspace, Void
 from cdc_reader.testing.embedded.query.select import SelectPlan, plan_select
 from cdc_reader.testing.embedded.query.terms import compile_optional, timeout
@@ -27,6 +29,8 @@ from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.system.describe import describe
 
+T = TypeVar("T")
+
 _TWO_TIMESTAMPS = "Timestamp must be set either on BATCH or individual statements"
 Plan = SelectPlan | WritePlan | SchemaAction
 """A statement that was validated against the schema at the time of planning."""
@@ -34,13 +38,18 @@ Plan = SelectPlan | WritePlan | SchemaAction
 
 @frozen
 class Planner:
-    """Plans statements; `virtual` contains the sources of tables that are not in the database."""
+    """Plans statements; `virtual` contains the sources of tables that are not in the database.
+
+    `catalog` is the schema as the node knows it. `alter` changes the schema of the cluster, which
+    may be newer; by default it changes `catalog`.
+    """
 
     catalog: Catalog
     database: Database
     sink: MutationSink
     clock: Callable[[], int]
     virtual: Mapping[tuple[str, str], TableSource] = field(factory=dict)
+    alter: Alter = Factory(lambda self: alters(self.catalog), takes_self=True)
 
     def plan(self, statement: ast.Statement, keyspace: str | None) -> Plan:
         """Plan a statement; `keyspace` is the connection's current keyspace."""
@@ -102,8 +111,8 @@ class Planner:
             for statement, scope in zip(statements, scopes, strict=True)
         )
         for each in modifications:
-            if each.conditions is not None:
-                ensure_paxos(each.table, self.catalog, self.clock())
+            if each.conditions is not None and lacks_paxos(each.table, self.catalog):
+                self.alter(partial(ensure_paxos, each.table, now_us=self.clock()))
         bound = tuple(bind[index] for index in sorted(bind))
         return WritePlan(modifications, self.sink, bound, timestamp, using is not None)
 
@@ -125,10 +134,13 @@ class Planner:
         return plan
 
     def _define(self, statement: ast.SchemaStatement, keyspace: str | None) -> Result:
-        done = define(statement, keyspace, self.catalog, self.database, self.clock()) or Void()
+        done = self.alter(
+            lambda catalog: define(statement, keyspace, catalog, self.database, self.clock())
+        )
         if isinstance(statement, ast.CreateKeyspace | ast.AlterKeyspace):
-            return evolve(done, warnings=replication_warnings(statement, self.catalog.profile))
-        return done
+            warnings = replication_warnings(statement, self.catalog.profile)
+            return evolve(done or Void(), warnings=warnings)
+        return done or Void()
 
     def _truncate(self, scope: Scope, term: Term | None) -> SchemaAction:
         if term is not None and not self.catalog.profile.new_words:
@@ -157,3 +169,12 @@ class Planner:
 
     def _source(self, table: Table) -> TableSource:
         return self.virtual.get((table.keyspace, table.name), self.database)
+
+
+def alters(catalog: Catalog) -> Alter:
+    """Return the `Alter` that changes this catalog."""
+
+    def alter(change: Callable[[Catalog], T]) -> T:
+        return change(catalog)
+
+    return alter

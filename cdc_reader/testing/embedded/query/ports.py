@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from attrs import frozen
 
 from cdc_reader.testing.embedded.query.model import Execution
 from cdc_reader.testing.embedded.query.result import ColumnSpec, EncodedPage, Result
+from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.partition import Partition
+
+T = TypeVar("T")
 
 
 class TableSource(Protocol):
@@ -40,6 +43,14 @@ class MutationSink(Protocol):
 
     def write(self, mutations: list[Partition], now_us: int) -> None:
         """Apply mutations, one per partition; raise CqlError if a timestamp is rejected."""
+        ...
+
+
+class Alter(Protocol):
+    """Changes the schema of the cluster."""
+
+    def __call__(self, change: Callable[[Catalog], T]) -> T:
+        """Apply the change to the cluster's catalog; raise CqlError if the node cannot do so."""
         ...
 
 

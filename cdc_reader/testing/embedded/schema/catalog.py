@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from cdc_reader.cql.types import UserType
 from cdc_reader.testing.embedded.errors import InvalidRequest, Unauthorized
@@ -88,6 +88,14 @@ class Catalog:
     def has(self, keyspace: str, name: str) -> bool:
         """Return True if the table exists."""
         return keyspace in self.keyspaces and name in self.keyspaces[keyspace].tables
+
+    def copy(self) -> Catalog:
+        """Return a copy without listeners, which later changes leave as it is."""
+        copies = {
+            name: evolve(keyspace, tables=dict(keyspace.tables), types=dict(keyspace.types))
+            for name, keyspace in self.keyspaces.items()
+        }
+        return evolve(self, keyspaces=copies, listeners=[])
 
     def changed(self, change: SchemaChange) -> SchemaChange:
         """Set a new schema version and notify the listeners; return `change`."""

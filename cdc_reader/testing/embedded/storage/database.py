@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from attrs import define, field
@@ -46,6 +46,14 @@ class Database:
         partitions = self.tables.get(table.id, _NOTHING)
         for place in partitions.irange(lower, upper, inclusive=(True, False)):
             yield place[0], partitions[place]
+
+    def copy(self, tables: Iterable[Table]) -> Database:
+        """Return a copy of these tables' data."""
+        made = Database()
+        for table in tables:
+            for _, partition in self.partitions(table):
+                made.apply(partition)
+        return made
 
     def drop(self, table_id: UUID) -> None:
         """Delete a table's data, for DROP and TRUNCATE."""

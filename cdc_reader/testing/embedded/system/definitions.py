@@ -123,9 +123,10 @@ parameters map<text, text>, request text, request_size int, response_size int, \
 started_at timestamp, username text
 """
 
-GENERATION_TIMESTAMPS = ("system_distributed", "cdc_generation_timestamps")
-SCYLLA_43_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions")
-STREAMS_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions_v2")
+DISTRIBUTED = "system_distributed"
+GENERATION_TIMESTAMPS = (DISTRIBUTED, "cdc_generation_timestamps")
+SCYLLA_43_DESCRIPTIONS = (DISTRIBUTED, "cdc_streams_descriptions")
+STREAMS_DESCRIPTIONS = (DISTRIBUTED, "cdc_streams_descriptions_v2")
 
 
 class StreamsTable(Table):
@@ -146,7 +147,7 @@ def system_keyspaces(profile: Profile) -> Iterator[Keyspace]:
     yield _keyspace("system", _LOCAL, system)
     yield _keyspace("system_schema", _LOCAL, _SYSTEM_SCHEMA + scylla_keyspaces)
     yield _keyspace("system_auth", _simple(1), _SYSTEM_AUTH)
-    yield _keyspace("system_distributed", _simple(3), descriptions + _SYSTEM_DISTRIBUTED)
+    yield _keyspace(DISTRIBUTED, _simple(3), descriptions + _SYSTEM_DISTRIBUTED)
     yield _keyspace("system_distributed_everywhere", _EVERYWHERE, _SYSTEM_DISTRIBUTED_EVERYWHERE)
     yield _keyspace("system_traces", _simple(2), _SYSTEM_TRACES)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from uuid import UUID
 
 from attrs import frozen
 
@@ -33,7 +34,8 @@ class NodeTables:
     """The virtual tables of keyspace `system` on `node`.
 
     An IN list may select at most `most_partitions` partitions, and `most_rows` rows in each of
-    them. `clients` returns the rows of `system.clients`; nodes listen on `port`.
+    them. `clients` returns the rows of `system.clients`; nodes listen on `port`. `version_of`
+    returns the schema version of a node.
     """
 
     node: Node
@@ -42,6 +44,7 @@ class NodeTables:
     profile: Profile
     most_partitions: int
     most_rows: int
+    version_of: Callable[[Node], UUID]
     clients: Callable[[], Iterable[Values]] = tuple
     port: Callable[[], int] = int
 
@@ -88,7 +91,7 @@ class NodeTables:
             "rack": node.rack,
             "release_version": RELEASE_VERSION,
             "rpc_address": node.address,
-            "schema_version": self.catalog.version,
+            "schema_version": self.version_of(node),
             "supported_features": ",".join(_FEATURES.split()),
             "tokens": [str(token) for token in node.tokens],
         }

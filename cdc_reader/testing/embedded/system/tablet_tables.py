@@ -8,7 +8,6 @@ from attrs import frozen
 
 from cdc_reader.testing.embedded.codec.token import cdc_token
 from cdc_reader.testing.embedded.system.virtual import PartitionKey, Values, VirtualTable
-from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
 from cdc_reader.testing.embedded.topology.tablets import StreamHistory
 
 CURRENT, CLOSED, OPENED = range(3)
@@ -20,10 +19,10 @@ class TabletTables:
 
     `cdc_timestamps` and `cdc_streams` are for clients; their key is the name of the base table.
     `cdc_streams_state` (the oldest set) and `cdc_streams_history` (the changes since) are internal;
-    their key is the id of the log.
+    their key is the id of the log. `histories` returns the stream histories of all logs.
     """
 
-    streams: TabletStreams
+    histories: Callable[[], Iterable[StreamHistory]]
 
     def sources(self) -> Mapping[tuple[str, str], VirtualTable]:
         """Return the sources by (keyspace, table)."""
@@ -37,7 +36,7 @@ class TabletTables:
 
     def _table(self, rows: Callable[[StreamHistory], Iterable[Values]]) -> VirtualTable:
         def all_rows(_: PartitionKey | None) -> Iterator[Values]:
-            for history in self.streams.histories():
+            for history in self.histories():
                 yield from rows(history)
 
         return VirtualTable(all_rows)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from attrs import define
+from attrs import define, evolve
 
 from cdc_reader.testing.embedded.topology.generation import Generation
 from cdc_reader.testing.embedded.topology.ring import Node, Ring, draw_tokens
@@ -63,6 +63,10 @@ class Cluster:
     def delay_ms(self) -> int:
         """The time in ms between the creation and the start of a generation or stream set."""
         return 2 * self.ring_delay_ms + GENERATION_DELAY_MS if self.ring_delay_ms else 0
+
+    def copy(self) -> Cluster:
+        """Return a copy, which later changes of the ring and the generations leave as it is."""
+        return evolve(self, streams=evolve(self.streams, generations=list(self.generations)))
 
     def start(self, now_us: int) -> Generation:
         """Create the first generation."""

@@ -9,7 +9,7 @@ from uuid import UUID
 from attrs import define, field
 
 from cdc_reader.cql.names import LOG_SUFFIX
-from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.errors import InvalidRequest, ServerError
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
 from cdc_reader.testing.embedded.schema.table import Table
@@ -27,7 +27,8 @@ class TabletStreams:
 
     `default_tablets` returns the number of tablets for a table whose keyspace does not set it.
     `later` returns the timestamp (ms) of a new set, given the timestamp of the set before it.
-    On access, but at most once a minute, sets are discarded if all their rows have expired.
+    On access, but at most once a minute, sets are discarded if all their rows have expired;
+    `on_discard` is called if any were.
     """
 
     catalog: Catalog
@@ -36,6 +37,7 @@ class TabletStreams:
     later: Callable[[int], int]
     default_tablets: Callable[[], int]
     profile: Profile = Profile()
+    on_discard: Callable[[], None] = lambda: None
     _histories: dict[UUID, StreamHistory] = field(factory=dict)
     _wanted: dict[UUID, int] = field(factory=dict)
     _collected_us: int = field(init=False)
@@ -62,8 +64,13 @@ class TabletStreams:
         return tuple(self._histories.values())
 
     def of(self, log: Table) -> StreamHistory:
-        """Return the history of a log, which is its stream chooser."""
+        """Return the history of a log, which is its stream chooser.
+
+        Raises ServerError if the log was dropped, which a node may learn late.
+        """
         self._collect()
+        if log.id not in self._histories:
+            raise ServerError(f"Can't find a column family with UUID {log.id}")
         return self._histories[log.id]
 
     def split(self, keyspace: str, table: str) -> StreamSet:
@@ -116,9 +123,12 @@ class TabletStreams:
         if now_us - self._collected_us < COLLECTION_INTERVAL_US:
             return
         self._collected_us = now_us
-        for log_id, history in self._histories.items():
+        before = dict(self._histories)
+        for log_id, history in before.items():
             if ttl := self._log_ttl(history):
                 self._histories[log_id] = history.since(now_us - ttl * 1_000_000)
+        if self._histories != before:
+            self.on_discard()
 
     def _log_ttl(self, history: StreamHistory) -> int:
         """Return the TTL of log rows, in seconds; 0 if there is none or the base table is gone."""

@@ -7,6 +7,7 @@ from cdc_reader.testing.embedded.cdc.write_path import WritePath
 from cdc_reader.testing.embedded.errors import CqlError
 from cdc_reader.testing.embedded.query.engine import Engine, Values
 from cdc_reader.testing.embedded.query.model import QueryOptions
+from cdc_reader.testing.embedded.query.planner import Planner
 from cdc_reader.testing.embedded.query.result import Result, Rows
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.storage.database import Database
@@ -37,7 +38,8 @@ class Shell:
     def __attrs_post_init__(self) -> None:
         self.catalog.listeners.append(self.changes.append)
         path = WritePath(self.catalog, self.database, lambda _: OneStream(), self.catalog.profile)
-        self.engine = Engine(self.catalog, self.database, path, lambda: self.now_us)
+        planner = Planner(self.catalog, self.database, path, lambda: self.now_us)
+        self.engine = Engine(planner, planner.clock)
         self.run(
             "CREATE KEYSPACE ks WITH replication = "
             "{'class': 'SimpleStrategy', 'replication_factor': 1}"

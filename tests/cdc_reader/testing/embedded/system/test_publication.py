@@ -27,7 +27,7 @@ def scylla(version: str = "2026.2") -> EmbeddedScylla:
 
 def rows(server: EmbeddedScylla, cql: str) -> list[tuple[bytes | None, ...]]:
     """Return the rows of a query on the first node."""
-    engine = server._host(server.cluster.nodes[0]).engine
+    engine = server._engine(server.nodes[0])
     result = engine.query(cql, (), QueryOptions())
     assert isinstance(result, Rows)
     return result.rows
@@ -176,7 +176,7 @@ def test_clients_may_write_descriptions_but_not_alter_them(table: str) -> None:
     """Clients may write to the description tables, but not alter or drop them."""
     server, name = scylla(), f"system_distributed.{table}"
     key = "key = 'timestamps'" if table.endswith("timestamps") else f"time = {NOW // 1000}"
-    engine = server._host(server.cluster.nodes[0]).engine
+    engine = server._engine(server.nodes[0])
     engine.query(f"DELETE FROM {name} WHERE {key}", (), QueryOptions())
     assert rows(server, f"SELECT * FROM {name}") == []
     for cql in (f"ALTER TABLE {name} ADD x int", f"DROP TABLE {name}"):

@@ -61,7 +61,7 @@ class Life:
 
     @property
     def engine(self) -> Engine:
-        return self.server._host(self.server.cluster.nodes[0]).engine
+        return self.server._engine(self.server.nodes[0])
 
     def run(self, cql: str) -> Any:
         return self.engine.query(cql, (), QueryOptions())

@@ -23,7 +23,7 @@ class Tablets:
 
     def __attrs_post_init__(self) -> None:
         self.server = EmbeddedScylla(clock=self.clock, nodes=2, vnodes=1, shards=3, seed=1)
-        self.engine = self.server._host(self.server.cluster.nodes[0]).engine
+        self.engine = self.server._engine(self.server.nodes[0])
         self.create_keyspace(4)
 
     def create_keyspace(self, initial: int, name: str = "tk") -> None:
