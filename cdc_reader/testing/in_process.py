@@ -28,6 +28,7 @@ from cdc_reader.errors import (
 from cdc_reader.reading.retry import retry
 from cdc_reader.testing.embedded import EmbeddedScylla, errors
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Prepared
+from cdc_reader.testing.embedded.topology.ring import Node
 
 T = TypeVar("T")
 
@@ -52,6 +53,10 @@ def _nothing(_recorded: RecordedQuery) -> None:
     pass
 
 
+def _first(_recorded: RecordedQuery) -> None:
+    """Leave every page to the first node."""
+
+
 class InProcessConnection(Queries):
     """A connection like `cdc_reader.cluster.Connection`, to a server in this process.
 
@@ -61,6 +66,8 @@ class InProcessConnection(Queries):
         before: called before each page is requested. If it raises an error, the request fails with
             that error; a TransientError is retried.
         sleep: called with the length of each pause between attempts, in seconds.
+        node: called for each page; returns the node that answers, one of `server.nodes`, or None
+            for the first node. Pages of one query may come from different nodes.
     """
 
     def __init__(
@@ -70,11 +77,13 @@ class InProcessConnection(Queries):
         *,
         before: Callable[[RecordedQuery], None] = _nothing,
         sleep: Callable[[float], None] = time.sleep,
+        node: Callable[[RecordedQuery], Node | None] = _first,
     ) -> None:
         self._server = server
         self._read = read or ReadConfig()
         self._before = before
         self._sleep = sleep
+        self._node = node
 
     @property
     def hosts(self) -> str:
@@ -99,15 +108,17 @@ class InProcessConnection(Queries):
 
     def _page(self, recorded: RecordedQuery) -> Page:
         self._before(recorded)
-        query = recorded.query
+        query, node = recorded.query, self._node(recorded)
         try:
-            prepared = self._server._prepare(query.cql)  # noqa: SLF001 - not public
+            prepared = self._server._prepare(query.cql, node)  # noqa: SLF001 - not public
             body = self._server.page(
                 query.cql,
                 _serialised(prepared, query),
                 page_size=self._read.fetch_size,
                 paging_state=recorded.paging_state,
                 skip_metadata=query.columns is not None,
+                node=node,
+                consistency=query.consistency or "QUORUM",
             )
         except errors.CqlError as error:
             lasts = isinstance(error, errors.ServerError) and is_lasting(error.message)

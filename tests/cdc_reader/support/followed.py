@@ -19,6 +19,7 @@ from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla, ManualClock
+from cdc_reader.testing.embedded.topology.ring import Node
 from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
 
 SECOND = 1_000_000
@@ -27,7 +28,10 @@ EPOCH = 1_700_000_000 * SECOND
 
 @define(slots=False)
 class Followed:
-    """A server that has the table ks.t and records the queries sent to it."""
+    """A server that has the table ks.t and records the queries sent to it.
+
+    `node` returns the node that answers a page request, or None for the first.
+    """
 
     clock: ManualClock = field(factory=lambda: ManualClock(EPOCH))
     config: ReadConfig = ReadConfig()
@@ -35,9 +39,13 @@ class Followed:
     tablets: bool = False
     asked: list[RecordedQuery] = field(factory=list)
     before: Callable[[RecordedQuery], None] = lambda _asked: None
+    nodes: int = 1
+    node: Callable[[RecordedQuery], Node | None] = lambda _asked: None
 
     def __attrs_post_init__(self) -> None:
-        self.server = EmbeddedScylla(clock=self.clock, vnodes=3, shards=2, ring_delay_ms=10_000)
+        self.server = EmbeddedScylla(
+            clock=self.clock, nodes=self.nodes, vnodes=3, shards=2, ring_delay_ms=10_000
+        )
         kind = "NetworkTopology" if self.tablets else "Simple"
         self.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -73,6 +81,7 @@ class Followed:
             self.config,
             before=self._note,
             sleep=self._pass_time,
+            node=self._choose,
         )
 
     def follow(self, start: Checkpoint | int, end: int = FOREVER, **changed: Any) -> list[Delivery]:
@@ -81,6 +90,9 @@ class Followed:
 
     def _pass_time(self, seconds: float) -> None:
         self.clock.advance(int(seconds * SECOND))
+
+    def _choose(self, asked: RecordedQuery) -> Node | None:
+        return self.node(asked)
 
     def _note(self, asked: RecordedQuery) -> None:
         self.asked.append(asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.cluster import CqlLogSource, SchemaSource, TableGenerations
+from cdc_reader.cluster.wire import Query
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
@@ -147,3 +149,20 @@ def test_a_type_altered_during_a_read_is_an_error(server: EmbeddedScylla) -> Non
     with pytest.raises(DecodeError, match="the table was altered"):
         keys(source)
     assert len(keys(CqlLogSource(connection, schema_of(connection)))) == COUNT
+
+
+def test_each_page_is_answered_by_the_node_that_the_test_chooses() -> None:
+    """Pages of one query come from nodes that differ; at QUORUM the nodes give the same answer."""
+    server = EmbeddedScylla(nodes=3, vnodes=4, shards=1)
+    server.freeze(server.nodes[1])
+    server.check_and_repair_streams()
+    server.add_empty_generation()
+    turns = itertools.cycle(server.nodes)
+    connection = InProcessConnection(server, SMALL_PAGES, node=lambda _asked: next(turns))
+    address = "SELECT rpc_address FROM system.local"
+    told = [connection.rows(address)[0]["rpc_address"] for _ in range(4)]
+    assert told == ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1"]
+    times = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
+    for level, counts in (("ONE", [1, 2, 2]), (None, [2, 2, 2])):
+        query = Query(times, consistency=level)
+        assert [sum(map(len, connection.batches(query))) for _ in range(3)] == counts
