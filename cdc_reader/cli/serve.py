@@ -82,6 +82,25 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Start the stopped node again this long after the start.",
 )
 @click.option(
+    "--lag",
+    default=0.0,
+    show_default=True,
+    type=_SECONDS,
+    help="Let the last node learn of new schemas, nodes and streams this many seconds late.",
+)
+@click.option(
+    "--freeze-after",
+    type=_SECONDS,
+    metavar="SECONDS",
+    help="Let the last node learn of no changes, from this long after the start.",
+)
+@click.option(
+    "--release-after",
+    type=_SECONDS,
+    metavar="SECONDS",
+    help="Let the frozen node know everything again this long after the start.",
+)
+@click.option(
     "--clock-skew",
     default=0.0,
     show_default=True,
@@ -107,6 +126,9 @@ def command(
     faults: tuple[str, ...],
     down_after: float | None,
     up_after: float | None,
+    lag: float,
+    freeze_after: float | None,
+    release_after: float | None,
     clock_skew: float,
 ) -> None:
     """Run the embedded ScyllaDB, for development and tests, until SIGINT or SIGTERM.
@@ -116,8 +138,10 @@ def command(
     """
     if (username is None) != (password is None):
         raise click.UsageError("--username and --password go together: give both or neither")
-    if up_after is not None and (down_after is None or up_after <= down_after):
-        raise click.UsageError("--up-after needs --down-after, and a later time")
+    _check_later("--up-after", up_after, "--down-after", down_after)
+    _check_later("--release-after", release_after, "--freeze-after", freeze_after)
+    if nodes == 1 and (lag or freeze_after is not None):
+        raise click.UsageError("--lag and --freeze-after need two --nodes or more")
     try:
         scylla = EmbeddedScylla(
             host,
@@ -140,12 +164,23 @@ def command(
     for number, node in enumerate(scylla.cluster.nodes):
         scylla.skew_clock(node, round(number * clock_skew * 1_000_000))
     last = scylla.cluster.nodes[-1]
+    if lag:
+        scylla.lag(last, round(lag * 1_000_000))
     events = [threading.Timer(after, _join, (scylla, vnodes, shards)) for after in joins]
-    if down_after is not None:
-        events.append(threading.Timer(down_after, _take_down, (scylla, last)))
-    if up_after is not None:
-        events.append(threading.Timer(up_after, _bring_up, (scylla, last)))
+    for seconds, event in (
+        (down_after, _take_down),
+        (up_after, _bring_up),
+        (freeze_after, _freeze),
+        (release_after, _release),
+    ):
+        if seconds is not None:
+            events.append(threading.Timer(seconds, event, (scylla, last)))
     _serve(scylla, events)
+
+
+def _check_later(name: str, then: float | None, first_name: str, first: float | None) -> None:
+    if then is not None and (first is None or then <= first):
+        raise click.UsageError(f"{name} needs {first_name}, and a later time")
 
 
 def _join(scylla: EmbeddedScylla, vnodes: int, shards: int) -> None:
@@ -170,6 +205,16 @@ def _bring_up(scylla: EmbeddedScylla, node: Node) -> None:
         click.echo(f"{node.address} cannot come back: {error}", err=True)
     else:
         click.echo(f"{node.address} is up")
+
+
+def _freeze(scylla: EmbeddedScylla, node: Node) -> None:
+    scylla.freeze(node)
+    click.echo(f"{node.address} is frozen")
+
+
+def _release(scylla: EmbeddedScylla, node: Node) -> None:
+    scylla.release(node)
+    click.echo(f"{node.address} knows everything again")
 
 
 def _serve(scylla: EmbeddedScylla, events: Sequence[threading.Timer]) -> None:

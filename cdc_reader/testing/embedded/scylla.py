@@ -291,10 +291,12 @@ class EmbeddedScylla:
         `system_schema`, the statements that the node accepts, and what it reads of
         `system_distributed` at consistency level ONE. What the node knows already, it knows still.
         Rows of other tables, and the node's clock (see `skew_clock`), are not affected. The node
-        reads `system_distributed` correctly at QUORUM. Raises ValueError if the node is not on the
-        ring.
+        reads `system_distributed` correctly at QUORUM. Raises ConfigurationError for a negative
+        lag, and ValueError if the node is not on the ring.
         """
-        self._server.call(lambda: self._hosts.fall_behind(node, max(0, micros)))
+        if micros < 0:
+            raise ConfigurationError("micros", micros, "expected at least 0")
+        self._server.call(lambda: self._hosts.fall_behind(node, micros))
 
     def freeze(self, node: Node) -> None:
         """Make a node learn of no more changes, until it is released; see `lag`.
@@ -310,7 +312,10 @@ class EmbeddedScylla:
     @contextmanager
     def lagging(self, node: Node, micros: int | None = None) -> Iterator[None]:
         """Make a node lag by `micros` µs within the context; if None, the node is frozen."""
-        self._server.call(lambda: self._hosts.fall_behind(node, micros))
+        if micros is None:
+            self.freeze(node)
+        else:
+            self.lag(node, micros)
         try:
             yield
         finally:

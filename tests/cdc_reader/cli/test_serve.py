@@ -106,6 +106,41 @@ def test_a_node_goes_down_and_comes_back_as_requested() -> None:
         assert lines == ["127.0.0.2 is down\n", "127.0.0.2 is up\n"]
 
 
+def test_a_node_is_frozen_and_released_as_requested() -> None:
+    """The last node is frozen and released at the requested times."""
+    arguments = ("--nodes", "2", "--freeze-after", "0", "--release-after", "0.5")
+    with serving(*arguments) as (process, _):
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        assert lines == ["127.0.0.2 is frozen\n", "127.0.0.2 knows everything again\n"]
+
+
+def test_the_last_node_lags_as_requested() -> None:
+    """A change at the first node reaches the last node only when its lag has passed."""
+    with serving("--nodes", "2", "--lag", "1000000") as (_, line):
+        _, _, port = line.strip().rpartition(" ")[2].rpartition(":")
+        known: list[bool] = []
+        for host in ("127.0.0.1", "127.0.0.2"):
+            profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(WhiteListRoundRobinPolicy([host]))}
+            with Cluster(
+                [host],
+                port=int(port),
+                protocol_version=4,
+                execution_profiles=profiles,
+                max_schema_agreement_wait=0,
+                **PATIENT,
+            ) as cluster:
+                session = cluster.connect()
+                if not known:
+                    session.execute(
+                        "CREATE KEYSPACE ks WITH replication = "
+                        "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+                    )
+                names = session.execute("SELECT keyspace_name FROM system_schema.keyspaces")
+                known.append("ks" in {row.keyspace_name for row in names})
+        assert known == [True, False]
+
+
 def test_the_clocks_of_nodes_differ_as_requested() -> None:
     """Each node's clock is ahead of the previous node's by the requested number of seconds."""
     with serving("--nodes", "2", "--clock-skew", "1000000") as (_, line):
@@ -129,6 +164,8 @@ def test_the_clocks_of_nodes_differ_as_requested() -> None:
         (["--username", "me"], "--username and --password go together"),
         (["--fault", "fire"], "fault is 'fire': expected one of drop, close, delay"),
         (["--up-after", "3"], "--up-after needs --down-after, and a later time"),
+        (["--release-after", "3"], "--release-after needs --freeze-after, and a later time"),
+        (["--lag", "3"], "--lag and --freeze-after need two --nodes or more"),
         (["--port", "70000"], "port is 70000: expected 0 to 65535"),
         (["--version", "9.9"], "version is '9.9': expected a version of ScyllaDB such as '5.2'"),
         (["--certificate", __file__, "--key", __file__], "expected PEM, and in"),

@@ -16,6 +16,7 @@ from cassandra.policies import FallthroughRetryPolicy, WhiteListRoundRobinPolicy
 from cassandra.protocol import ServerError
 from cassandra.query import SimpleStatement
 
+from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.embedded.topology.ring import Node
 from tests.drivers import PATIENT
@@ -334,6 +335,8 @@ def test_a_node_that_lags_may_leave(nodes: Nodes) -> None:
         with pytest.raises(ValueError, match=r"127\.0\.0\.3: expected one that is on the ring"):
             refused(nodes.last)
     assert len(nodes.ask(nodes.first, "SELECT peer FROM system.peers")) == 1
+    with pytest.raises(ConfigurationError, match="micros is -1: expected at least 0"):
+        nodes.server.lag(nodes.first, -1)
 
 
 def test_nothing_is_copied_while_no_node_lags(nodes: Nodes) -> None:
