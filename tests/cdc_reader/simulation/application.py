@@ -259,6 +259,7 @@ class Application:
             config,
             before=self._before,
             sleep=lambda seconds: self._world.pass_time(int(seconds * SECOND)),
+            node=self._world.answering,
         )
 
     def _take_next(self) -> None:

@@ -72,7 +72,9 @@ class BoundedReads:
         self._check_read([row for row in due if self._is_announced(row, began)], found)
 
     def _reader(self) -> TableReader:
-        connection = InProcessConnection(self._world.server, self._config, before=self._before)
+        connection = InProcessConnection(
+            self._world.server, self._config, before=self._before, node=self._world.answering
+        )
         machine = ReaderClock(self._world, self._scenario.machine)
         return TableReader(cast(Any, connection), "ks.t", config=self._config, clock=machine)
 

@@ -30,6 +30,7 @@ from tests.cdc_reader.simulation.scenario import LARGEST_SKEW, SECOND, Scenario
 from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import World
 
+_STREAM_QUERIES = (" streams FROM", "FROM system.cdc_streams ")
 _GENERATION_QUERIES = ("cdc_generation_timestamps", "cdc_timestamps", "DISTINCT time")
 _EARLY = 10_000_000
 """A row may expire up to this many µs before its write time plus its TTL."""
@@ -121,10 +122,11 @@ class Laws:
             self._begin_reading()
         if "schema_version" in cql:
             self._is_new_refresh = True
-        elif " streams FROM" in cql:
+        elif any(words in cql for words in _STREAM_QUERIES):
             self._is_new_refresh = False  # a lookup after the refresh may also query times
         elif any(words in cql for words in _GENERATION_QUERIES):
             self._refreshes = [] if self._is_new_refresh else self._refreshes
+            self._world.note_everywhere()
             self._refreshes.append(self._world.clock.now())
             self._is_new_refresh = False
         elif "cdc$time" in cql and asked.query.columns and not self._wants_strays:
@@ -300,14 +302,14 @@ class Laws:
     def _operates(self, start: int, window: Window) -> bool:
         """Return True if the set of streams from `start` may receive writes throughout the window.
 
-        A set receives writes until the start of the next set that was announced before the reader's
-        last refresh.
+        A set receives writes until the start of the next set that was announced, at all nodes,
+        before the reader's last refresh.
         """
         refreshed = min(self._refreshes, default=BEGINNING)
         known = [
             s.start
             for s in self._world.sets
-            if s.announced is not None and s.announced <= refreshed
+            if s.everywhere is not None and s.everywhere <= refreshed
         ]
         return start <= window.start and not any(start < other < window.end for other in known)
 

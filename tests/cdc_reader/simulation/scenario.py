@@ -40,6 +40,10 @@ class Scenario:
 
     With `snapshot`, the readers start with the existing rows. Each shard starts `delay` µs after
     the previous one.
+
+    The cluster has `nodes` nodes or more. If there are several, any of them answers a page;
+    `sticks` is the chance that it is the one that answered the page before. With `differs`, one
+    node at a time lags or is frozen.
     """
 
     topology: str
@@ -71,6 +75,9 @@ class Scenario:
     machine: int = 0
     ttl: int = 0
     stall: float = 0.0
+    nodes: int = 1
+    sticks: float = 0.0
+    differs: bool = False
 
     @property
     def confidence(self) -> int:
@@ -153,6 +160,13 @@ def with_expiry(scenario: Scenario, rng: random.Random) -> Scenario:
     ttl = scenario.confidence + rng.choice([20, 30, 50]) * SECOND
     config = evolve(scenario.config, late_rows=LateRowsMode.IGNORE)
     return evolve(scenario, ttl=ttl, stall=rng.choice([0, 0.02, 0.1]), config=config)
+
+
+def with_nodes(scenario: Scenario, rng: random.Random, differing: float) -> Scenario:
+    """Return the scenario, with nodes that differ in a part `differing` of the cases."""
+    if rng.random() >= differing:
+        return scenario
+    return evolve(scenario, nodes=3, sticks=rng.choice([0, 0.8, 0.97]), differs=True)
 
 
 def _reading(rng: random.Random) -> tuple[ReadConfig, Mapping[str, int], str]:

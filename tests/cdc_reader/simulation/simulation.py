@@ -21,12 +21,16 @@ from tests.cdc_reader.simulation.scenario import (
     draw,
     with_expiry,
     with_machine,
+    with_nodes,
     with_rivals,
     with_snapshot,
 )
 from tests.cdc_reader.simulation.snapshot_laws import Beginning
 from tests.cdc_reader.simulation.world import World
 from tests.cdc_reader.support.tuned import tuned
+
+DIFFERING = 0.0
+"""The part of the histories in which nodes differ. Readers do not keep the laws in them yet."""
 
 _MOST_STEPS = 5_000
 _LAST_EVENTS = 60
@@ -55,10 +59,11 @@ class Run:
     digest: str
 
 
-def simulate(seed: int, *, snapshot: bool = False) -> Run:
+def simulate(seed: int, *, snapshot: bool = False, differing: float = DIFFERING) -> Run:
     """Run the simulation with a seed. Raise BrokenSeed if a law is broken or a reader fails.
 
-    With `snapshot`, the readers start with the existing rows.
+    With `snapshot`, the readers start with the existing rows. `differing` is the part of the seeds
+    whose nodes differ.
     """
     rng = random.Random(seed)
     luck = random.Random(f"rivals of {seed}")
@@ -68,12 +73,14 @@ def simulate(seed: int, *, snapshot: bool = False) -> Run:
         scenario = with_expiry(scenario, random.Random(f"expiry of {seed}"))
     else:
         scenario = with_snapshot(scenario, random.Random(f"snapshot of {seed}"))
+    turns = random.Random(f"nodes of {seed}")
+    scenario = with_nodes(scenario, turns, differing)
     with (
         _same_pauses(seed),
         _no_logging(),
         tuned(strategy=scenario.strategy, **scenario.tuning),
     ):
-        world = World(scenario, rng)
+        world = World(scenario, rng, turns)
         try:
             applications = _run(world, scenario, rng, luck)
         except Exception as error:

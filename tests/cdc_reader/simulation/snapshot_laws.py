@@ -137,9 +137,9 @@ class SnapshotLaws:
         if start.position > start.snapshot.began - self._scenario.confidence:
             raise LawBroken(f"the snapshot begins at {start.position}, which is not settled")
         if start.snapshot.generation is not None:
-            groups = CdcTable(InProcessConnection(self._world.server), TABLE).generations.groups(
-                start.snapshot.generation
-            )
+            current = self._world.current
+            connection = InProcessConnection(self._world.server, node=lambda _: current)
+            groups = CdcTable(connection, TABLE).generations.groups(start.snapshot.generation)
             self._generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
 
     def ask(self, asked: RecordedQuery) -> None:

@@ -16,12 +16,16 @@ from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.cluster.token import murmur3
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.embedded.errors import CqlError
+from cdc_reader.testing.embedded.topology.ring import Node
 from tests.cdc_reader.simulation.scenario import LARGEST_SKEW, SECOND, Scenario
 from tests.cdc_reader.simulation.truth import LogRow, Truth
 from tests.cdc_reader.simulation.writing import Writer
 
 EPOCH = 1_700_000_000 * SECOND
 _LONG_SLEEP = 15 * SECOND
+_KNOWN_SETS = (
+    "SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = 'ks' AND table_name = 't'"
+)
 _MOST_NODES, _MOST_TABLETS, _MOST_COLUMNS = 4, 16, 4
 
 
@@ -29,25 +33,33 @@ _MOST_NODES, _MOST_TABLETS, _MOST_COLUMNS = 4, 16, 4
 class StreamSet:
     """Streams that take effect together at `start`.
 
-    From `announced` on, clients can see the streams. Both times are in µs. `is_stored` is True if
-    some of the streams were stored before `announced`, so that readers can wait for the others.
+    From `announced` on, clients can see the streams, and from `everywhere` on at all nodes. The
+    times are in µs. `is_stored` is True if some of the streams were stored before `announced`, so
+    that readers can wait for the others.
     """
 
     start: int
     streams: frozenset[bytes]
     announced: int | None
     is_stored: bool
+    everywhere: int | None = None
 
 
 class World:
-    """A cluster with the table ks.t. `happened` is the list of its events."""
+    """A cluster with the table ks.t. `happened` is the list of its events.
 
-    def __init__(self, scenario: Scenario, rng: random.Random) -> None:
+    `turns` decides which node answers a page, and which node lags.
+    """
+
+    def __init__(self, scenario: Scenario, rng: random.Random, turns: random.Random) -> None:
         self.happened: list[str] = []
         self.sets: list[StreamSet] = []
         self.clock = ManualClock(EPOCH)
         self._scenario = scenario
         self._rng = rng
+        self._turns = turns
+        self._behind: Node | None = None
+        self._answered: Node | None = None
         self._next = FOREVER
         self._ends = FOREVER
         self._is_holding = False
@@ -62,6 +74,8 @@ class World:
     def begin(self) -> None:
         """Start the events, and let the events before the reader's start happen."""
         self._next, self._ends = self.clock.now(), FOREVER
+        if self._scenario.differs:
+            self._differ()
         self.pass_time(self._scenario.history)
         self._ends = self.clock.now() + self._scenario.activity
 
@@ -77,6 +91,26 @@ class World:
             self.clock.advance(max(0, self._next - self.clock.now()))
             self._happen()
         self.clock.advance(max(0, until - self.clock.now()))
+
+    def answering(self, _asked: object = None) -> Node:
+        """Return the node that answers the next page."""
+        nodes = self.server.nodes
+        if self._scenario.nodes == 1:
+            return nodes[0]
+        if self._answered not in nodes or self._turns.random() >= self._scenario.sticks:
+            self._answered = self._turns.choice(nodes)
+        return self._answered
+
+    @property
+    def current(self) -> Node:
+        """A node that knows everything."""
+        return next(node for node in self.server.nodes if node is not self._behind)
+
+    def note_everywhere(self) -> None:
+        """Record which sets of streams all nodes know by now."""
+        for each in self.sets:
+            if each.everywhere is None and each.announced is not None and self._all_know(each):
+                each.everywhere = self.clock.now()
 
     def set_of(self, stream: bytes) -> StreamSet:
         """Return the set of streams that contains a stream."""
@@ -111,18 +145,21 @@ class World:
         acts: dict[Callable[[], None], float] = {self._write: 40, self._alter: 2}
         match self._scenario.topology:
             case "tablets":
-                acts[self._resize] = 3
+                acts[self._resize] = 8 if self._scenario.differs else 3
             case "4.3":
                 acts |= {self._change_ring: 3, self._hold: 2, self._complete_publications: 2}
                 acts[self._upgrade] = 1
             case _:
                 acts |= {self._change_ring: 3, self._hold: 2, self._complete_publications: 2}
         acts[self._go_astray] = 3
+        if self._scenario.differs:
+            acts[self._differ] = 4
         return acts
 
     def _make_server(self) -> EmbeddedScylla:
         return EmbeddedScylla(
             clock=self.clock,
+            nodes=self._scenario.nodes,
             vnodes=self._scenario.vnodes,
             shards=self._scenario.node_shards,
             ring_delay_ms=self._scenario.ring_delay,
@@ -150,7 +187,7 @@ class World:
     def _execute(self, cql: str) -> None:
         """Execute a statement. The server may reject it, for example because of its timestamp."""
         try:
-            self.server.execute(cql)
+            self.server.execute(cql, node=self.current)
         except CqlError as error:
             self.tell(f"{cql}: {error.message}")
         else:
@@ -158,7 +195,7 @@ class World:
 
     def _write(self) -> None:
         """Write a burst of rows through a node whose clock is wrong."""
-        node = self.server.cluster.nodes[0]
+        node = self.current
         self.server.skew_clock(node, self._rng.randint(-LARGEST_SKEW, LARGEST_SKEW))
         for _ in range(self._rng.choice([1, 1, 2, 5])):
             self._execute(self._writer.statement(self.clock.now(), EPOCH))
@@ -184,7 +221,8 @@ class World:
             case "join" if len(nodes) < _MOST_NODES:
                 self.server.join(self._rng.randint(1, 4), self._rng.randint(1, 3))
                 self.tell("join")
-            case "leave" if len(nodes) > 1:
+            case "leave" if len(nodes) > self._scenario.nodes:
+                self._behind = None if self._behind is nodes[-1] else self._behind
                 self.server.leave(nodes[-1])
                 self.tell("leave")
             case "empty":
@@ -227,6 +265,29 @@ class World:
         misplacing.by = 0 if misplacing.by else self._rng.choice([-1, -1, 1])
         misplacing.twice = self._rng.random() < 0.5
         self.tell(f"{misplacing}")
+
+    def _differ(self) -> None:
+        """Let a node lag or be frozen, and the one that did know everything again."""
+        if self._behind is not None:
+            self.server.release(self._behind)
+            self.tell(f"{self._behind.address} knows everything again")
+            self._behind = None
+            if self._turns.random() < 0.3:
+                return
+        self._behind = self._turns.choice(self.server.nodes)
+        seconds = self._turns.choice([2, 15, 60, None, None])
+        if seconds is None:
+            self.server.freeze(self._behind)
+        else:
+            self.server.lag(self._behind, seconds * SECOND)
+        self.tell(f"{self._behind.address} lags by {seconds} s")
+
+    def _all_know(self, found: StreamSet) -> bool:
+        """Return True if clients see a set at each node; with vnodes, they read at QUORUM."""
+        if self._scenario.topology != "tablets" or self._behind is None:
+            return True
+        known = self.server.execute(_KNOWN_SETS, node=self._behind)
+        return (found.start // 1_000).to_bytes(8, "big") in {start for (start,) in known}
 
     def _note_sets(self) -> None:
         """Record the sets of streams that have appeared since the last call.
