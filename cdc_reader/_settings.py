@@ -42,7 +42,7 @@ def require(test: Callable[[Any], bool], remedy: str) -> Validator:
 
     def validate(_: object, attribute: Attribute[Any], value: object) -> None:
         if not test(value):
-            raise ConfigurationError(attribute.name, shown(value), remedy)
+            raise ConfigurationError(attribute.name, value, remedy)
 
     return validate
 
@@ -50,7 +50,7 @@ def require(test: Callable[[Any], bool], remedy: str) -> Validator:
 def between(low: int, high: int) -> Validator:
     """Return a validator for integers from `low` to `high`."""
     return require(
-        lambda value: is_whole(value) and low <= value <= high,
+        lambda value: _is_whole(value) and low <= value <= high,
         f"give a whole number from {low} to {high}",
     )
 
@@ -71,40 +71,24 @@ A_SECOND_OR_MORE = _lasting(lambda value: value >= timedelta(seconds=1), "give a
 _MOST = 1 << 63
 """Numbers of at least this size do not fit in 64 bits; some cannot be converted to float."""
 AT_LEAST_ONE = require(
-    lambda value: is_whole(value) and 1 <= value < _MOST, "give a whole number of at least 1"
+    lambda value: _is_whole(value) and 1 <= value < _MOST, "give a whole number of at least 1"
 )
 POSITIVE_NUMBER = require(
-    lambda value: value is None or (_is_number(value) and 0 < value < _MOST),
+    lambda value: value is None or 0 < value < _MOST,
     "give a number above zero, or None for no limit",
 )
 FLAG = require(lambda value: isinstance(value, bool), "give True or False")
-FLAG_OR_NONE = require(
-    lambda value: value is None or isinstance(value, bool), "give True or False, or leave it out"
-)
-TEXT = require(
-    lambda value: value is None or is_text(value),
-    "give a string that is not empty and has no NUL character, or leave it out",
-)
+TEXT_REMEDY = "give a string that is not empty and has no NUL character, or leave it out"
+TEXT = require(lambda value: value is None or is_text(value), TEXT_REMEDY)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def is_text(value: object) -> bool:
+def is_text(value: str) -> bool:
     """Return True for a non-empty string without NUL, which would truncate it."""
-    return isinstance(value, str) and value != "" and "\0" not in value
+    return value != "" and "\0" not in value
 
 
-def is_whole(value: object) -> bool:
-    """Return True if the value is an integer and not a bool."""
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def shown(value: object) -> object:
-    """Return a plain value, or only the type of any other value, which may be long or secret."""
-    plain = value is None or isinstance(value, str | int | float | tuple)
-    return value if plain else type(value)
 
 
 def member(option: str, value: str, kind: type[E]) -> E:
@@ -112,7 +96,7 @@ def member(option: str, value: str, kind: type[E]) -> E:
 
     Raises ConfigurationError if there is none.
     """
-    given: object = value
-    if not isinstance(given, str) or value not in list(kind):
-        raise ConfigurationError(option, shown(value), f"give one of {', '.join(kind)}")
-    return kind(value)
+    try:
+        return kind(value)
+    except ValueError:
+        raise ConfigurationError(option, value, f"give one of {', '.join(kind)}") from None

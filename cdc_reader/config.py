@@ -12,18 +12,17 @@ from attrs.validators import optional
 
 from cdc_reader._settings import (
     FLAG,
-    FLAG_OR_NONE,
     NOT_NEGATIVE,
     POSITIVE,
     POSITIVE_NUMBER,
     TEXT,
+    TEXT_REMEDY,
     between,
     duration,
     is_text,
     member,
     path,
     require,
-    shown,
 )
 from cdc_reader._time import duration_micros
 from cdc_reader.errors import ConfigurationError
@@ -42,23 +41,17 @@ _PORT = re.compile(
 
 def _contact_points(value: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
     """Convert comma-separated text or a sequence to a tuple without empty entries."""
-    points: object = value.split(",") if isinstance(value, str) else value
-    if not isinstance(points, list | tuple):
-        return ()
-    return tuple(str(point).strip() for point in points if str(point).strip())
+    points = value.split(",") if isinstance(value, str) else value
+    return tuple(point.strip() for point in points if point.strip())
 
 
 def _upper_case(value: str) -> str:
-    """Convert text to upper case; return other values unchanged, for the validator to reject."""
-    given: object = value
-    return value.upper() if isinstance(given, str) else value
+    return value.upper()
 
 
-def _password(_: object, attribute: Attribute[Any], value: object) -> None:
+def _password(_: object, attribute: Attribute[Any], value: str | None) -> None:
     if value is not None and not is_text(value):
-        shown = "(not shown)" if isinstance(value, str) else type(value)
-        remedy = "give a string that is not empty and has no NUL character, or leave it out"
-        raise ConfigurationError(attribute.name, shown, remedy)
+        raise ConfigurationError(attribute.name, "(not shown)", TEXT_REMEDY)
 
 
 @frozen
@@ -95,15 +88,12 @@ class ConnectionConfig:
     consistency: str = field(
         default="QUORUM",
         converter=_upper_case,
-        validator=require(
-            lambda value: isinstance(value, str) and value in CONSISTENCIES,
-            f"give one of {', '.join(CONSISTENCIES)}",
-        ),
+        validator=require(CONSISTENCIES.__contains__, f"give one of {', '.join(CONSISTENCIES)}"),
     )
     request_timeout: timedelta = field(
         default=timedelta(seconds=20), converter=duration, validator=POSITIVE
     )
-    tls: bool | None = field(default=None, validator=FLAG_OR_NONE)
+    tls: bool | None = field(default=None, validator=optional(FLAG))
     tls_verify_hostname: bool = field(default=True, validator=FLAG)
 
     def __attrs_post_init__(self) -> None:
@@ -162,17 +152,8 @@ class ConnectionConfig:
 
 
 def as_connection(connection: ConnectionConfig | str) -> ConnectionConfig:
-    """Return `connection`, or a configuration with these contact points if it is text.
-
-    Raises ConfigurationError for anything else.
-    """
-    match connection:
-        case ConnectionConfig():
-            return connection
-        case str():
-            return ConnectionConfig(connection)
-    remedy = "give a ConnectionConfig, or contact points such as 'host:9042'"
-    raise ConfigurationError("connection", shown(connection), remedy)
+    """Return `connection`, or a configuration with these contact points if it is text."""
+    return connection if isinstance(connection, ConnectionConfig) else ConnectionConfig(connection)
 
 
 class DeliveryMode(StrEnum):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from attrs import evolve
 
-from cdc_reader._settings import member, shown
+from cdc_reader._settings import member
 from cdc_reader._time import (
     BEGINNING,
     FOREVER,
@@ -45,7 +45,7 @@ from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_
 from cdc_reader.reading.snapshot import SnapshotDelivery, SnapshotReader, begin_snapshot
 from cdc_reader.reading.window_reader import LogReader
 from cdc_reader.streams.shard import Shard
-from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
 from cdc_reader.table_snapshot import TableSnapshot
 
@@ -130,7 +130,7 @@ class TableReader:
 
     def read(self, tasks: Iterable[Task]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `tasks`, one batch per page, each stream in the server's order."""
-        return each_stopped_by(self._stop, self._log.read(_checked(tasks)))
+        return each_stopped_by(self._stop, self._log.read(tasks))
 
     def batches(
         self, start: Moment | None = None, end: Moment | None = None
@@ -463,12 +463,3 @@ class TableReader:
                 source, generations, self._config, self._clock, self._shard
             )
         return self._log_reader
-
-
-def _checked(tasks: Iterable[Task]) -> Iterator[Task]:
-    """Yield the tasks; raise ConfigurationError for anything else."""
-    given: object = tasks
-    for task in given if isinstance(given, Iterable) else [given]:
-        if not isinstance(task, Task | RangeTask):
-            raise ConfigurationError("tasks", shown(task), "give tasks as `plan` returns them")
-        yield cast("Task", task)

@@ -16,7 +16,6 @@ from datetime import timedelta
 
 from attrs import define, evolve, field
 
-from cdc_reader._settings import shown
 from cdc_reader._time import as_duration
 from cdc_reader.checkpoints.marks import prune_marks
 from cdc_reader.checkpoints.scylla_table import CheckpointTable, LeaseCells, Stored
@@ -64,9 +63,9 @@ class ScyllaCheckpoints:
         retry_deadline: timedelta | str = timedelta(minutes=2),
     ) -> None:
         name = TableName(keyspace, table)
-        if shown(consistency) not in CONSISTENCIES:
+        if consistency not in CONSISTENCIES:
             remedy = f"give one of {', '.join(CONSISTENCIES)}"
-            raise ConfigurationError("consistency", shown(consistency), remedy)
+            raise ConfigurationError("consistency", consistency, remedy)
         config = as_connection(connection)
         self._place = f"{name} at {config.hosts}"
         queries = Connection(config, ReadConfig(retry_deadline=retry_deadline))

@@ -12,12 +12,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from os import PathLike, fspath
 from pathlib import Path
 
 from attrs import evolve
 
-from cdc_reader._settings import is_text, shown
 from cdc_reader._time import Clock, Micros, SystemClock, as_duration, duration_micros
 from cdc_reader.checkpoints.marks import (
     newest,
@@ -33,7 +31,7 @@ from cdc_reader.checkpoints.marks import (
 from cdc_reader.checkpoints.owner_locks import OwnerLocks
 from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import CheckpointError, ConfigurationError
+from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
@@ -111,8 +109,6 @@ class SqliteCheckpoints:
         wait: timedelta | str = timedelta(seconds=10),
         clock: Clock | None = None,
     ) -> None:
-        if not _is_path(path):
-            raise ConfigurationError("path", shown(path), "give the path of a file")
         self._path = Path(path)
         self._wait = as_duration(wait, "wait")
         self._clock = clock or SystemClock()
@@ -350,15 +346,3 @@ def _row(number: int, stream: StreamId, mark: Mark, position: Micros) -> tuple[o
     """
     age = newest(mark) if mark.reaches(position) else None
     return number, bytes(stream), position - 1 if age is None else age, *pack_mark(mark)
-
-
-def _is_path(path: object) -> bool:
-    """Return True if the value can be a file name in UTF-8, which SQLite requires."""
-    text = fspath(path) if isinstance(path, PathLike) else path
-    if not isinstance(text, str) or not is_text(text):
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

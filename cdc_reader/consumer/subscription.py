@@ -6,7 +6,7 @@ from functools import cached_property
 
 from attrs import field, frozen
 
-from cdc_reader._settings import member, shown
+from cdc_reader._settings import member
 from cdc_reader._time import (
     EARLIEST,
     Clock,
@@ -81,13 +81,13 @@ class Subscription:
     metrics: Recorder = field(converter=_metrics)
 
     def __attrs_post_init__(self) -> None:
-        application: object = self.application
-        if not isinstance(application, str) or not application:
+        application = self.application
+        if not application:
             remedy = "give a name to keep checkpoints under"
-            raise ConfigurationError("application", shown(application), remedy)
+            raise ConfigurationError("application", application, remedy)
         if len(application) > _LONGEST_NAME:
-            text = f"{application[:20]}... ({len(application):,} characters)"
-            raise ConfigurationError("application", text, f"give at most {_LONGEST_NAME:,}")
+            remedy = f"give at most {_LONGEST_NAME:,}"
+            raise ConfigurationError("application", application, remedy)
         if not application.isprintable():
             remedy = "give printable characters only"
             raise ConfigurationError("application", application, remedy)

@@ -40,9 +40,8 @@ class TableName:
     name: str
 
     def __attrs_post_init__(self) -> None:
-        given: dict[str, object] = {"keyspace": self.keyspace, "name": self.name}
-        for option, text in given.items():
-            if not isinstance(text, str) or not text:
+        for option, text in (("keyspace", self.keyspace), ("name", self.name)):
+            if not text:
                 raise ConfigurationError(option, text, "give a string that is not empty")
 
     @classmethod
@@ -51,15 +50,10 @@ class TableName:
 
         Raises ConfigurationError if the text is not a table name.
         """
-        given: object = text
-        parts = _TABLE_NAME.fullmatch(text.strip()) if isinstance(given, str) else None
-        remedy = "give it as keyspace.table, parts with a dot in double quotes"
-        if isinstance(given, str) and len(given) > _LONGEST:
-            raise ConfigurationError(
-                "table", f"{given[:20]}... ({len(given):,} characters)", remedy
-            )
-        if not parts:
-            raise ConfigurationError("table", given, remedy)
+        parts = _TABLE_NAME.fullmatch(text.strip())
+        if len(text) > _LONGEST or parts is None:
+            remedy = "give it as keyspace.table, parts with a dot in double quotes"
+            raise ConfigurationError("table", text, remedy)
         return cls(*(_unquoted(part) for part in parts.groups()))
 
     @classmethod
@@ -90,7 +84,7 @@ class TableName:
 
 def table_names(names: str | TableName | Iterable[str | TableName]) -> tuple[TableName, ...]:
     """Return the distinct names of the tables; raise ConfigurationError if there are none."""
-    listed: object = [names] if isinstance(names, str | TableName) else names
-    if not isinstance(listed, Iterable) or not (found := tuple(map(TableName.of, listed))):
-        raise ConfigurationError("tables", names, "give at least one table, as 'keyspace.table'")
-    return tuple(dict.fromkeys(found))
+    listed = [names] if isinstance(names, str | TableName) else names
+    if found := tuple(dict.fromkeys(map(TableName.of, listed))):
+        return found
+    raise ConfigurationError("tables", names, "give at least one table, as 'keyspace.table'")

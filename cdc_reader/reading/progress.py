@@ -12,7 +12,6 @@ from uuid import UUID
 
 from attrs import evolve, field, frozen
 
-from cdc_reader._settings import shown
 from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
@@ -127,7 +126,7 @@ class Checkpoint:
             "late_scan_at": self.late_scan_at,
         }
         for name, micros in times.items():
-            is_open = shown(micros) == BEGINNING or (micros is None and name != "position")
+            is_open = micros == BEGINNING or (micros is None and name != "position")
             if not (is_open or is_moment(micros)):
                 raise unreadable(name, micros, "microseconds since 1970")
         for mark in self.marks.values():

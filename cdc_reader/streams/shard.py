@@ -7,7 +7,6 @@ from typing import Self
 
 from attrs import frozen
 
-from cdc_reader._settings import is_whole
 from cdc_reader.errors import ConfigurationError, in_one_line
 
 _MOST = 999_999
@@ -27,18 +26,15 @@ class Shard:
     count: int = 1
 
     def __attrs_post_init__(self) -> None:
-        if not all(map(is_whole, (self.number, self.count))) or not (
-            1 <= self.number <= self.count <= _MOST
-        ):
+        if not 1 <= self.number <= self.count <= _MOST:
             given = "/".join(map(in_one_line, (self.number, self.count)))
             raise ConfigurationError("shard", given, "give it as '1/4' to '4/4'")
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse text such as ``2/4``. Raises ConfigurationError if it is not a shard."""
-        given: object = text
-        is_text = isinstance(given, str)
-        if not is_text or not (parts := re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)):
+        parts = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        if parts is None:
             raise ConfigurationError("shard", text, "give it as '1/4' to '4/4'")
         return cls(int(parts[1]), int(parts[2]))
 

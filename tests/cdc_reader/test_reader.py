@@ -112,15 +112,6 @@ def test_bounds_cut_at_the_microsecond(
                 ask("-1h", micros // 1_000_000)
 
 
-@pytest.mark.parametrize("tasks", [5, [5], "tasks", None])
-def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: Any) -> None:
-    """Reading anything but tasks raises a one-line error that says what to pass."""
-    with CdcReader(connection, f"{table}.t") as reader:
-        batches = reader.table.read(tasks)
-        with pytest.raises(ConfigurationError, match=r"^tasks is .*give tasks as `plan` returns"):
-            list(batches)
-
-
 def test_a_start_after_the_end_is_refused(connection: ConnectionConfig) -> None:
     """Each read method rejects a start after the end as soon as it is called."""
     micros = datetime_micros(datetime.now(UTC))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-import numpy as np
 import pytest
 
 import cdc_reader
@@ -28,19 +26,14 @@ from cdc_reader import (
     Replicator,
     ScyllaCheckpoints,
     Shard,
-    SqliteCheckpoints,
     TableName,
 )
-from cdc_reader.cluster import Connection
 from cdc_reader.config import as_connection
 from cdc_reader.errors import ConfigurationError
 
 cdc: Any = cdc_reader
 """The package as an untyped value, because type checkers would reject wrong arguments."""
 WAY = "host:9042"
-ARRAY = np.array([1, 2])
-"""A value that raises an error when it is used as a condition."""
-SEVERAL = {"contact_points": "h", "password": "hunter2"}
 
 
 async def coroutine(_: object) -> None:
@@ -97,43 +90,10 @@ def consumer(**wrong: Any) -> CdcConsumer:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (
-            lambda: cdc.CdcReader(None, "ks.t"),
-            "connection is None: give a ConnectionConfig, or contact",
-        ),
-        (
-            lambda: cdc.CdcReader(SEVERAL, "ks.t"),
-            "connection is <class 'dict'>: give a ConnectionConfig",
-        ),
         (lambda: cdc.CdcReader("host:x", "ks.t"), "contact_points is 'host:x': give each host as"),
         (lambda: cdc.CdcReader(WAY), "tables is (): give at least one table, as 'keyspace.table'"),
-        (lambda: cdc.CdcReader(WAY, None), "table is None: give it as keyspace.table"),
-        (lambda: cdc.CdcReader(WAY, ["ks.t"]), "table is ['ks.t']: give it as keyspace.table"),
-        (lambda: cdc.CdcReader(WAY, "ks.t", shard=3), "shard is 3: give it as '1/4' to '4/4'"),
-        (
-            lambda: cdc.CdcReader(WAY, "ks.t", shard=10**5_000),
-            "shard is a number of 16610 bits: give it",
-        ),
-        (lambda: cdc.TableName("ks", 5), "name is 5: give a string that is not empty"),
         (lambda: cdc.TableName("", "t"), "keyspace is '': give a string that is not empty"),
-        (lambda: cdc.ReadConfig(data_loss=ARRAY), "data_loss is <class 'numpy.ndarray'>: give one"),
         (lambda: cdc.Shard(10**9, 10**9), "shard is '1000000000/1000000000': give it as"),
-        (lambda: cdc.SqliteCheckpoints(""), "path is '': give the path of a file"),
-        (lambda: cdc.SqliteCheckpoints("a\0"), "path is 'a\\x00': give the path of a file"),
-        (lambda: cdc.SqliteCheckpoints("\ud800"), "path is '\\ud800': give the path of a file"),
-        (lambda: cdc.ConnectionConfig("h", consistency=ARRAY), "give one of ONE"),
-        (lambda: cdc.ConnectionConfig("h", username="u", password=ARRAY), "password is <class"),
-        (
-            lambda: cdc.ScyllaCheckpoints(WAY, "ks", consistency=ARRAY),
-            "consistency is <class 'numpy.ndarray'>: give one of",
-        ),
-        (lambda: consumer(snapshot=ARRAY), "snapshot is <class 'numpy.ndarray'>: give one of"),
-        (lambda: cdc.Shard.parse(None), "shard is None: give it as"),
-        (lambda: cdc.Shard(1, 10**5_000 * -1), "/a number of 16610 bits': give it as"),
-        (
-            lambda: cdc.ReadConfig(window=10**5_000),
-            "window is a number of 16610 bits: give a timedelta, such as timedelta(seconds=5)",
-        ),
         (lambda: cdc.ReadConfig(window=0), "give a timedelta, such as timedelta(seconds=5)"),
         (lambda: cdc.ReadConfig(window="0"), "window is 0 s: give a duration above zero"),
         (
@@ -151,10 +111,6 @@ def consumer(**wrong: Any) -> CdcConsumer:
             lambda: cdc.ConnectionConfig("h", username="u", password="hunter2\0"),
             "password is '(not shown)': give a string that is not empty and has no NUL",
         ),
-        (lambda: cdc.TableReader(Connection(WAY, cdc.ReadConfig()), 7), "table is 7: give it as"),
-        (lambda: cdc.CqlWriter(5), "connection is 5: give a ConnectionConfig, or contact points"),
-        (lambda: cdc.ScyllaCheckpoints(True, "ks"), "connection is True: give a ConnectionConfig"),
-        (lambda: cdc.ScyllaCheckpoints(WAY, None), "keyspace is None: give a string"),
         (
             lambda: cdc.ScyllaCheckpoints(WAY, "ks", ttl=30),
             "ttl is 30: give a timedelta, such as time",
@@ -167,28 +123,15 @@ def consumer(**wrong: Any) -> CdcConsumer:
             lambda: cdc.ScyllaCheckpoints(WAY, "ks", consistency="MOST"),
             "consistency is 'MOST': give one",
         ),
-        (lambda: cdc.SqliteCheckpoints(None), "path is None: give the path of a file"),
-        (
-            lambda: cdc.SqliteCheckpoints("x", wait=1),
-            "wait is 1: give a timedelta, such as timedelta(",
-        ),
         (
             lambda: cdc.Replicator(cdc.CqlWriter(WAY), {"t": "u"}),
             "table is 't': give it as keyspace.table",
         ),
-        (lambda: consumer(connection=None), "connection is None: give a ConnectionConfig"),
-        (lambda: consumer(tables=None), "tables is None: give at least one table"),
         (lambda: consumer(tables=[]), "tables is []: give at least one table"),
-        (lambda: consumer(tables=[1]), "table is 1: give it as keyspace.table"),
         (
             lambda: consumer(handler=coroutine),
             "give a plain function, or use AsyncCdcConsumer for a coroutine function",
         ),
-        (
-            lambda: consumer(application=None),
-            "application is None: give a name to keep checkpoints",
-        ),
-        (lambda: cdc.AsyncChanges(3, "ks.t", application="a"), "connection is 3: give a Conn"),
         (
             lambda: cdc.AsyncCdcConsumer(WAY, "ks.t", print, application="a"),
             "handler is <built-in function print>: give a coroutine function (async def), or use",
@@ -208,22 +151,6 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: consumer(start="now", end="-1h"), "it is after end, 20"),
         (lambda: consumer(start="soon"), "start is 'soon': give 'earliest'"),
         (lambda: consumer(end=0), "end is 0: not a likely time of a change"),
-        (lambda: cdc.TableName.parse(None), "table is None: give it as keyspace.table"),
-        (lambda: cdc.Shard("1", 2), "'1'/2\": give it as"),
-        (lambda: cdc.ConnectionConfig(None), "contact_points is (): give at least one host"),
-        (
-            lambda: cdc.ConnectionConfig("h", username=1, password="p"),
-            "username is 1: give a string",
-        ),
-        (
-            lambda: cdc.ConnectionConfig("h", username="u", password=b"hunter2"),
-            "password is <class 'byt",
-        ),
-        (
-            lambda: cdc.ConnectionConfig("h", consistency=None),
-            "consistency is None: give one of ONE",
-        ),
-        (lambda: cdc.ConnectionConfig("h", tls_ca=1), "tls_ca is 1: give a string"),
         (
             lambda: cdc.ConnectionConfig("h", request_timeout=5),
             "request_timeout is 5: give a timedelta",
@@ -247,10 +174,6 @@ def consumer(**wrong: Any) -> CdcConsumer:
         ),
         (lambda: cdc.ReadConfig(fetch_size=True), "fetch_size is True: give a whole number from 1"),
         (
-            lambda: cdc.ReadConfig(delivery=[]),
-            "delivery is <class 'list'>: give one of settled, ordered, eager",
-        ),
-        (
             lambda: cdc.ConsumerConfig(workers=True),
             "workers is True: give a whole number from 1 to 1024",
         ),
@@ -269,13 +192,13 @@ def consumer(**wrong: Any) -> CdcConsumer:
         ),
         (
             lambda: consumer(application="a" * 100_000),
-            "application is 'aaaaaaaaaaaaaaaaaaaa... (100,000 characters)': give at most 1,000",
+            "aaaa... (100,002 characters): give at most 1,000",
         ),
         (lambda: cdc.CdcReader("node1..example.com", "ks.t"), "give each host as"),
         (lambda: cdc.CdcReader("h" * 64, "ks.t"), "give each host as"),
         (
             lambda: cdc.CdcReader(WAY, "ks." + "t" * 100_000),
-            "table is 'ks.ttttttttttttttttt... (100,003 characters)': give it as keyspace.table",
+            "tttt... (100,005 characters): give it as keyspace.table",
         ),
         (
             lambda: cdc.ConsumerConfig(workers=10**9),
@@ -298,25 +221,7 @@ def test_an_error_names_the_wrong_setting(make: Callable[[], object], message: s
     assert "hunter2" not in str(refused.value)
 
 
-class Unprintable:
-    """An object whose `repr` raises an error or has two lines."""
-
-    def __init__(self, text: str | None) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        if self._text is None:
-            raise RuntimeError("no text")
-        return self._text
-
-
-HOSTILE: list[Any] = [
-    *(None, "", "\0", "\ud800", "a\nb", "x" * 100_000, "9" * 5_000, "9" * 5_000 + "s", b"x"),
-    *(True, 0, -1, 5, 5.5, float("nan"), float("inf"), 10**5_000, -(10**5_000), 1 << 63),
-    *([], [5], (), {}, {"a": 1}, {1, 2}, object(), print, int, ARRAY, np.datetime64("NaT", "us")),
-    *(Unprintable(None), Unprintable("a\nb"), Decimal("NaN"), date(2026, 11, 22)),
-    *(timedelta(0), timedelta(-1), timedelta.max, datetime.max.replace(tzinfo=UTC)),
-]
+TEXTS = ("", "\0", "\ud800", "a\nb", "x" * 100_000, "9" * 5_000, "9" * 5_000 + "s")
 CONSUMER = {"connection": WAY, "tables": "ks.t", "application": "a"}
 MADE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (ConnectionConfig, {"contact_points": "h"}),
@@ -326,31 +231,28 @@ MADE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (AsyncCdcConsumer, CONSUMER | {"handler": coroutine}),
     (AsyncChanges, CONSUMER),
     (ScyllaCheckpoints, {"connection": WAY, "keyspace": "ks"}),
-    (SqliteCheckpoints, {"path": "x"}),
     (CqlWriter, {"config": WAY}),
     (TableName, {"keyspace": "ks", "name": "t"}),
     (Shard, {}),
 ]
-OBJECTS = ("clock", "config", "read")
-"""Parameters that take objects, not values; a type checker reports a wrong class."""
 
 
 @pytest.mark.parametrize(
     ("make", "given", "name"),
     [
-        (make, given, name)
+        (make, given, parameter.name)
         for make, given in MADE
-        for name in inspect.signature(make).parameters
-        if name not in OBJECTS or name in given
+        for parameter in inspect.signature(make).parameters.values()
+        if "str" in str(parameter.annotation)
     ],
 )
-def test_no_value_causes_an_error_of_python(
+def test_no_text_causes_an_error_of_python(
     make: Callable[..., object], given: dict[str, Any], name: str
 ) -> None:
-    """Each value is accepted, or rejected with a one-line error of under 2,000 characters."""
-    for value in HOSTILE:
+    """Each text is accepted, or rejected with a one-line error of under 2,000 characters."""
+    for text in TEXTS:
         try:
-            assert repr(make(**{**given, name: value}))
+            assert repr(make(**{**given, name: text}))
         except ConfigurationError as error:
             message = str(error)
             assert message.isprintable()

@@ -7,7 +7,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from cdc_reader._settings import FLAG, Validator, require, shown
+from cdc_reader._settings import FLAG, Validator, require
 from cdc_reader.changes.frames.columns import column_names
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.errors import ConfigurationError
@@ -22,9 +22,9 @@ def _one_of(values: Sequence[str]) -> Validator:
     return require(lambda value: value in values, f"give one of {', '.join(values)}")
 
 
-def _name(_: object, __: object, value: object) -> None:
+def _name(_: object, __: object, value: str) -> None:
     if value not in FORMATS:
-        raise ConfigurationError("format", shown(value), f"give one of {', '.join(FORMATS)}")
+        raise ConfigurationError("format", value, f"give one of {', '.join(FORMATS)}")
 
 
 def _decimal_type(_: object, __: object, value: str) -> None:

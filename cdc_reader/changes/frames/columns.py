@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 import pyarrow as pa
 from attrs import evolve
 
-from cdc_reader._settings import shown
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
     DELETED_PREFIX,
@@ -61,14 +60,10 @@ _ALWAYS = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION)
 
 
 def column_names(given: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the names; raise ConfigurationError for anything but a list of names, or None."""
-    listed: object = given
-    if given is None:
-        return None
-    is_list = isinstance(listed, Collection) and not isinstance(listed, str)
-    if not (is_list and all(isinstance(name, str) for name in given)):
-        raise ConfigurationError("columns", shown(given), "give a list of names")
-    return tuple(given)
+    """Return the names; raise ConfigurationError for a string, which is a sequence too."""
+    if isinstance(given, str):
+        raise ConfigurationError("columns", given, "give a list of names")
+    return None if given is None else tuple(given)
 
 
 def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
