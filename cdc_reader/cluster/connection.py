@@ -127,14 +127,19 @@ class Connection(Queries):
     def request(self, query: Query) -> Request:
         """See `Queries.request`; prepares the statement before returning."""
         statement, values = self._statement(query)
+        node: Any = None
 
         def request(paging_state: bytes | None) -> Callable[[], Page]:
+            nonlocal node
             sent = self.throttle.admit()
-            future = self._send(query, statement, values, paging_state)
+            future = self._send(query, statement, values, paging_state, node)
 
             def answer() -> Page:
+                nonlocal node
                 try:
-                    return self._page(future, query, statement)
+                    page = self._page(future, query, statement)
+                    node = future.coordinator_host if query.at_one_node else None
+                    return page
                 except OverloadedError:
                     self.throttle.overloaded(sent)
                     count_overload()
@@ -222,10 +227,12 @@ class Connection(Queries):
         statement: Statement,
         values: tuple[object, ...] | None,
         paging_state: bytes | None,
+        node: Any,
     ) -> ResponseFuture:
+        """Send a query, to `node` unless it is None."""
         session = self.session()
         try:
-            return session.execute_async(statement, values, paging_state=paging_state)
+            return session.execute_async(statement, values, paging_state=paging_state, host=node)
         except Exception as error:
             raise self._failure(error, query.purpose) from error
 

@@ -184,7 +184,7 @@ class TabletGenerations:
         query = Query(_TABLET_STREAMS, (*self._key, start // 1_000), consistency="ONE")
         groups = [
             group
-            for batch in self._queries.batches(query)
+            for batch in self._queries.at_one_node(query)
             for group in own_groups(stream_ids(batch.column("stream_id")))
         ]
         if not groups:

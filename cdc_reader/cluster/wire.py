@@ -14,7 +14,7 @@ from itertools import chain, repeat
 from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 from cassandra.protocol import ResultMessage, _ProtocolHandler
 
 from cdc_reader.cql.schema import Column
@@ -81,7 +81,8 @@ class Query:
     If the result's `columns` are given, the query is prepared, and a result with other columns
     raises DecodeError. If `consistency` is None, the configured level is used. In errors, `doing`
     says what the query is for; if it is empty, errors quote the CQL. With a `route` the query goes
-    to a node that has the rows, if one is known; only a query with `columns` may have a route.
+    to a node that has the rows, if one is known; only a query with `columns` may have a route. With
+    `at_one_node`, the node that answered the first page answers the others, too.
     """
 
     cql: str
@@ -90,6 +91,7 @@ class Query:
     consistency: str | None = None
     doing: str = ""
     route: Route | None = None
+    at_one_node: bool = False
 
     @property
     def purpose(self) -> str:
@@ -142,6 +144,21 @@ class Queries(ABC):
         `cdc_reader.decoding.faults`.
         """
         return map(decode_tolerantly if tolerant else decode, self.pages(query))
+
+    def at_one_node(self, query: Query) -> list[pa.RecordBatch]:
+        """Return the decoded pages of a query of a table that each node keeps for itself.
+
+        Nodes may differ, so one node answers all pages. If it fails, the query begins anew.
+        """
+        query = evolve(query, at_one_node=True)
+        return self.retry(lambda: [*self._pages_of_one_node(self.request(query))])
+
+    def _pages_of_one_node(self, request: Request) -> Iterator[pa.RecordBatch]:
+        page = request(None)()
+        yield decode(page)
+        while page.paging_state is not None:
+            page = request(page.paging_state)()
+            yield decode(page)
 
     def rows(self, cql: str, *values: object) -> list[dict[str, Any]]:
         """Return all rows of a small query, each as a dict by column; read at consistency ONE."""

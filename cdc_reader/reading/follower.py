@@ -84,7 +84,8 @@ class Follower:
         self._is_delivering_late = config.late_rows is LateRowsMode.DELIVER
         self._late_horizon = duration_micros(config.late_horizon)
         reach = self._late_horizon if self._is_delivering_late else 0
-        self._planner = Planner(table.generations, shard, reach)
+        known = () if start.generation is None else (start.generation,)
+        self._planner = Planner(table.generations, shard, reach, known)
         self._strays = Strays(self._log, self._planner)
         self._keys = SampledKeys(table, start, shard)
         self._reader = WindowReader(self._log, self._planner, clock, config)

@@ -92,23 +92,34 @@ class InProcessConnection(Queries):
 
     def request(self, query: Query) -> Request:
         """See `Queries.request`."""
-        return lambda paging_state: self._answer(RecordedQuery(query, paging_state))
+        first: list[Node | None] = []
+
+        def request(paging_state: bytes | None) -> Callable[[], Page]:
+            recorded = RecordedQuery(query, paging_state)
+            return self._answer(recorded, first if query.at_one_node else [])
+
+        return request
 
     def retry(self, action: Callable[[], T]) -> T:
         """See `Queries.retry`; `sleep` is called for pauses."""
         return retry(action, self._read.retry_deadline, self._sleep)
 
-    def _answer(self, recorded: RecordedQuery) -> Callable[[], Page]:
-        """Request the page now; return a function that returns the page or raises the error."""
+    def _answer(self, recorded: RecordedQuery, first: list[Node | None]) -> Callable[[], Page]:
+        """Request the page now; return a function that returns the page or raises the error.
+
+        The node in `first` answers; if there is none, the one that is chosen, which is added.
+        """
         try:
-            page = self._page(recorded)
+            page = self._page(recorded, first)
         except Exception as error:  # noqa: BLE001 - raised later, as with a driver
             return _raising(error)
         return lambda: page
 
-    def _page(self, recorded: RecordedQuery) -> Page:
+    def _page(self, recorded: RecordedQuery, first: list[Node | None]) -> Page:
         self._before(recorded)
-        query, node = recorded.query, self._node(recorded)
+        if not first:
+            first.append(self._node(recorded))
+        query, node = recorded.query, first[0]
         try:
             prepared = self._server._prepare(query.cql, node)  # noqa: SLF001 - not public
             body = self._server.page(

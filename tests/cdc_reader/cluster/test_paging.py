@@ -49,9 +49,13 @@ class ScriptedSession:
     asked: list[int] = field(factory=list)
 
     def execute_async(
-        self, statement: SimpleStatement, parameters: object, paging_state: bytes | None
+        self,
+        statement: SimpleStatement,
+        parameters: object,
+        paging_state: bytes | None,
+        host: object,
     ) -> Answer:
-        assert (statement.query_string, parameters) == (QUERY.cql, None)
+        assert (statement.query_string, parameters, host) == (QUERY.cql, None, None)
         page = int(paging_state or b"0")
         self.asked.append(page)
         errors = self.script.get(page, [])

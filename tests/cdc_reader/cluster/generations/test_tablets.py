@@ -56,6 +56,22 @@ def generations(server: EmbeddedScylla) -> TableGenerations:
     return TableGenerations(connection, NAME)
 
 
+def test_one_node_answers_all_pages_of_a_set() -> None:
+    """A driver that queries nodes in turn gets whole sets, although one node lacks the set."""
+    with EmbeddedScylla(nodes=3, ring_delay_ms=0) as server:
+        server.execute(KEYSPACE)
+        server.execute(TABLE)
+        server.freeze(server.nodes[-1])
+        streams = server.split_tablets("tk", "t")
+        connection = Connection(ConnectionConfig(server.contact_point), ReadConfig(fetch_size=3))
+        try:
+            generations = TabletGenerations(connection, NAME)
+            found = [generations.groups(streams.timestamp * 1_000) for _ in range(9)]
+        finally:
+            connection.close()
+    assert [len(groups) for groups in found] == [8] * 9
+
+
 def test_tablets_are_detected_by_keyspace(generations: TableGenerations) -> None:
     """Tablets are detected by keyspace, without configuration."""
     assert isinstance(generations.source, TabletGenerations)
