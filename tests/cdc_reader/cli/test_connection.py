@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.cli.command import main
 from cdc_reader.cli.connection import connection_options
-from cdc_reader.cluster import connection
+from cdc_reader.cluster import opening
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.testing import EmbeddedScylla
 
@@ -157,7 +157,7 @@ def test_errors_of_a_connection_name_the_command_s_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Errors name the connection options of the cluster that caused them."""
-    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 4.0)
+    monkeypatch.setattr(opening, "CONNECT_TIMEOUT", 4.0)
     elsewhere, key = CERTIFICATES / "elsewhere.pem", CERTIFICATES / "key.pem"
     bad = tmp_path / "bad.pem"
     bad.write_text("no certificate\n")
