@@ -14,7 +14,7 @@ from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import cli_errors
 from cdc_reader.cluster import ClusterClock, Connection, SchemaSource
 from cdc_reader.cluster.generations import GenerationKind, KnownSource, TableGenerations
-from cdc_reader.cluster.token import token_of
+from cdc_reader.cluster.values import token_of
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.json import parse_key
 from cdc_reader.cql.names import TableName

@@ -1,15 +1,20 @@
-"""Converts values of this library to values that the driver binds, and to CQL's bytes."""
+"""Converts values of this library to values that the driver binds, and to CQL's bytes.
+
+The bytes of a partition key give its token under the server's default partitioner.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from cassandra import cqltypes
+from cassandra.metadata import Murmur3Token
 from cassandra.util import Date, Time
 from cassandra.util import Duration as DriverDuration
 
+from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.cql.types import (
     CqlType,
     ListType,
@@ -20,6 +25,8 @@ from cdc_reader.cql.types import (
     VectorType,
 )
 from cdc_reader.cql.values import FrozenDict
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 
 Convert = Callable[[Any], Any]
 
@@ -146,3 +153,41 @@ _DRIVER_TYPE: Transform[Any] = Transform(
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def token_of(table: TableSchema, key: Mapping[str, object]) -> int:
+    """Return the token of a base table's partition; `key` maps columns to values.
+
+    Raises ConfigurationError if `key` has other columns, or if a value has the wrong type.
+    """
+    columns = table.partition_key
+    names = [column.name for column in columns]
+    if sorted(key) != sorted(names):
+        remedy = f"give the partition key of {table.name}: {', '.join(names)}"
+        raise ConfigurationError("key", ", ".join(key), remedy)
+    return murmur3(serialised_key([_cell(column, key[column.name]) for column in columns]))
+
+
+def murmur3(key: bytes) -> int:
+    """Return the token of a serialized key; never the smallest token, which starts the ring."""
+    token: int = Murmur3Token.hash_fn(key)
+    return MAX_TOKEN if token == MIN_TOKEN else token
+
+
+def serialised_key(cells: list[bytes]) -> bytes:
+    """Serialize the cells of a partition key.
+
+    A single cell is serialized as it is. Each of several cells becomes a two-byte length, the cell
+    and a zero byte.
+    """
+    if len(cells) == 1:
+        return cells[0]
+    return b"".join(len(cell).to_bytes(2, "big") + cell + b"\0" for cell in cells)
+
+
+def _cell(column: Column, value: object) -> bytes:
+    try:
+        return serialise(column.type, value)
+    except ValueError:
+        remedy = f"give a value of type {column.type}"
+        raise ConfigurationError(f"key column {column.name}", value, remedy) from None

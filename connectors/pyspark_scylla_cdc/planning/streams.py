@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from attrs import field, frozen
 
 from cdc_reader._time import BEGINNING, FOREVER
-from cdc_reader.cluster.token import token_of
-from cdc_reader.cluster.values import serialise
+from cdc_reader.cluster.values import serialise, token_of
 from cdc_reader.cql.json import parse_key
 from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.decoding.cells import build

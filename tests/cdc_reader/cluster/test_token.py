@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_reader.cluster import Connection, SchemaSource
-from cdc_reader.cluster.token import murmur3, token_of
+from cdc_reader.cluster.values import murmur3, token_of
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError

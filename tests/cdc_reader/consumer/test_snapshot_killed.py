@@ -16,7 +16,7 @@ from cdc_reader.changes.change import Change
 from cdc_reader.changes.delta import Set
 from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
-from cdc_reader.cluster.token import murmur3
+from cdc_reader.cluster.values import murmur3
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.cql.names import TableName

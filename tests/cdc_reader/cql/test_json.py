@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cdc_reader.cluster.token import token_of
+from cdc_reader.cluster.values import token_of
 from cdc_reader.cql.json import parse_key
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from cdc_reader.cluster.log import CdcTable
-from cdc_reader.cluster.token import murmur3
+from cdc_reader.cluster.values import murmur3
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import (

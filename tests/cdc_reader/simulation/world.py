@@ -13,7 +13,7 @@ from collections.abc import Callable
 from attrs import define
 
 from cdc_reader._time import BEGINNING, FOREVER
-from cdc_reader.cluster.token import murmur3
+from cdc_reader.cluster.values import murmur3
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.embedded.errors import CqlError
 from cdc_reader.testing.embedded.topology.ring import Node

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.cluster import CdcTable, Connection
 from cdc_reader.cluster.routing import key_of_token
-from cdc_reader.cluster.token import murmur3
+from cdc_reader.cluster.values import murmur3
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.planner import Chunking

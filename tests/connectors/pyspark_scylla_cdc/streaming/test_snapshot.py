@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader._time import format_timestamp
-from cdc_reader.cluster.token import murmur3
+from cdc_reader.cluster.values import murmur3
 from cdc_reader.errors import CheckpointError, ConfigurationError, DataLossError
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.testing import EmbeddedScylla, ManualClock
