@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from cdc_reader.errors import ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import new_fields
@@ -23,8 +26,6 @@ from pyspark_scylla_cdc.tables.sink import (
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 
 class DeltaLakeSink:
@@ -113,6 +114,4 @@ class DeltaLakeSink:
 
 
 def _schema_of(table: DeltaTable) -> StructType:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     return from_arrow_schema(pa.schema(table.schema().to_arrow()))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from attrs import frozen
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pyspark_scylla_cdc.tables.ranges import column
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructType
-
-    _Part = tuple[str, DataType | None, DataType | None]
+_Part = tuple[str, DataType | None, DataType | None]
 
 _ELEMENT, _KEY, _VALUE = "element", "key", "value"
 """Names for the elements of an array, and for the keys and values of a map, as in SQL."""
@@ -39,8 +37,6 @@ def differences(
     old: DataType | None, new: DataType | None, path: Sequence[str] = (), *, in_map: bool = False
 ) -> Iterator[Difference]:
     """Yield all places, at any depth, at which the types differ."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
     match old, new:
         case StructType(), StructType():
             parts = _fields(old, new)
@@ -86,9 +82,6 @@ def fitted(rows: DataFrame, schema: StructType) -> dict[str, Column]:
 
 def _fit(value: Column, old: DataType | None, new: DataType) -> Column:
     """Convert a value to a type with the same fields or more."""
-    from pyspark.sql import functions as sf
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
     match old, new:
         case None, _:
             return sf.lit(None).cast(new)

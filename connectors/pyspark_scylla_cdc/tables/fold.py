@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
 
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc.tables.keys import check_whole, refuse_keys
-from pyspark_scylla_cdc.tables.ranges import column as _column
-from pyspark_scylla_cdc.tables.ranges import within
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-# Spark's functions are imported where they are used: Spark imports this package in search of
-# data sources, whether one is used or not.
+from pyspark_scylla_cdc.tables.ranges import column, within
 
 UPSERTS = ("insert", "update_postimage")
 _ORDER = "__order"
@@ -105,8 +100,8 @@ class Fold:
         if self._of_kind("partition_key"):  # without metadata, any column may be of the clustering
             self._changes = self._changes.where(self._has_whole_key())
         if self._clustering and not self._statics:  # changes of static columns that are not read
-            is_of_row = _column(self._clustering[0]).isNotNull()
-            is_upsert = _column(names.CHANGE_TYPE).isin(*UPSERTS)
+            is_of_row = column(self._clustering[0]).isNotNull()
+            is_upsert = column(names.CHANGE_TYPE).isin(*UPSERTS)
             self._changes = self._changes.where(is_of_row | ~is_upsert)
         self._has_delta = names.MODIFIED in changes.columns
         kind = changes.schema[names.CHANGE_TYPE]
@@ -120,7 +115,7 @@ class Fold:
         alive = self._alive(changes.withColumn(_ORDER, order_of_changes()))
         if not (self._statics and self._clustering):
             return self._there(self._last(alive, self._regulars)).select(self._table)
-        is_static = _column(self._clustering[0]).isNull()
+        is_static = column(self._clustering[0]).isNull()
         rows = self._there(self._last(alive.where(~is_static), self._regulars))
         statics = self._last(alive.where(is_static), self._statics)
         statics = statics.drop(*self._clustering, INSERTED)
@@ -130,13 +125,11 @@ class Fold:
     @property
     def _table(self) -> list[Column]:
         """The base table's columns, in the table's order."""
-        return [_column(field.name) for field in self._fields]
+        return [column(field.name) for field in self._fields]
 
     def _alive(self, changes: DataFrame) -> DataFrame:
         """Return inserts and updates that no later delete of a row, partition or range covers."""
-        from pyspark.sql import functions as sf
-
-        kind = _column(names.CHANGE_TYPE)
+        kind = column(names.CHANGE_TYPE)
         if self._has_marks:
             changes = self._since_snapshot(changes)
         relevant = changes.where(kind.isin(*UPSERTS, "delete", "delete_partition"))
@@ -146,47 +139,40 @@ class Fold:
         ]
         if names.RANGE in changes.columns and self._clustering:
             relevant = self._with_ranges(relevant, changes.where(kind == "delete_range"))
-            deletes.append(_column(_SINCE))
+            deletes.append(column(_SINCE))
         relevant = relevant.withColumn(_DELETED, sf.greatest(*deletes))
-        is_later = _column(_DELETED).isNull() | (_column(_ORDER) > _column(_DELETED))
+        is_later = column(_DELETED).isNull() | (column(_ORDER) > column(_DELETED))
         return relevant.where(kind.isin(*UPSERTS) & is_later)
 
     def _since_snapshot(self, changes: DataFrame) -> DataFrame:
         """Return the changes after the start of the last snapshot, or all if there is none."""
-        from pyspark.sql import functions as sf
-
-        is_begin = _column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN
-        begin = changes.agg(sf.max(sf.when(is_begin, _column(_ORDER))).alias(_SINCE))
-        is_since = _column(_SINCE).isNull() | (_column(_ORDER) > _column(_SINCE))
+        is_begin = column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN
+        begin = changes.agg(sf.max(sf.when(is_begin, column(_ORDER))).alias(_SINCE))
+        is_since = column(_SINCE).isNull() | (column(_ORDER) > column(_SINCE))
         return changes.crossJoin(sf.broadcast(begin)).where(is_since).drop(_SINCE)
 
     def _last_of(self, kind: str, key: list[str]) -> Column:
         """Return a column with the order of the last change of this kind for each `key`."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as sf
-
-        order = sf.when(_column(names.CHANGE_TYPE) == kind, _column(_ORDER))
-        return sf.max(order).over(Window.partitionBy(*map(_column, key)))
+        order = sf.when(column(names.CHANGE_TYPE) == kind, column(_ORDER))
+        return sf.max(order).over(Window.partitionBy(*map(column, key)))
 
     def _with_ranges(self, rows: DataFrame, ranges: DataFrame) -> DataFrame:
         """Return the rows, each with the order of the last range delete that covers it."""
-        from pyspark.sql import functions as sf
-
         fields = [field for field in self._fields if field.name in self._clustering]
         ranges = ranges.select(
-            *(_column(name).alias(f"__{name}") for name in self._partition),
-            _column(names.RANGE),
-            _column(_ORDER).alias(_SINCE),
+            *(column(name).alias(f"__{name}") for name in self._partition),
+            column(names.RANGE),
+            column(_ORDER).alias(_SINCE),
         )
-        same = [_column(name) == _column(f"__{name}") for name in self._partition]
-        lies_in = within(_column(names.RANGE), fields)
-        keys = rows.where(_column(self._clustering[0]).isNotNull()).select(*map(_column, self._key))
+        same = [column(name) == column(f"__{name}") for name in self._partition]
+        lies_in = within(column(names.RANGE), fields)
+        keys = rows.where(column(self._clustering[0]).isNotNull()).select(*map(column, self._key))
         covered = (
             keys.distinct()
             .join(ranges, reduce(and_, [*same, lies_in]))
-            .groupBy(*map(_column, self._key))
+            .groupBy(*map(column, self._key))
             .agg(sf.max(_SINCE).alias(_SINCE))
-            .select(*(_column(name).alias(f"__{name}") for name in self._key), _column(_SINCE))
+            .select(*(column(name).alias(f"__{name}") for name in self._key), column(_SINCE))
         )
         return self._beside(rows, covered)
 
@@ -195,53 +181,45 @@ class Fold:
 
         In `others`, the names of the key's columns begin with ``__``.
         """
-        match = [_column(name).eqNullSafe(_column(f"__{name}")) for name in self._key]
+        match = [column(name).eqNullSafe(column(f"__{name}")) for name in self._key]
         joined = rows.join(others, reduce(and_, match), "left")
         return joined.drop(*(f"__{name}" for name in self._key))
 
     def _last(self, changes: DataFrame, values: list[str]) -> DataFrame:
         """Return each row's last values, and whether an INSERT created it (null if unknown)."""
-        from pyspark.sql import functions as sf
-
-        order = _column(_ORDER)
-        key = list(map(_column, self._key))
+        order = column(_ORDER)
+        key = list(map(column, self._key))
         inserted = sf.bool_or(self._inserted()).alias(INSERTED)
         if not self._has_delta:
-            whole = sf.struct(*map(_column, values or self._key))
+            whole = sf.struct(*map(column, values or self._key))
             last = changes.groupBy(*key).agg(sf.max_by(whole, order).alias(_SINCE), inserted)
-            columns = [_column(_SINCE)[name].alias(name) for name in values]
-            return last.select(*key, *columns, _column(INSERTED))
+            columns = [column(_SINCE)[name].alias(name) for name in values]
+            return last.select(*key, *columns, column(INSERTED))
         columns = [last.alias(name) for name, last in self._last_set(values, order).items()]
         return changes.groupBy(*key).agg(*columns, inserted)
 
     def _last_set(self, values: list[str], order: Column) -> dict[str, Column]:
         """Return an aggregate for each column: the value set last, according to `order`."""
-        from pyspark.sql import functions as sf
-
-        modified = _column(names.MODIFIED)
+        modified = column(names.MODIFIED)
         return {
-            name: sf.max_by(_column(name), sf.when(sf.array_contains(modified, name), order))
+            name: sf.max_by(column(name), sf.when(sf.array_contains(modified, name), order))
             for name in values
         }
 
     def _inserted(self) -> Column:
         """Return a column that is true if a change is an INSERT, and null if that is unknown."""
-        from pyspark.sql import functions as sf
-
         if self._has_delta:
-            return sf.coalesce(_column(names.INSERTED), sf.lit(False))
+            return sf.coalesce(column(names.INSERTED), sf.lit(False))
         if self._tells_inserts:
-            return _column(names.CHANGE_TYPE) == UPSERTS[0]
-        return sf.when(_column(names.COMMIT_VERSION) == _NO_VERSION, sf.lit(True))
+            return column(names.CHANGE_TYPE) == UPSERTS[0]
+        return sf.when(column(names.COMMIT_VERSION) == _NO_VERSION, sf.lit(True))
 
     def _there(self, rows: DataFrame) -> DataFrame:
         """Drop rows that lost their last value and that no INSERT created."""
-        from pyspark.sql import functions as sf
-
         if not self._regulars and not self._has_delta:
             return rows.drop(INSERTED)
         unknown = sf.raise_error(sf.lit(_UNKNOWN)).cast("boolean")
-        inserted = sf.coalesce(_column(INSERTED), unknown)
+        inserted = sf.coalesce(column(INSERTED), unknown)
         is_there = sf.when(any_set(self._regulars), sf.lit(True)).otherwise(inserted)
         return rows.where(is_there).drop(INSERTED)
 
@@ -249,23 +227,19 @@ class Fold:
         """Return the rows of a table as inserts that come before all other changes."""
         if not (self._statics and self._clustering):
             return self._inserts(table, self._regulars)
-        is_row = _column(self._clustering[0]).isNotNull()
+        is_row = column(self._clustering[0]).isNotNull()
         statics = self._statics_of(table)
         rows = self._inserts(table.where(is_row).drop(*self._statics), self._regulars)
         return rows.unionByName(self._inserts(statics, self._statics), allowMissingColumns=True)
 
     def _statics_of(self, table: DataFrame) -> DataFrame:
         """Return one row for each partition, with its static columns, which may contain maps."""
-        from pyspark.sql import functions as sf
-
-        whole = sf.first(sf.struct(*map(_column, self._statics))).alias(_SINCE)
-        found = table.groupBy(*map(_column, self._partition)).agg(whole)
-        columns = (_column(_SINCE)[name].alias(name) for name in self._statics)
-        return found.select(*map(_column, self._partition), *columns)
+        whole = sf.first(sf.struct(*map(column, self._statics))).alias(_SINCE)
+        found = table.groupBy(*map(column, self._partition)).agg(whole)
+        columns = (column(_SINCE)[name].alias(name) for name in self._statics)
+        return found.select(*map(column, self._partition), *columns)
 
     def _inserts(self, rows: DataFrame, values: list[str]) -> DataFrame:
-        from pyspark.sql import functions as sf
-
         inserts = (
             rows.withColumn(names.CHANGE_TYPE, sf.lit(UPSERTS[0]))
             .withColumn(names.COMMIT_TIMESTAMP, sf.lit(_BEFORE_ALL).cast("timestamp"))
@@ -279,16 +253,14 @@ class Fold:
 
     def _is_usable(self) -> Column:
         """Return a column that is true for converted rows and for deletes with a valid key."""
-        from pyspark.sql import functions as sf
-
-        bad = _column(names.BAD_RECORD)
+        bad = column(names.BAD_RECORD)
         key = sf.array(*map(sf.lit, self._key))
-        is_delete = _column(names.CHANGE_TYPE).startswith("delete")
+        is_delete = column(names.CHANGE_TYPE).startswith("delete")
         return bad.isNull() | (is_delete & ~sf.arrays_overlap(bad["columns"], key))
 
     def _has_whole_key(self) -> Column:
         """Return a column that is true for changes with a whole key, and raises otherwise."""
-        kind = _column(names.CHANGE_TYPE)
+        kind = column(names.CHANGE_TYPE)
         is_of_row = (kind == "delete") | (kind.isin(*UPSERTS) & any_set(self._regulars))
         has_ranges = names.RANGE in self._changes.columns
         return check_whole(
@@ -310,15 +282,11 @@ class Fold:
 
 def order_of_changes() -> Column:
     """Return the sort key of a row's changes: within one µs, deletes come after other writes."""
-    from pyspark.sql import functions as sf
-
-    is_delete = ~_column(names.CHANGE_TYPE).isin(*UPSERTS, names.SNAPSHOT_BEGIN)
-    place = [_column(names.COMMIT_VERSION), _column(names.SEQUENCE)]
-    return sf.struct(_column(names.COMMIT_TIMESTAMP), is_delete.alias("is_delete"), *place)
+    is_delete = ~column(names.CHANGE_TYPE).isin(*UPSERTS, names.SNAPSHOT_BEGIN)
+    place = [column(names.COMMIT_VERSION), column(names.SEQUENCE)]
+    return sf.struct(column(names.COMMIT_TIMESTAMP), is_delete.alias("is_delete"), *place)
 
 
 def any_set(columns: list[str]) -> Column:
     """Return a column that is true if any of these columns is not null."""
-    from pyspark.sql import functions as sf
-
-    return reduce(or_, (_column(name).isNotNull() for name in columns), sf.lit(False))
+    return reduce(or_, (column(name).isNotNull() for name in columns), sf.lit(False))

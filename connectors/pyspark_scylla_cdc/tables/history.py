@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
 
 from cdc_reader.changes.frames import columns as names
 from pyspark_scylla_cdc.tables.fold import INSERTED, UPSERTS, Fold, any_set, order_of_changes
 from pyspark_scylla_cdc.tables.ranges import column, within
 from pyspark_scylla_cdc.tables.sink import IS_CURRENT, VALID_FROM, VALID_TO, VERSION
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _AT = "__at"
 _ORDER = "__order"
@@ -43,8 +42,6 @@ def versions(changes: DataFrame, current: DataFrame) -> DataFrame:
 
 class _History(Fold):
     def versions(self, current: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as sf
-
         before = self._as_changes(current.drop(*VERSION))
         changes = self._changes.unionByName(before, allowMissingColumns=True)
         states = self._states(self._events(changes.withColumn(_ORDER, order_of_changes())), current)
@@ -61,8 +58,6 @@ class _History(Fold):
 
     def _events(self, changes: DataFrame) -> DataFrame:
         """Return each row's changes; a change to several rows appears once for each of them."""
-        from pyspark.sql import functions as sf
-
         kind = column(names.CHANGE_TYPE)
         first = column(self._clustering[0]) if self._clustering else sf.lit("no clustering")
         is_static = kind.isin(*UPSERTS) & first.isNull()
@@ -85,8 +80,6 @@ class _History(Fold):
 
     def _states(self, events: DataFrame, current: DataFrame) -> DataFrame:
         """Return each row's state from one event to the next; deleted rows have no values."""
-        from pyspark.sql import functions as sf
-
         kind = column(names.CHANGE_TYPE)
         events = self._beside(events, self._begun(current))
         at = sf.greatest(column(names.COMMIT_TIMESTAMP), column(_SINCE))
@@ -100,8 +93,6 @@ class _History(Fold):
 
         For static columns, this is the latest such time in the partition.
         """
-        from pyspark.sql import functions as sf
-
         key, partition = (
             [column(name).alias(f"__{name}") for name in part]
             for part in (self._key, self._partition)
@@ -115,9 +106,6 @@ class _History(Fold):
 
     def _up_to_each(self, events: DataFrame, is_delete: Column, values: list[str]) -> DataFrame:
         """Set the columns `values` of each event to the result of all changes up to its time."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as sf
-
         key = list(map(column, self._key))
         order, deleted = column(_ORDER), column(_DELETED)
         last_delete = sf.max(sf.when(is_delete, order)).over(Window.partitionBy(*key).orderBy(_AT))
@@ -131,9 +119,6 @@ class _History(Fold):
 
     def _alone(self, statics: DataFrame, rows: DataFrame) -> DataFrame:
         """Return the versions of `statics` for times when `rows` has no row of their partition."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as sf
-
         partition = list(map(column, self._partition))
         values = sf.struct(*map(column, self._statics)).alias(_TOLD)
         static_times = statics.select(
@@ -153,9 +138,6 @@ class _History(Fold):
 
 def _until_next(states: DataFrame, key: list[str]) -> DataFrame:
     """Return the states, each valid from its own time until the next state of its key."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sf
-
     following = sf.lead(_AT).over(Window.partitionBy(*map(column, key)).orderBy(_AT))
     begun = states.withColumn(VALID_TO, following).withColumnRenamed(_AT, VALID_FROM)
     is_last = column(VALID_TO).isNull() | (column(VALID_TO) > column(VALID_FROM))

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
 from operator import and_, or_
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc.tables.ranges import column
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType, StructField
 
 _INCOMPLETE = (
     "found a change with a null in its primary key: a key column was renamed after the change was "
@@ -52,8 +51,6 @@ def check_whole(
     a static or partition delete, and the bounds of a range are missing. `is_of_row` is true for
     changes that must have a clustering key.
     """
-    from pyspark.sql import functions as sf
-
     lacks = _any_null(map(column, partition))
     if clustering:
         cells = [*map(column, clustering)]
@@ -94,8 +91,6 @@ def _is_text_of_decimal(field: StructField) -> bool:
 
 
 def _has_map(kind: DataType) -> bool:
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
     match kind:
         case ArrayType():
             return _has_map(kind.elementType)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, new_fields
+from pyspark_scylla_cdc.tables.ranges import quoted
 from pyspark_scylla_cdc.tables.sink import (
     APPLICATION,
     GONE,
@@ -17,14 +21,9 @@ from pyspark_scylla_cdc.tables.sink import (
     check_target,
     merged,
     of_version,
-    quoted,
     same_row,
     version_of,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _VIEW = "__scylla_cdc_merged"
 _BATCH, _QUERY, _PLAN = (f"{APPLICATION}.{name}" for name in ("batch", "query", "plan"))
@@ -88,8 +87,6 @@ class _MergeSink(ABC):
 
     def _added(self, field: Difference) -> str:
         """Return a new column or field as SQL."""
-        from pyspark.sql.types import StructType
-
         assert field.new is not None  # noqa: S101 - the field is new
         declared = self._declared(StructType().add("x", field.new))
         return f"{'.'.join(map(quoted, field.path))} {declared.removeprefix('x ')}"

@@ -7,9 +7,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
 from cdc_reader._log import get_logger
 from cdc_reader._settings import member
@@ -23,7 +26,7 @@ from pyspark_scylla_cdc.tables.fold import fold
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.keys import refuse_keys
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
-from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.ranges import column, quoted
 from pyspark_scylla_cdc.tables.runs import RepeatedRuns, needs_repeats, planned
 from pyspark_scylla_cdc.tables.sink import (
     IS_CURRENT,
@@ -34,12 +37,7 @@ from pyspark_scylla_cdc.tables.sink import (
     MicroBatch,
     Sink,
     has,
-    quoted,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 log = get_logger(__name__)
 
@@ -303,8 +301,6 @@ def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
     Raises ConfigurationError if the table has a column whose name the history needs, and
     SchemaError if Spark cannot compare its keys.
     """
-    from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
-
     fields = [each for each in changes.schema if each.name not in names.ALL]
     kinds = {each.name: each.metadata.get("cql.kind") for each in fields}
     plain = [StructField(each.name, each.dataType) for each in fields]

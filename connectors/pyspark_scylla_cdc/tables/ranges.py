@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import StructField
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField
 
 _AS_IN_SPARK = frozenset(
     "ascii bigint blob boolean date double float int smallint text time timestamp tinyint".split()
@@ -24,9 +23,12 @@ _NUMBERS = ("decimal", "varint")
 
 def column(name: str) -> Column:
     """Return the column with exactly this name, which may contain any characters."""
-    from pyspark.sql import functions as sf
+    return sf.col(quoted(name))
 
-    return sf.col("`" + name.replace("`", "``") + "`")
+
+def quoted(name: str) -> str:
+    """Quote an identifier for Spark, and for deltalake."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def within(bounds: Column, fields: Sequence[StructField]) -> Column:
@@ -47,8 +49,6 @@ def _beyond(
 
     The bound may lack values for the last `fields`.
     """
-    from pyspark.sql import functions as sf
-
     if not fields:
         return inclusive
     first, rest = fields[0], fields[1:]
@@ -76,8 +76,6 @@ def _comparable(value: Column, field: StructField) -> Column:
 
 def _refused(field: StructField) -> Column:
     """Return a column whose evaluation ends the query with an error."""
-    from pyspark.sql import functions as sf
-
     kind = field.metadata.get("cql.type", "")
     remedy = (
         "set decimalType, and begin again with a new snapshot"
@@ -94,8 +92,6 @@ def _refused(field: StructField) -> Column:
 
 def _by_time(uuid: Column) -> Column:
     """Convert to text that sorts in the server's order of time UUIDs: time, then signed bytes."""
-    from pyspark.sql import functions as sf
-
     low = [
         part
         for at in _EVEN_DIGITS
@@ -112,23 +108,17 @@ def _by_version(uuid: Column) -> Column:
 
     UUIDs are ordered by version; then those of version 1 by time and bytes, and others by bytes.
     """
-    from pyspark.sql import functions as sf
-
     version = _digits(uuid, _VERSION, 1)
     by_time = sf.concat(_time(uuid), _digits(uuid, _EVEN_DIGITS[0], 17))
     return sf.concat(version, sf.when(version == "1", by_time).otherwise(uuid))
 
 
 def _time(uuid: Column) -> Column:
-    from pyspark.sql import functions as sf
-
     return sf.concat(*(_digits(uuid, at, size) for at, size in _TIME))
 
 
 def _digits(uuid: Column, at: int, size: int) -> Column:
     """Return `size` characters of a UUID's text from position `at`, counted from 1."""
-    from pyspark.sql import functions as sf
-
     return sf.substr(uuid, sf.lit(at), sf.lit(size))
 
 

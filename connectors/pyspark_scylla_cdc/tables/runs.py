@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field
+from pyspark.sql import SparkSession
 
 from cdc_reader._time import Micros
 from cdc_reader.cluster import ClusterClock, Connection
@@ -20,9 +21,6 @@ from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 from pyspark_scylla_cdc.streaming.snapshot_end import UNLIMITED
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _LIMITS = ("maxrowspertrigger", "maxbytespertrigger")
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from attrs import frozen
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ByteType, IntegerType, ShortType, StructType
 
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import Difference, differences
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+from pyspark_scylla_cdc.tables.ranges import column, quoted
 
 APPLICATION = "scylla_cdc_mirror"
 """The name under which targets record the micro-batches that they contain."""
@@ -159,8 +159,6 @@ def check_target(target: str, layout: Layout, there: StructType) -> None:
 
 def _check_difference(target: str, found: Difference) -> None:
     """Raise SchemaError if a target cannot keep values of the table's type."""
-    from pyspark.sql.types import ByteType, IntegerType, ShortType
-
     old, new = found.old, found.new
     if old is None or (new is None and len(found.path) == 1):
         return  # a column or field that is added, or a column that was dropped
@@ -187,8 +185,6 @@ def _check_history(layout: Layout, there: Sequence[str]) -> None:
 
 def merged(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
     """Return the rows `after`, and the keys of rows that are only in `before`, marked by `GONE`."""
-    from pyspark.sql import functions as sf
-
     keys = [quoted(name) for name in layout.key]
     there = before.select(sf.struct(*keys).alias(_BEFORE))
     old = [sf.col(f"{_BEFORE}.{key}") for key in keys]
@@ -197,15 +193,10 @@ def merged(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
     rows = after.withColumn(GONE, sf.lit(False)).join(there, reduce(and_, same), "full")
     is_gone = sf.coalesce(sf.col(GONE), sf.lit(True))
     either = {
-        name: sf.when(is_gone, of_before).otherwise(sf.col(quoted(name)))
+        name: sf.when(is_gone, of_before).otherwise(column(name))
         for name, of_before in zip(layout.key, old, strict=True)
     }
     return rows.withColumns({**either, GONE: is_gone}).drop(_BEFORE)
-
-
-def quoted(name: str) -> str:
-    """Quote an identifier for Spark, and for deltalake."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def same_row(layout: Layout) -> str:
