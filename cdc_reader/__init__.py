@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_reader._lazy import lazily
+from cdc_reader._lazy import homes, lazily
 
 if TYPE_CHECKING:
     from cdc_reader._time import Clock as Clock
@@ -96,84 +96,49 @@ if TYPE_CHECKING:
     from cdc_reader.table_reader import TableReader as TableReader
     from cdc_reader.table_snapshot import TableSnapshot as TableSnapshot
 
-_HOMES = {
-    "UNSET": "cdc_reader.cql.statement",
-    "AsyncCdcConsumer": "cdc_reader.consumer.aio",
-    "AsyncChanges": "cdc_reader.consumer.aio",
-    "AsyncHandler": "cdc_reader.consumer.aio",
-    "Bound": "cdc_reader.changes.change",
-    "CdcConsumer": "cdc_reader.consumer",
-    "CdcError": "cdc_reader.errors",
-    "CdcOptions": "cdc_reader.cql.schema",
-    "CdcReader": "cdc_reader.reader",
-    "Change": "cdc_reader.changes.change",
-    "ChangeFormat": "cdc_reader.changes.frames.change_format",
-    "ChangeOperation": "cdc_reader.changes.operation",
-    "Checkpoint": "cdc_reader.reading.progress",
-    "Clock": "cdc_reader._time",
-    "CollectionDelta": "cdc_reader.changes.delta",
-    "Column": "cdc_reader.cql.schema",
-    "ColumnKind": "cdc_reader.cql.schema",
-    "ConnectionConfig": "cdc_reader.config",
-    "ConsumerConfig": "cdc_reader.consumer",
-    "ConsumerEvent": "cdc_reader.consumer.events",
-    "CqlType": "cdc_reader.cql.types",
-    "CqlWriter": "cdc_reader.cluster",
-    "DataLossMode": "cdc_reader.config",
-    "DeadLetter": "cdc_reader.consumer.handling",
-    "Deleted": "cdc_reader.changes.delta",
-    "Delivery": "cdc_reader.reading.delivery",
-    "DeliveryMode": "cdc_reader.config",
-    "Delta": "cdc_reader.changes.delta",
-    "Duration": "cdc_reader.cql.values",
-    "Expiry": "cdc_reader.replication.replicator",
-    "FrozenDict": "cdc_reader.cql.values",
-    "Handler": "cdc_reader.consumer.handling",
-    "ImageMode": "cdc_reader.cql.schema",
-    "LateRowsMode": "cdc_reader.config",
-    "LogSchema": "cdc_reader.cql.schema",
-    "MemoryCheckpoints": "cdc_reader.checkpoints",
-    "MemoryMetrics": "cdc_reader.metrics",
-    "Micros": "cdc_reader._time",
-    "Moment": "cdc_reader._time",
-    "OnError": "cdc_reader.consumer",
-    "OnEvent": "cdc_reader.consumer.events",
-    "OnHeld": "cdc_reader.consumer",
-    "Operation": "cdc_reader.cql.schema",
-    "Part": "cdc_reader.changes.part",
-    "PrometheusMetrics": "cdc_reader.metrics",
-    "RangeComplete": "cdc_reader.reading.snapshot",
-    "ReadConfig": "cdc_reader.config",
-    "Replicator": "cdc_reader.replication.replicator",
-    "RowRange": "cdc_reader.changes.change",
-    "RowsLost": "cdc_reader.consumer.events",
-    "RowsRead": "cdc_reader.reading.delivery",
-    "ScyllaCheckpoints": "cdc_reader.checkpoints",
-    "Set": "cdc_reader.changes.delta",
-    "Shard": "cdc_reader.streams.shard",
-    "SnapshotBegins": "cdc_reader.consumer.events",
-    "SnapshotComplete": "cdc_reader.consumer.events",
-    "SnapshotDelivery": "cdc_reader.reading.snapshot",
-    "SnapshotMode": "cdc_reader.config",
-    "SnapshotProgress": "cdc_reader.reading.progress",
-    "SnapshotRows": "cdc_reader.reading.snapshot",
-    "SnapshotShare": "cdc_reader.reading.snapshot",
-    "SqliteCheckpoints": "cdc_reader.checkpoints",
-    "Statement": "cdc_reader.cql.statement",
-    "StreamId": "cdc_reader.streams.stream",
-    "TableName": "cdc_reader.cql.names",
-    "TableReader": "cdc_reader.table_reader",
-    "TableSchema": "cdc_reader.cql.schema",
-    "TableSnapshot": "cdc_reader.table_snapshot",
-    "Task": "cdc_reader.streams.task",
-    "TokenRange": "cdc_reader.streams.ring",
-    "TokenRanges": "cdc_reader.streams.ring",
-    "Window": "cdc_reader.streams.window",
-    "WindowComplete": "cdc_reader.reading.delivery",
-    "WindowHandled": "cdc_reader.consumer.events",
-    "Writer": "cdc_reader.replication.replicator",
-    "deleted_rows": "cdc_reader.changes.deleted_rows",
-}
+_HOMES = homes(
+    {
+        "cdc_reader._time": "Clock Micros Moment",
+        "cdc_reader.changes.change": "Bound Change RowRange",
+        "cdc_reader.changes.deleted_rows": "deleted_rows",
+        "cdc_reader.changes.delta": "CollectionDelta Deleted Delta Set",
+        "cdc_reader.changes.frames.change_format": "ChangeFormat",
+        "cdc_reader.changes.operation": "ChangeOperation",
+        "cdc_reader.changes.part": "Part",
+        "cdc_reader.checkpoints": "MemoryCheckpoints ScyllaCheckpoints SqliteCheckpoints",
+        "cdc_reader.cluster": "CqlWriter",
+        "cdc_reader.config": (
+            "ConnectionConfig DataLossMode DeliveryMode LateRowsMode ReadConfig SnapshotMode"
+        ),
+        "cdc_reader.consumer": "CdcConsumer ConsumerConfig OnError OnHeld",
+        "cdc_reader.consumer.aio": "AsyncCdcConsumer AsyncChanges AsyncHandler",
+        "cdc_reader.consumer.events": (
+            "ConsumerEvent OnEvent RowsLost SnapshotBegins SnapshotComplete WindowHandled"
+        ),
+        "cdc_reader.consumer.handling": "DeadLetter Handler",
+        "cdc_reader.cql.names": "TableName",
+        "cdc_reader.cql.schema": (
+            "CdcOptions Column ColumnKind ImageMode LogSchema Operation TableSchema"
+        ),
+        "cdc_reader.cql.statement": "UNSET Statement",
+        "cdc_reader.cql.types": "CqlType",
+        "cdc_reader.cql.values": "Duration FrozenDict",
+        "cdc_reader.errors": "CdcError",
+        "cdc_reader.metrics": "MemoryMetrics PrometheusMetrics",
+        "cdc_reader.reader": "CdcReader",
+        "cdc_reader.reading.delivery": "Delivery RowsRead WindowComplete",
+        "cdc_reader.reading.progress": "Checkpoint SnapshotProgress",
+        "cdc_reader.reading.snapshot": "RangeComplete SnapshotDelivery SnapshotRows SnapshotShare",
+        "cdc_reader.replication.replicator": "Expiry Replicator Writer",
+        "cdc_reader.streams.ring": "TokenRange TokenRanges",
+        "cdc_reader.streams.shard": "Shard",
+        "cdc_reader.streams.stream": "StreamId",
+        "cdc_reader.streams.task": "Task",
+        "cdc_reader.streams.window": "Window",
+        "cdc_reader.table_reader": "TableReader",
+        "cdc_reader.table_snapshot": "TableSnapshot",
+    }
+)
 
 __all__ = list(_HOMES)
 

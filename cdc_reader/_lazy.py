@@ -7,6 +7,12 @@ from importlib import import_module
 from typing import Any
 
 
+def homes(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the module of each name, sorted; `names` maps a module to names, as one text."""
+    found = {name: module for module, listed in names.items() for name in listed.split()}
+    return dict(sorted(found.items()))
+
+
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package; `homes` maps each name to the module to import."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_reader._lazy import lazily
+from cdc_reader._lazy import homes, lazily
 
 if TYPE_CHECKING:
     from cdc_reader.checkpoints.memory import MemoryCheckpoints as MemoryCheckpoints
@@ -28,20 +28,16 @@ if TYPE_CHECKING:
     from cdc_reader.reading.progress import RowKey as RowKey
     from cdc_reader.reading.progress import SnapshotProgress as SnapshotProgress
 
-_HOMES = {
-    "Checkpoint": "cdc_reader.reading.progress",
-    "CheckpointName": "cdc_reader.checkpoints.store",
-    "CheckpointStore": "cdc_reader.checkpoints.store",
-    "LeasingStore": "cdc_reader.checkpoints.store",
-    "Mark": "cdc_reader.reading.progress",
-    "MemoryCheckpoints": "cdc_reader.checkpoints.memory",
-    "Owner": "cdc_reader.checkpoints.store",
-    "RowKey": "cdc_reader.reading.progress",
-    "ScyllaCheckpoints": "cdc_reader.checkpoints.scylla",
-    "SnapshotProgress": "cdc_reader.reading.progress",
-    "SqliteCheckpoints": "cdc_reader.checkpoints.sqlite",
-    "TtlHistory": "cdc_reader.reading.expiry",
-}
+_HOMES = homes(
+    {
+        "cdc_reader.checkpoints.memory": "MemoryCheckpoints",
+        "cdc_reader.checkpoints.scylla": "ScyllaCheckpoints",
+        "cdc_reader.checkpoints.sqlite": "SqliteCheckpoints",
+        "cdc_reader.checkpoints.store": "CheckpointName CheckpointStore LeasingStore Owner",
+        "cdc_reader.reading.expiry": "TtlHistory",
+        "cdc_reader.reading.progress": "Checkpoint Mark RowKey SnapshotProgress",
+    }
+)
 
 __all__ = list(_HOMES)
 

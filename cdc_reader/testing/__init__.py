@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc_reader._lazy import lazily
+from cdc_reader._lazy import homes, lazily
 
 if TYPE_CHECKING:
     from cdc_reader.testing.clock import ManualClock as ManualClock
@@ -30,22 +30,20 @@ if TYPE_CHECKING:
     from cdc_reader.testing.nodes import ScyllaNodes as ScyllaNodes
     from cdc_reader.testing.target import Scylla as Scylla
 
-_HOMES = {
-    "ContainerError": "cdc_reader.testing.container",
-    "ContainerNode": "cdc_reader.testing.container",
-    "EmbeddedScylla": "cdc_reader.testing.embedded",
-    "Fault": "cdc_reader.testing.embedded.faults",
-    "FaultKind": "cdc_reader.testing.embedded.faults",
-    "Generation": "cdc_reader.testing.embedded.topology.generation",
-    "ManualClock": "cdc_reader.testing.clock",
-    "Node": "cdc_reader.testing.embedded.topology.ring",
-    "Parameters": "cdc_reader.testing.embedded.scylla",
-    "Scylla": "cdc_reader.testing.target",
-    "ScyllaContainer": "cdc_reader.testing.container",
-    "ScyllaNodes": "cdc_reader.testing.nodes",
-    "StreamRange": "cdc_reader.testing.embedded.topology.generation",
-    "StreamSet": "cdc_reader.testing.embedded.topology.tablets",
-}
+_HOMES = homes(
+    {
+        "cdc_reader.testing.clock": "ManualClock",
+        "cdc_reader.testing.container": "ContainerError ContainerNode ScyllaContainer",
+        "cdc_reader.testing.embedded": "EmbeddedScylla",
+        "cdc_reader.testing.embedded.faults": "Fault FaultKind",
+        "cdc_reader.testing.embedded.scylla": "Parameters",
+        "cdc_reader.testing.embedded.topology.generation": "Generation StreamRange",
+        "cdc_reader.testing.embedded.topology.ring": "Node",
+        "cdc_reader.testing.embedded.topology.tablets": "StreamSet",
+        "cdc_reader.testing.nodes": "ScyllaNodes",
+        "cdc_reader.testing.target": "Scylla",
+    }
+)
 
 __all__ = list(_HOMES)
 
