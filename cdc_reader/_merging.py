@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from contextlib import suppress
+from typing import TypeVar
 
 from attrs import frozen
 
@@ -16,62 +17,50 @@ T = TypeVar("T")
 class _End:
     """The end of a source, and the error that ended it, if any."""
 
-    error: BaseException | None
+    error: BaseException | None = None
 
 
-class Merging(Generic[T]):
-    """Merges several sources, each read in its own thread, and keeps the order within each source.
+def merged(sources: Sequence[Iterable[T]], limit: int, stop: Callable[[], None]) -> Iterator[T]:
+    """Merge several sources, each read in its own thread, and keep the order within each source.
 
     Sources block while `limit` items are buffered. If one source fails, `stop` is called to end the
     other sources, and the error is raised. Closing the iterator early also stops the sources.
     """
+    items, left = queue.Queue[T | _End](limit), threading.Event()
 
-    def __init__(
-        self, sources: Sequence[Iterable[T]], limit: int, stop: Callable[[], None]
-    ) -> None:
-        self._sources = sources
-        self._stop = stop
-        self._items: queue.Queue[T | _End] = queue.Queue(limit)
-        self._left = threading.Event()
-
-    def __iter__(self) -> Iterator[T]:
-        threads = [
-            threading.Thread(target=self._drain, args=(source,), name="cdc-table", daemon=True)
-            for source in self._sources
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            yield from self._merged(len(threads))
-        finally:
-            self._leave(threads)
-
-    def _merged(self, running: int) -> Iterator[T]:
-        while running:
-            item = self._items.get()
-            if not isinstance(item, _End):
-                yield item
-            elif item.error is not None:
-                raise item.error
-            else:
-                running -= 1
-
-    def _drain(self, source: Iterable[T]) -> None:
-        end: BaseException | None = None
+    def drain(source: Iterable[T]) -> None:
+        end = _End()
         try:
             for item in source:
-                self._items.put(item)
-                if self._left.is_set():
+                items.put(item)
+                if left.is_set():
                     break
         except BaseException as error:  # noqa: BLE001 - raised in the thread that iterates
-            end = error
-        self._items.put(_End(end))
+            end = _End(error)
+        items.put(end)
 
-    def _leave(self, threads: Sequence[threading.Thread]) -> None:
-        self._left.set()
-        self._stop()
+    threads = [
+        threading.Thread(target=drain, args=(source,), name="cdc-table", daemon=True)
+        for source in sources
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield from _until_all_end(items, len(threads))
+    finally:
+        left.set()
+        stop()
         while any(thread.is_alive() for thread in threads):
-            try:
-                self._items.get(timeout=0.05)  # makes room for a blocked source
-            except queue.Empty:
-                continue
+            with suppress(queue.Empty):
+                items.get(timeout=0.05)  # makes room for a blocked source
+
+
+def _until_all_end(items: queue.Queue[T | _End], running: int) -> Iterator[T]:
+    while running:
+        item = items.get()
+        if not isinstance(item, _End):
+            yield item
+        elif item.error is not None:
+            raise item.error
+        else:
+            running -= 1

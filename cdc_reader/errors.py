@@ -63,7 +63,6 @@ __all__ = [
     "UnsupportedTableError",
 ]
 
-_MOST_BITS = 256
 _LONGEST, _SHOWN = 1_000, 40
 """Values of up to `_LONGEST` characters are shown whole; longer values are cut to `_SHOWN`."""
 
@@ -98,8 +97,6 @@ def in_one_line(value: object) -> str:
 
     If the `repr` cannot be printed, a description of the value is returned.
     """
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return f"a number of {value.bit_length()} bits"  # Python refuses to print it
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - whatever the repr of a caller's object raises

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from cdc_reader._merging import Merging
+from cdc_reader._html import html_table
+from cdc_reader._merging import merged
 from cdc_reader._time import Clock, Micros, Moment, SystemClock
 from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
@@ -122,7 +123,7 @@ class CdcReader:
         if len(self._tables) == 1:
             return self.table.follow(start, end)
         follows = [table.follow(start, end) for table in self.tables]
-        return iter(Merging(follows, _BUFFERED, self.stop))
+        return merged(follows, _BUFFERED, self.stop)
 
     def follow_changes(
         self, start: Moment | None = None, end: Moment | None = None
@@ -168,8 +169,6 @@ class CdcReader:
 
     def _repr_html_(self) -> str:
         """Return an HTML table, for notebooks, of the tables and the schemas read so far."""
-        from cdc_reader._html import html_table
-
         caption = f"{type(self).__name__} at {self._connection.hosts}"
         return html_table(caption, ("table", "key", "other columns", "log"), map(_row, self.tables))
 

@@ -123,8 +123,10 @@ class _Options:
     def taken(self, hosts: str, values: dict[str, Any]) -> ConnectionConfig:
         """Return the connection to this cluster, and remove its options from `values`."""
         given = {name: values.pop(self.parameter(name)) for name in _NAMES}
+        file = given.pop("password_file")
         try:
-            return self._config(hosts, **given)
+            password = self._password(given["username"], file)
+            return ConnectionConfig(hosts, password=password, **given)
         except ConfigurationError as error:
             raise self._in_options(error) from error
 
@@ -144,23 +146,6 @@ class _Options:
         if isinstance(error, ConfigurationError):
             return getattr(connection, error.option, None) == error.value
         return any(f"{host}:{port}" in str(error) for host, port in connection.endpoints())
-
-    def _config(
-        self,
-        hosts: str,
-        username: str | None,
-        password_file: Path | None,
-        **values: Any,
-    ) -> ConnectionConfig:
-        rest: dict[str, Any] = {
-            name: str(value) if isinstance(value, Path) else value for name, value in values.items()
-        }
-        return ConnectionConfig(
-            hosts,
-            username=username,
-            password=self._password(username, password_file),
-            **rest,
-        )
 
     def _password(self, username: str | None, file: Path | None) -> str | None:
         """Return the password: from a file, the environment or a terminal.

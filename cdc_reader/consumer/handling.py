@@ -204,21 +204,6 @@ def check_functions(handler: object, dead_letter: object) -> None:
             )
 
 
-def check_coroutine_function(option: str, function: object) -> None:
-    """Raise ConfigurationError for plain functions.
-
-    A plain function would block the event loop. Whether other callables, such as lambdas and
-    objects, return a coroutine is known only once they are called: see `NotAwaitable`.
-    """
-    remedy = "give a coroutine function (async def), or use CdcConsumer for a plain function"
-    plain: object = inspect.unwrap(function) if callable(function) else function
-    while isinstance(plain, partial):
-        plain = plain.func
-    is_named = inspect.isroutine(plain) and plain.__name__ != "<lambda>"
-    if is_named and not inspect.iscoroutinefunction(plain):
-        raise ConfigurationError(option, function, remedy)
-
-
 @frozen
 class NotAwaitable:
     """What a handler of `AsyncCdcConsumer` returned instead of a coroutine."""

@@ -55,7 +55,7 @@ def _clock(clock: Clock | None) -> Clock:
 
 
 def _shard(shard: str | Shard | None) -> Shard:
-    return Shard() if shard is None else Shard.of(shard)
+    return Shard.of(shard)
 
 
 def _metrics(metrics: Recorder | None) -> Recorder:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc_reader._merging import Merging
+from cdc_reader._merging import merged
 
 
 def numbers(source: int, count: int) -> Iterator[tuple[int, int]]:
@@ -22,7 +22,7 @@ def test_every_item_comes_once_and_each_source_in_order() -> None:
     The order of items from different sources is undefined.
     """
     sources = [numbers(source, 100) for source in range(4)]
-    found = list(Merging(sources, 3, lambda: None))
+    found = list(merged(sources, 3, lambda: None))
     assert sorted(found) == [(source, at) for source in range(4) for at in range(100)]
     for source in range(4):
         assert [at for owner, at in found if owner == source] == list(range(100))
@@ -41,7 +41,7 @@ def test_an_error_of_one_source_ends_all() -> None:
 
     threads = threading.active_count()
     with pytest.raises(OSError, match="gone"):
-        list(Merging([endless(), failing()], 2, stopped.set))
+        list(merged([endless(), failing()], 2, stopped.set))
     assert threading.active_count() == threads
 
 
@@ -52,7 +52,7 @@ def test_leaving_early_stops_the_sources() -> None:
         itertools.takewhile(lambda _: not stopped.is_set(), itertools.count()) for _ in range(2)
     ]
     threads = threading.active_count()
-    items = iter(Merging(sources, 2, stopped.set))
+    items = merged(sources, 2, stopped.set)
     next(items)
     items.close()  # type: ignore[attr-defined]  # it is a generator
     assert stopped.is_set()
