@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from attrs import Attribute, converters, field, frozen
+from attrs import Attribute, field, frozen
 from attrs.validators import optional
 
 from cdc_reader._settings import (
@@ -206,6 +206,10 @@ def _delivery(value: str) -> DeliveryMode:
     return member("delivery", value, DeliveryMode)
 
 
+def _optional_duration(value: timedelta | str | None) -> timedelta | None:
+    return None if value is None else duration(value)
+
+
 def _late_rows(value: str | None) -> LateRowsMode | None:
     return None if value is None else member("late_rows", value, LateRowsMode)
 
@@ -256,7 +260,7 @@ class ReadConfig:
         default=timedelta(seconds=30), converter=duration, validator=NOT_NEGATIVE
     )
     poll_interval: timedelta | None = field(
-        default=None, converter=converters.optional(duration), validator=optional(POSITIVE)
+        default=None, converter=_optional_duration, validator=optional(POSITIVE)
     )
     fetch_size: int = field(default=5_000, validator=between(1, 1_000_000))
     retry_deadline: timedelta = field(
