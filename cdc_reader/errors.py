@@ -3,29 +3,29 @@
 ::
 
     CdcError
-    ├── ConfigurationError            an option's value cannot be used (change the option)
-    ├── SchemaError                   the table cannot be followed (change the table)
+    ├── ConfigurationError
+    ├── SchemaError
     │   ├── TableNotFoundError
     │   ├── CdcNotEnabledError
-    │   └── UnsupportedTableError     a view, a log table itself, a kind this version cannot read
-    ├── DataLossError                 rows expired before they were read
-    ├── SourceError                   a request to the cluster failed
+    │   └── UnsupportedTableError
+    ├── DataLossError
+    ├── SourceError
     │   ├── ConnectionFailedError
     │   ├── AuthenticationFailedError
     │   ├── PermissionDeniedError
-    │   ├── QueryRefusedError         the server understood the query and rejected it
-    │   ├── TransientError            temporary: the same request may succeed later
-    │   │   ├── OverloadedError       a node rejects requests for now
+    │   ├── QueryRefusedError
+    │   ├── TransientError
+    │   │   ├── OverloadedError
     │   │   └── RequestTimeoutError
-    │   └── RetriesExhaustedError     transient errors continued until the retry deadline
-    ├── DecodeError                   bytes from the server do not match the schema
-    │   └── ColumnDecodeError         in one column only: a read without that column works
-    ├── CheckpointError               a checkpoint cannot be read or saved
-    │   ├── LeaseUnsupportedError     the store cannot give one consumer exclusive access
-    │   ├── LeaseHeldError            another consumer with the same name is running
-    │   └── LeaseLostError            another consumer with the same name took over
-    ├── StoppedError                  `stop` was called while a read was in progress
-    └── HandlerError                  the handler of a change failed; its own error is the cause
+    │   └── RetriesExhaustedError
+    ├── DecodeError
+    │   └── ColumnDecodeError
+    ├── CheckpointError
+    │   ├── LeaseUnsupportedError
+    │   ├── LeaseHeldError
+    │   └── LeaseLostError
+    ├── StoppedError
+    └── HandlerError
 
 A message is one line: what was found, what was expected, what to do. No message or `repr`
 contains a password.
@@ -119,7 +119,7 @@ class CdcNotEnabledError(SchemaError):
 
 
 class UnsupportedTableError(SchemaError):
-    """The table is of a kind that has no readable CDC log."""
+    """The table has no readable CDC log: a view, a log table, or an unsupported kind."""
 
 
 class DataLossError(CdcError):
@@ -158,7 +158,7 @@ class QueryRefusedError(SourceError):
 
 
 class TransientError(SourceError):
-    """A temporary failure, such as a node that is overloaded or down, or a lost connection."""
+    """A temporary failure, such as a lost connection; the same request may succeed later."""
 
 
 class OverloadedError(TransientError):
@@ -178,7 +178,7 @@ class DecodeError(CdcError):
 
 
 class ColumnDecodeError(DecodeError):
-    """Values of one column do not match its CQL type, or do not fit its Arrow type."""
+    """Values of one column do not match its type; a read without this column works."""
 
 
 class CheckpointError(CdcError):

@@ -58,84 +58,40 @@ class Metric:
 
 
 ROWS = Metric("rows", "Log rows read.")
-"""Counts the log rows that a consumer has read, including late rows."""
-
 LATE_ROWS = Metric(
     "late_rows",
     "Log rows that arrived late, or in a stream of a generation that was not in force at their "
     'write time (strays): the number delivered or, with `late_rows="report"`, the number found.',
 )
-"""Counts late rows and strays.
-
-With ``late_rows="deliver"`` these are the rows delivered, which `ROWS` includes. With
-``late_rows="report"`` they are the rows that were found, but not delivered.
-"""
-
 LOSSES = Metric("losses", "Spans of changes that were lost before they were read.")
-"""Counts the spans of write time whose changes were lost, as reported by `RowsLost`.
-
-Also counts a span that made a consumer take a new snapshot.
-"""
-
 CHANGES = Metric("changes", "Changes that the handler has finished.")
-"""Counts acknowledged changes, including skipped ones."""
-
 WINDOWS = Metric("windows", "Windows read completely.")
-"""Counts windows that have been read to their end."""
-
 QUERIES = Metric("queries", "Queries sent to read windows, not counting further pages.")
-"""Counts the queries sent to read windows; requests for further pages do not count."""
-
 WINDOW_QUERIES = Metric("window_queries", "Queries needed to read the last window.", is_gauge=True)
-"""The number of queries needed to read the last window."""
-
 RETRIES = Metric("read_retries", "Read requests retried.")
-"""Counts retried requests to the cluster, for pages or anything else."""
-
 OUTSTANDING = Metric("outstanding_changes", "Changes read but not yet acknowledged.", is_gauge=True)
-"""The number of changes that have been read but not yet acknowledged."""
-
 LAG = Metric("lag_seconds", "Time from the acknowledged position to now.", is_gauge=True)
-"""The seconds from the acknowledged position to now."""
-
 HEADROOM = Metric(
     "retention_headroom_seconds",
     "Time until the oldest unread rows expire; +Inf if the log keeps rows forever.",
     is_gauge=True,
 )
-"""The seconds until the oldest unread rows expire; infinite if the log keeps rows forever."""
-
 GENERATION = Metric(
     "generation_timestamp_seconds", "When the newest known generation began.", is_gauge=True
 )
-"""The start of the newest known generation, in seconds since 1970."""
-
 HANDLER_RETRIES = Metric("handler_retries", "Handler retries.")
-"""Counts the times that a failed handler was called again."""
-
 HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed at every attempt.")
-"""Counts the changes whose handler failed at every attempt."""
-
 CHECKPOINTS = Metric("checkpoint_saves", "Checkpoints saved.")
-"""Counts the checkpoints saved."""
-
 CHECKPOINT_RETRIES = Metric("checkpoint_retries", "Retries of checkpoint saves.")
-"""Counts retried calls to the checkpoint store."""
-
 SNAPSHOT_ROWS = Metric("snapshot_rows", "Rows of the table read for a snapshot.")
-"""Counts the rows of the table that were read for a snapshot."""
-
 SNAPSHOT_SHARE = Metric(
     "snapshot_share", "Fraction of the snapshot read so far, from 0 to 1.", is_gauge=True
 )
-"""The fraction of the snapshot read so far, from 0 to 1."""
-
 SNAPSHOT_SECONDS_LEFT = Metric(
     "snapshot_seconds_left",
     "Estimated time to complete the snapshot, at the rate of this run; NaN if unknown.",
     is_gauge=True,
 )
-"""The estimated seconds to complete the snapshot, at the rate of this run; NaN while unknown."""
 
 METRICS = (
     ROWS,
@@ -158,7 +114,7 @@ METRICS = (
     SNAPSHOT_SHARE,
     SNAPSHOT_SECONDS_LEFT,
 )
-"""All metrics of a consumer."""
+"""All metrics of a consumer; the page "Metrics" of the documentation describes them."""
 
 
 class Recorder(Protocol):

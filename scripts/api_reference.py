@@ -14,6 +14,8 @@ from typing import Any
 
 from attrs import NOTHING, has
 
+from cdc_reader.metrics import Metric
+
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
 MODULES = (
     "cdc_reader",
@@ -44,6 +46,8 @@ with or without a leading underscore, and may change at any time.
 
 `make api` writes this page from the docstrings.
 """
+REFERENCE = re.compile(r"See `\w+\.\w+`\.")
+"""A docstring of a method that its interface describes."""
 LINE = 100
 MARKDOWN = (
     (r"\n\nFor maintainers: [\s\S]*", ""),
@@ -73,8 +77,17 @@ def _module(name: str, homes: dict[str, str]) -> Iterator[str]:
     if again := [public for public in module.__all__ if public in homes]:
         names = ", ".join(f"`{public}`" for public in again)
         yield f"Also here, described under `{homes[again[0]]}`: {names}."
+    values = {public: getattr(module, public) for public in module.__all__}
+    metrics = [
+        f"- `{public}`: `scylla_cdc_{value.name}`"
+        for public, value in values.items()
+        if isinstance(value, Metric)
+    ]
+    if metrics:
+        yield "The metrics of a consumer, by the name in [Metrics](metrics.md):"
+        yield "\n".join(metrics)
     for public in module.__all__:
-        if public not in homes:
+        if public not in homes and not isinstance(getattr(module, public), Metric):
             homes[public] = name
             yield f"### {public}"
             yield from _described(public, getattr(module, public), name)
@@ -99,9 +112,12 @@ def _described(name: str, value: Any, module: str) -> Iterator[str]:
 
 
 def _members(name: str, kind: type) -> Iterator[str]:
-    """Describe the public methods and properties, in the order of the source."""
+    """Describe the public methods and properties, in the order of the source.
+
+    A method whose docstring only refers to the method that it implements is left out.
+    """
     for attribute, member in vars(kind).items():
-        if attribute.startswith("_") or not member.__doc__:
+        if attribute.startswith("_") or not member.__doc__ or REFERENCE.fullmatch(member.__doc__):
             continue
         function = getattr(member, "__func__", member)
         if inspect.isfunction(function):

@@ -130,7 +130,7 @@ class ScyllaCheckpoints:
         self._leases.release(name, owner.to_text())
 
     def save_as(self, owner: Owner, name: CheckpointName, checkpoint: Checkpoint) -> bool:
-        """See `LeasingStore.save_as`, and `save`."""
+        """See `LeasingStore.save_as`."""
         kept, text = self._entry(name), owner.to_text()
         with kept.lock:
             stored, kept.stored = kept.stored or self._table.load(name), None
