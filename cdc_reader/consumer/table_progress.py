@@ -210,7 +210,7 @@ class TableProgress:
         Until then, no change of the log may be delivered. If `stop` is set, returns False without
         saving.
         """
-        with stop.waking(self._acknowledged):
+        with stop.calling(self._acknowledged.set):
             while self._outstanding and not stop.is_set():
                 self._acknowledged.wait()
                 self._acknowledged.clear()

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from itertools import chain
@@ -59,10 +59,6 @@ class Stop(threading.Event):
         with self._registering:
             for action in [*self._actions]:
                 action()
-
-    def waking(self, event: threading.Event) -> AbstractContextManager[None]:
-        """Within this context, set `event` once this stop is set, or now if it is already set."""
-        return self.calling(event.set)
 
     @contextmanager
     def calling(self, action: Callable[[], object]) -> Iterator[None]:
@@ -189,7 +185,7 @@ def wait_for(subscribe: Subscribe, timeout: float | None = None) -> bool:
         woken.set()
 
     subscribe(answer)
-    with current.stop.waking(woken):
+    with current.stop.calling(woken.set):
         woken.wait(timeout)
     if answered.is_set() or (current.stop.is_set() and answered.wait(current.grace)):
         return True

@@ -8,11 +8,12 @@ from itertools import islice
 
 from attrs import evolve, field, frozen
 
+from cdc_reader.changes.frames.columns import chosen
 from cdc_reader.cluster.rows import CqlRowSource
 from cdc_reader.cluster.wire import Queries
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TableSchema
-from cdc_reader.errors import ConfigurationError, UnsupportedTableError
+from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.reading import tuning
 from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.replication.comparison import Counts, Difference, RowComparison
@@ -67,7 +68,7 @@ class TableComparison:
         self._config = config or ReadConfig()
         self._limit = limit
         self._in_flight = InFlight()
-        base = _chosen(source.schema, columns)
+        base = source.schema if columns is None else chosen(source.schema, columns)
         _check(base, target.schema)
         self._key = (*base.partition_key, *base.clustering)
         self._values = tuple(column for column in base.columns if not column.is_key)
@@ -121,19 +122,6 @@ def _check(source: TableSchema, target: TableSchema) -> None:
             f"{source.name}, which is in order ({order}): compare a copy WITH CLUSTERING ORDER BY "
             f"({order})"
         )
-
-
-def _chosen(schema: TableSchema, names: Sequence[str] | None) -> TableSchema:
-    """Return the schema with only its key and the named columns."""
-    if names is None:
-        return schema
-    there = {column.name for column in schema.columns}
-    for name in names:
-        if name not in there:
-            remedy = f"give columns of {schema.name}: {', '.join(sorted(there))}"
-            raise ConfigurationError("columns", name, remedy)
-    chosen = tuple(c for c in schema.columns if c.is_key or c.name in names)
-    return evolve(schema, columns=chosen)
 
 
 def _like(base: TableSchema, schema: TableSchema) -> TableSchema:

@@ -73,18 +73,20 @@ def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
     """
     if wanted is None:
         return schema
-    known = [column.name for column in schema.base.columns]
+    base = chosen(schema.base, wanted)
+    dropped = [column for column in schema.base.columns if column not in base.columns]
+    gone = {name for column in dropped for name in column.log_names}
+    return LogSchema(base, tuple(column for column in schema.columns if column.name not in gone))
+
+
+def chosen(base: TableSchema, wanted: Collection[str]) -> TableSchema:
+    """Reduce a table to its key and the columns `wanted`; raise ConfigurationError as `project`."""
+    known = [column.name for column in base.columns]
     for name in wanted:
         if name not in known:
-            raise ConfigurationError("columns", name, f"{schema.base.name} {_hint(name, known)}")
-    columns = schema.base.columns
-    kept = tuple(column for column in columns if column.is_key or column.name in wanted)
-    dropped = [column for column in schema.base.columns if column not in kept]
-    gone = {name for column in dropped for name in column.log_names}
-    return LogSchema(
-        evolve(schema.base, columns=kept),
-        tuple(column for column in schema.columns if column.name not in gone),
-    )
+            raise ConfigurationError("columns", name, f"{base.name} {_hint(name, known)}")
+    kept = tuple(column for column in base.columns if column.is_key or column.name in wanted)
+    return evolve(base, columns=kept)
 
 
 def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tuple[Column, ...]:

@@ -130,7 +130,7 @@ def test_tables_that_cannot_be_compared_have_status_2(
             f'table {table}3 is in clustering order ("c" ASC), so it cannot be compared',
         ),
         (("ks.none",), "keyspace ks of table ks.none was not found"),
-        (("--columns", "w"), "columns is 'w': give columns of "),
+        (("--columns", "w"), f"columns is 'w': {table} has no such column"),
         (("--target-consistency", "NO"), "Invalid value for '--target-consistency'"),
     ):
         found = compare(scylla, table, target, *words)
