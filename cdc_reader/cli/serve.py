@@ -10,6 +10,7 @@ from types import FrameType
 
 import click
 
+from cdc_reader.cli.seconds import YEARS, Seconds
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded import EmbeddedScylla
 from cdc_reader.testing.embedded.faults import SYNTAX, Fault, FaultKind
@@ -17,9 +18,7 @@ from cdc_reader.testing.embedded.profile import NEWEST
 from cdc_reader.testing.embedded.topology.cluster import RING_DELAY_MS
 from cdc_reader.testing.embedded.topology.ring import Node
 
-_YEARS = 1e9
-"""About thirty years, in seconds, which every timer and clock can represent."""
-_SECONDS = click.FloatRange(min=0, max=_YEARS)
+_SECONDS = Seconds(min=0, max=YEARS)
 _KINDS = ", ".join(kind.value for kind in FaultKind)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -105,7 +104,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--clock-skew",
     default=0.0,
     show_default=True,
-    type=click.FloatRange(min=-_YEARS, max=_YEARS),
+    type=Seconds(min=-YEARS, max=YEARS),
     help="Set each node's clock this many seconds ahead of the previous node's.",
 )
 def command(

@@ -83,14 +83,13 @@ class Connection(Queries):
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig) -> None:
         self._config = as_connection(config)
         self._read = read
-        self._opening: Opening | None = None
         self._reset()
         _connections.add(self)
 
     def _reset(self) -> None:
         self.throttle = Throttle(self._read.max_queries_per_second)
         self._lock, self._moving = threading.Lock(), threading.Lock()
-        self._opening = None
+        self._opening: Opening | None = None
         self._prepared: OrderedDict[tuple[str, Columns | None], PreparedStatement] = OrderedDict()
 
     def leave_to_parent(self) -> None:
@@ -273,16 +272,17 @@ class Connection(Queries):
         new = Opening(self._config, self._read.fetch_size)
         try:
             new.session()
-        except ConnectionFailedError:
+        except CdcError as error:
             new.close()
-            return
+            if isinstance(error, ConnectionFailedError):
+                return
+            raise
         with self._lock:
-            if self._opening is not old:  # closed meanwhile
-                old = new
-            else:
+            is_open = self._opening is old  # it may have been closed meanwhile
+            if is_open:
                 self._opening = new
                 self._prepared.clear()
-        old.close()
+        (old if is_open else new).close()
 
 
 def _outcome(future: ResponseFuture) -> ResultSet:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdc_reader.testing.embedded.server import Server
+from cdc_reader.testing.embedded.session import Host
 from cdc_reader.testing.embedded.system.virtual import Values
 
 
-def client_rows(server: Server, address: str | None) -> Iterator[Values]:
-    """Yield a row for each open session with the node at `address`."""
+def client_rows(server: Server, host: Host) -> Iterator[Values]:
+    """Yield a row for each open session with the node of `host`."""
     for session in server.sessions:
-        if session.host.address != address:
+        if session.host is not host:
             continue
         address, port = session.peer
         yield {

@@ -153,7 +153,7 @@ class Hosts:
             most_partitions=self.most_partitions,
             most_rows=MOST_KEYS,
             version_of=state.version_of,
-            clients=lambda: client_rows(self.server(), node.address),
+            clients=lambda: client_rows(self.server(), self.of(node)),
             port=lambda: self.server().port,
         )
         virtual: dict[tuple[str, str], TableSource] = {

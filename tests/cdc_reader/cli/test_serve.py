@@ -169,6 +169,7 @@ def test_the_clocks_of_nodes_differ_as_requested() -> None:
         (["--port", "70000"], "port is 70000: expected 0 to 65535"),
         (["--version", "9.9"], "version is '9.9': expected a version of ScyllaDB such as '5.2'"),
         (["--certificate", __file__, "--key", __file__], "expected PEM, and in"),
+        (["--ring-delay", "nan"], "'nan' is not a number"),
         (["--join-after", "inf"], "inf is not in the range"),
         (["--shards", "0"], "shards is 0: expected at least 1"),
         (["--nodes", "2", "--host", "10.1.2.3"], "several nodes need a loopback IPv4 address"),

@@ -232,3 +232,11 @@ def test_a_version_without_tablets_cannot_prefer_them() -> None:
     """The option `tablets` is rejected for a version without tablets."""
     with pytest.raises(ConfigurationError, match=r"tablets is True: ScyllaDB 5\.2 has none"):
         EmbeddedScylla(version="5.2", tablets=True)
+
+
+def test_each_node_lists_its_own_clients() -> None:
+    """`system.clients` of a node contains the sessions with this node, and no others."""
+    with EmbeddedScylla(nodes=2) as server, connected(server, "127.0.0.2") as session:
+        rows = session.execute("SELECT address, port FROM system.clients")
+        own = {each.peer for each in server._server.sessions if each.host.address == "127.0.0.2"}
+        assert {(row.address, row.port) for row in rows} == own
