@@ -16,6 +16,7 @@ from pathlib import Path
 
 from attrs import evolve
 
+from cdc_reader._settings import is_text
 from cdc_reader._time import Clock, Micros, SystemClock, as_duration, duration_micros
 from cdc_reader.checkpoints.marks import (
     newest,
@@ -31,7 +32,7 @@ from cdc_reader.checkpoints.marks import (
 from cdc_reader.checkpoints.owner_locks import OwnerLocks
 from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import CheckpointError
+from cdc_reader.errors import CheckpointError, ConfigurationError
 from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
@@ -98,8 +99,8 @@ class SqliteCheckpoints:
     """A `LeasingStore` in the file at `path`, created on first use; thread-safe.
 
     `wait` is how long to wait while another process writes to the file. `clock` decides when leases
-    expire. Raises CheckpointError if the file cannot be read, stays locked, or is not a checkpoint
-    file.
+    expire. Raises ConfigurationError if `path` cannot name a file, and CheckpointError if the file
+    cannot be read, stays locked, or is not a checkpoint file.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class SqliteCheckpoints:
         wait: timedelta | str = timedelta(seconds=10),
         clock: Clock | None = None,
     ) -> None:
-        self._path = Path(path)
+        self._path = _path(path)
         self._wait = as_duration(wait, "wait")
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -346,3 +347,16 @@ def _row(number: int, stream: StreamId, mark: Mark, position: Micros) -> tuple[o
     """
     age = newest(mark) if mark.reaches(position) else None
     return number, bytes(stream), position - 1 if age is None else age, *pack_mark(mark)
+
+
+def _path(path: str | Path) -> Path:
+    """Return the path; raise ConfigurationError unless it has a name that SQLite can open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        is_name = False
+    else:
+        is_name = is_text(str(path))
+    if not is_name:
+        raise ConfigurationError("path", str(path), "give the path of a file")
+    return Path(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,25 @@ async def coroutine(_: object) -> None:
     """A coroutine handler."""
 
 
+def plain(_: object, change: object = None) -> None:
+    """A handler that would block the event loop."""
+
+
+class Handler:
+    """An object whose call returns a coroutine."""
+
+    async def __call__(self, _: object) -> None:
+        """Handle a change."""
+
+
+@pytest.mark.parametrize(
+    "handler", [coroutine, partial(coroutine), Handler(), lambda change: coroutine((change,))]
+)
+def test_what_may_be_a_coroutine_function_is_taken(handler: Callable[..., Any]) -> None:
+    """A lambda or callable object is accepted: only a call shows whether it returns a coroutine."""
+    AsyncCdcConsumer(WAY, "ks.t", handler, application="a")
+
+
 def consumer(**wrong: Any) -> CdcConsumer:
     """Construct a consumer with the values of `wrong` in place of valid arguments."""
     given = {"connection": WAY, "tables": "ks.t", "handler": print, "application": "a", **wrong}
@@ -50,6 +70,9 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: cdc.CdcReader(WAY), "tables is (): give at least one table, as 'keyspace.table'"),
         (lambda: cdc.TableName("", "t"), "keyspace is '': give a string that is not empty"),
         (lambda: cdc.Shard(10**9, 10**9), "shard is '1000000000/1000000000': give it as"),
+        (lambda: cdc.SqliteCheckpoints(""), "path is '': give the path of a file"),
+        (lambda: cdc.SqliteCheckpoints("a\0"), "path is 'a\\x00': give the path of a file"),
+        (lambda: cdc.SqliteCheckpoints("\ud800"), "path is '\\ud800': give the path of a file"),
         (lambda: cdc.ReadConfig(window=0), "give a timedelta, such as timedelta(seconds=5)"),
         (lambda: cdc.ReadConfig(window="0"), "window is 0 s: give a duration above zero"),
         (
@@ -87,6 +110,14 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (
             lambda: consumer(handler=coroutine),
             "give a plain function, or use AsyncCdcConsumer for a coroutine function",
+        ),
+        (
+            lambda: cdc.AsyncCdcConsumer(WAY, "ks.t", print, application="a"),
+            "handler is <built-in function print>: give a coroutine function (async def), or use",
+        ),
+        (
+            lambda: cdc.AsyncCdcConsumer(WAY, "ks.t", partial(plain, 1), application="a"),
+            "give a coroutine function (async def), or use CdcConsumer for a plain function",
         ),
         (
             lambda: consumer(start="2026-11-22T00:00:00Z", end="2026-11-21"),
