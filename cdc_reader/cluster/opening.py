@@ -89,12 +89,11 @@ class Opening:
         self._tls = tls_context(config)
         settings = _settings(config, self._tls)
         self._endpoints = config.endpoints()
-        self._known: set[str] = set()
         self._where = ", ".join(f"{host}:{port}" for host, port in self._endpoints)
         self._deadline = time.monotonic() + CONNECT_TIMEOUT
         self._is_given_up = False
         self._opened = in_background(
-            partial(self._open, settings, config.local_dc, fetch_size), "cdc-connect"
+            partial(_session, settings, config.local_dc, fetch_size), "cdc-connect"
         )
 
     @property
@@ -127,17 +126,16 @@ class Opening:
     def has_moved(self) -> bool:
         """Return True if a contact point has an address now at which the session knows no node."""
         cluster = self._opened.result().cluster
-        nodes = {str(host.address) for host in cluster.metadata.all_hosts()}
-        return not self._addresses() <= self._known | nodes
+        known = {
+            *cluster.endpoints_resolved,
+            *(host.endpoint for host in cluster.metadata.all_hosts()),
+        }
+        return not self._addresses() <= {str(endpoint.address) for endpoint in known}
 
     def close(self) -> None:
         """Close the session; if it is still being opened, close it afterwards."""
         self._is_given_up = True
         self._opened.add_done_callback(_discard)
-
-    def _open(self, settings: dict[str, Any], local_dc: str | None, fetch_size: int) -> Session:
-        self._known = self._addresses()
-        return _session(settings, local_dc, fetch_size)
 
     def _addresses(self) -> set[str]:
         """Look up the contact points; leave out names that cannot be resolved."""
