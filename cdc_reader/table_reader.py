@@ -82,7 +82,7 @@ class TableReader:
         self._config = config or ReadConfig()
         self._clock = ClusterClock.of(connection, clock or SystemClock())
         self._schema, self._is_given = schema, schema is not None
-        self._version: object = None
+        self._version: str | None = None
         self._ttls = TtlHistory()
         self._refreshed_at = BEGINNING
         self._log_reader: LogReader | None = None
@@ -378,13 +378,12 @@ class TableReader:
         if self._is_given and self._schema is not None:
             return self._schema
         with stopped_by(self._stop):
-            version = self._table.schema_version()
-            if self._schema is not None and version == self._version:
+            if self._schema is not None and self._table.schema_versions() == {self._version}:
                 return self._schema
             schema = self._table.schema()
         if schema != self._schema:
             self._schema, self._log_reader = schema, None
-        self._version = version
+        self._version = schema.version
         return schema
 
     def _bounded(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -47,9 +47,13 @@ class FixedSchema:
         """See `LogTable.generations`."""
         return self._table.generations if self._generations is None else self._generations
 
-    def schema_version(self) -> object:
-        """See `LogTable.schema_version`."""
-        return None
+    def schema_version(self) -> str | None:
+        """Return the version of the fixed schema."""
+        return self._schema.version
+
+    def schema_versions(self) -> Collection[str | None]:
+        """Return the version of the fixed schema."""
+        return {self._schema.version}
 
     def schema(self) -> LogSchema:
         """Return the fixed schema."""

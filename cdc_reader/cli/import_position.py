@@ -25,7 +25,7 @@ from cdc_reader.cli.failure import Misuse, cli_errors
 from cdc_reader.cli.following import CheckpointPlace, checkpoint_options
 from cdc_reader.cluster import ClusterClock, Connection, SchemaSource
 from cdc_reader.cluster.generations import TableGenerations
-from cdc_reader.cluster.wire import Query
+from cdc_reader.cluster.queries import Query
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName

@@ -20,9 +20,9 @@ from cdc_reader.cluster.clock import ClusterClock
 from cdc_reader.cluster.connection import Connection
 from cdc_reader.cluster.generations import TableGenerations
 from cdc_reader.cluster.log import CdcTable, CqlLogSource
+from cdc_reader.cluster.queries import Query
 from cdc_reader.cluster.rows import CqlRowSource
 from cdc_reader.cluster.schema import SchemaSource
-from cdc_reader.cluster.wire import Query
 from cdc_reader.cluster.write import CqlWriter
 
 __all__ = [

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros, SteadyClock, SystemClock
-from cdc_reader.cluster.wire import Queries, Query
+from cdc_reader.cluster.queries import Queries, Query
 from cdc_reader.cql import timeuuid
 from cdc_reader.decoding import decode
 from cdc_reader.errors import CdcError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -22,16 +22,18 @@ from cassandra.cluster import (
     ResultSet,
     Session,
 )
+from cassandra.policies import HostDistance
+from cassandra.pool import Host
 from cassandra.query import PreparedStatement, SimpleStatement, Statement
 
 from cdc_reader._log import get_logger
 from cdc_reader._stats import count_overload, waiting
-from cdc_reader.cluster.driver import forget_columns, keep_columns
+from cdc_reader.cluster.driver import forget_columns, keep_columns, wait_for_nodes
 from cdc_reader.cluster.errors import request_error
 from cdc_reader.cluster.opening import Opening
+from cdc_reader.cluster.queries import Queries, Query, Request
 from cdc_reader.cluster.routing import RoutedStatement
 from cdc_reader.cluster.throttle import Throttle
-from cdc_reader.cluster.wire import Queries, Query, Request
 from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding import Page
@@ -40,6 +42,7 @@ from cdc_reader.errors import (
     ConnectionFailedError,
     DecodeError,
     OverloadedError,
+    QueryRefusedError,
 )
 from cdc_reader.reading.retry import interruptibly, retry, wait_for
 
@@ -115,6 +118,15 @@ class Connection(Queries):
             opening = self._opening
         return opening.session()
 
+    def nodes(self) -> Sequence[Host]:
+        """See `Queries.nodes`; leaves out the nodes of other datacenters."""
+        session = self.session()
+        wait_for_nodes(session)
+        cluster = session.cluster
+        policy = cluster.profile_manager.default.load_balancing_policy
+        hosts = cluster.metadata.all_hosts()
+        return [host for host in hosts if policy.distance(host) != HostDistance.IGNORED]
+
     def close(self) -> None:
         """Close the session; a later use reopens it."""
         with self._lock:
@@ -126,19 +138,14 @@ class Connection(Queries):
     def request(self, query: Query) -> Request:
         """See `Queries.request`; prepares the statement before returning."""
         statement, values = self._statement(query)
-        node: Any = None
 
         def request(paging_state: bytes | None) -> Callable[[], Page]:
-            nonlocal node
             sent = self.throttle.admit()
-            future = self._send(query, statement, values, paging_state, node)
+            future = self._send(query, statement, values, paging_state)
 
             def answer() -> Page:
-                nonlocal node
                 try:
-                    page = self._page(future, query, statement)
-                    node = future.coordinator_host if query.at_one_node else None
-                    return page
+                    return self._read_page(future, query, statement)
                 except OverloadedError:
                     self.throttle.overloaded(sent)
                     count_overload()
@@ -196,8 +203,18 @@ class Connection(Queries):
     def _prepare(self, cql: str, doing: str) -> PreparedStatement:
         """Prepare a statement.
 
-        Drops the driver's result metadata, whose types this library does not use.
+        If a node refuses it, the others are asked, because the node may lag behind them. Drops the
+        driver's result metadata, whose types this library does not use.
         """
+        with suppress(QueryRefusedError):
+            return self._prepare_at_next(cql, doing)
+        for _ in self.nodes():
+            with suppress(QueryRefusedError):
+                return self._prepare_at_next(cql, doing)
+        return self._prepare_at_next(cql, doing)
+
+    def _prepare_at_next(self, cql: str, doing: str) -> PreparedStatement:
+        """Prepare a statement at the next node; the driver takes the nodes in turn."""
         try:
             session = self.session()
             statement = interruptibly(partial(session.prepare, cql), "driver-prepare")
@@ -226,16 +243,16 @@ class Connection(Queries):
         statement: Statement,
         values: tuple[object, ...] | None,
         paging_state: bytes | None,
-        node: Any,
     ) -> ResponseFuture:
-        """Send a query, to `node` unless it is None."""
         session = self.session()
         try:
-            return session.execute_async(statement, values, paging_state=paging_state, host=node)
+            return session.execute_async(
+                statement, values, paging_state=paging_state, host=query.node
+            )
         except Exception as error:
             raise self._failure(error, query.purpose) from error
 
-    def _page(self, future: ResponseFuture, query: Query, statement: Any) -> Page:
+    def _read_page(self, future: ResponseFuture, query: Query, statement: Any) -> Page:
         try:
             result = _outcome(future)
         except Exception as error:

@@ -1,5 +1,7 @@
-"""Handles the differences between cassandra-driver and scylla-driver; either may be installed.
+"""Adapts the driver: keeps result pages as bytes, and evens out the two drivers.
 
+By default, the driver turns each cell into a Python object. Here, the body of a ROWS result is kept
+as received, until `decoding` reads it. Either cassandra-driver or scylla-driver may be installed.
 Both provide the package `cassandra`; scylla-driver is a fork that can send a query to a shard.
 """
 
@@ -7,20 +9,66 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, ClassVar
 
-from cassandra.cluster import Cluster
+from cassandra.cluster import Cluster, Session
+from cassandra.protocol import ResultMessage, _ProtocolHandler
 from cassandra.query import PreparedStatement
 
 from cdc_reader._log import get_logger
 from cdc_reader.cql.schema import Column
+from cdc_reader.decoding import Page
+from cdc_reader.decoding.buffer import Buffer
+from cdc_reader.decoding.metadata import ResultMetadata, read_metadata
 
 log = get_logger(__name__)
 
 DRIVERS = ("cassandra-driver", "scylla-driver")
 _UNKNOWN_TO_SOME = frozenset({"monitor_reporting_enabled"})
+
+
+class PageResult(ResultMessage):  # type: ignore[misc]
+    """A RESULT whose rows are kept as bytes: `parsed_rows` contains a single Page."""
+
+    def recv_results_metadata(self, f: io.BytesIO, user_type_map: object) -> None:  # noqa: ARG002
+        """Read the metadata of a statement that is being prepared."""
+        buffer = Buffer(f.getvalue(), f.tell())
+        self._keep(read_metadata(buffer))
+        f.seek(buffer.position)
+
+    def recv_results_rows(
+        self,
+        f: io.BytesIO,
+        protocol_version: int,
+        user_type_map: object,
+        result_metadata: tuple[Column, ...] | None,
+        column_encryption_policy: object,
+    ) -> None:
+        """Keep the body as bytes, starting at its kind; only the metadata is parsed now."""
+        del protocol_version, user_type_map, column_encryption_policy
+        page = Page.parse(f.getvalue()[f.tell() - 4 :], result_metadata or None)
+        self._keep(page.metadata)
+        self.column_names = self.column_types = ()
+        self.parsed_rows = [page]
+
+    def _keep(self, metadata: ResultMetadata) -> None:
+        self.column_metadata = metadata.columns
+        self.paging_state = metadata.paging_state
+        if metadata.metadata_id is not None:
+            self.result_metadata_id = metadata.metadata_id
+
+
+class PageProtocol(_ProtocolHandler):  # type: ignore[misc]
+    """The protocol handler of sessions that read rows as pages of bytes."""
+
+    message_types_by_opcode: ClassVar[dict[int, Any]] = {
+        **_ProtocolHandler.message_types_by_opcode,
+        ResultMessage.opcode: PageResult,
+    }
 
 
 def open_cluster(settings: Mapping[str, Any]) -> Cluster:
@@ -29,6 +77,14 @@ def open_cluster(settings: Mapping[str, Any]) -> Cluster:
     known = inspect.signature(Cluster.__init__).parameters
     left_out = _UNKNOWN_TO_SOME - known.keys()
     return Cluster(**{name: value for name, value in settings.items() if name not in left_out})
+
+
+def wait_for_nodes(session: Session) -> None:
+    """Wait, at most a second, until the session has connected to all nodes that it can reach.
+
+    A session opens as soon as it has connected to one of them.
+    """
+    wait(session._initial_connect_futures, timeout=1)  # noqa: SLF001 - told nowhere else
 
 
 def application(name: str) -> dict[str, Any]:

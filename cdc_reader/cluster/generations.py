@@ -5,18 +5,19 @@ Each kind has its own `GenerationSource`. `TableGenerations` determines a table'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Protocol
 
 import pyarrow as pa
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Micros
+from cdc_reader._time import BEGINNING, Micros
+from cdc_reader.cluster.queries import Queries, Query
 from cdc_reader.cluster.schema import dropped, uses_tablets
-from cdc_reader.cluster.wire import Queries, Query
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import DecodeError, QueryRefusedError, TransientError, UnsupportedTableError
 from cdc_reader.reading.ports import GenerationSource
@@ -76,7 +77,7 @@ class DistributedTables:
         return self._queries.batches(Query(cql, values, consistency=level))
 
 
-def starts(batches: Iterator[pa.RecordBatch]) -> list[int]:
+def starts(batches: Iterable[pa.RecordBatch]) -> list[int]:
     """Convert the first column, timestamps in milliseconds, to µs since 1970."""
     return [micros for batch in batches for micros in batch.column(0).cast(pa.int64()).to_pylist()]
 
@@ -103,7 +104,19 @@ def own_groups(streams: Sequence[StreamId]) -> list[StreamGroup]:
     return [StreamGroup(stream.token, (stream,)) for stream in streams]
 
 
-class VnodeGenerations:
+class ReplicatedGenerations(ABC):
+    """Generations in replicated tables, of which each node gives the same answer."""
+
+    @abstractmethod
+    def timestamps(self) -> Sequence[Micros]:
+        """Return the starts, in µs, of all generations visible now."""
+
+    def all_timestamps(self) -> Sequence[Micros]:
+        """See `GenerationSource.all_timestamps`."""
+        return self.timestamps()
+
+
+class VnodeGenerations(ReplicatedGenerations):
     """The `GenerationSource` over the tables of ScyllaDB 4.4 and later.
 
     The server writes the streams first, then the timestamp. The tables are read at the consistency
@@ -161,42 +174,59 @@ class TabletGenerations:
         self._queries = queries
         self._name = name
         self._key = name.keyspace, name.name
+        self._seen: set[Micros] = set()
+        self._timestamps = Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE")
 
     def timestamps(self) -> Sequence[Micros]:
-        """Return the starts, in µs, of all sets of streams that the queried node has."""
-        return starts(
-            self._queries.batches(Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE"))
-        )
+        """Return the starts, in µs, of all sets of streams that were seen before or are now.
+
+        The first call asks all nodes, and the others one.
+        """
+        if not self._seen:
+            return self.all_timestamps()
+        return self._with_seen(starts(self._queries.batches(self._timestamps)))
+
+    def all_timestamps(self) -> Sequence[Micros]:
+        """Return `timestamps`, for which all nodes are asked."""
+        answers = self._queries.from_all_nodes(self._timestamps)
+        return self._with_seen(start for batches in answers.values() for start in starts(batches))
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return the streams in force from `start` µs on; none if the server has removed the set.
 
-        If the node does not have the set yet, the query is retried, because another node may have
-        it. Raises TableNotFoundError if the table was dropped.
+        If a node does not have the set yet, another is asked. Raises TableNotFoundError if the
+        table was dropped.
         """
-        return self._queries.retry(lambda: self._groups(start))
+        return self._queries.from_one_node(partial(self._groups, start))
 
     def unpublished(self) -> Sequence[Micros]:
         """Return an empty sequence, because a set and its streams become visible together."""
         return ()
 
-    def _groups(self, start: Micros) -> Sequence[StreamGroup]:
+    def _with_seen(self, found: Iterable[Micros]) -> Sequence[Micros]:
+        """Add the starts, and return all of them but those that the server has removed."""
+        visible = {*found}
+        oldest = min(visible, default=BEGINNING)
+        self._seen = visible | {start for start in self._seen if start > oldest}
+        return sorted(self._seen)
+
+    def _groups(self, start: Micros, node: Queries) -> Sequence[StreamGroup]:
         query = Query(_TABLET_STREAMS, (*self._key, start // 1_000), consistency="ONE")
         groups = [
             group
-            for batch in self._queries.at_one_node(query)
+            for batch in node.batches(query)
             for group in own_groups(stream_ids(batch.column("stream_id")))
         ]
         if not groups:
-            self._check_forgotten(start)
+            self._check_forgotten(start, node)
         return groups
 
-    def _check_forgotten(self, start: Micros) -> None:
+    def _check_forgotten(self, start: Micros, node: Queries) -> None:
         """Raise TransientError if the node has no streams because it has not received them yet."""
-        known = self.timestamps()
+        known = starts(node.batches(self._timestamps))
         if known and start < min(known):
             return
-        if not known and not self._queries.rows(_TABLE, *self._key):
+        if not known and not node.rows(_TABLE, *self._key):
             raise dropped(self._name)
         raise TransientError(
             f"a node does not yet know the streams of {self._name} from {start // 1_000} ms on, "
@@ -204,7 +234,7 @@ class TabletGenerations:
         )
 
 
-class Scylla43Generations:
+class Scylla43Generations(ReplicatedGenerations):
     """The `GenerationSource` for ScyllaDB 4.3, whose table has one row for each generation.
 
     The table does not contain the ends of token ranges, so each stream is a separate group.
@@ -233,7 +263,7 @@ class Scylla43Generations:
         return ()
 
 
-class UpgradedGenerations:
+class UpgradedGenerations(ReplicatedGenerations):
     """The `GenerationSource` of a cluster that has, or had, the generation table of ScyllaDB 4.3.
 
     An upgraded cluster copies its generations to the newer tables, with their original starts, and
@@ -314,6 +344,9 @@ class TableGenerations:
 
     def timestamps(self) -> Sequence[Micros]:
         return self.source.timestamps()
+
+    def all_timestamps(self) -> Sequence[Micros]:
+        return self.source.all_timestamps()
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         return self.source.groups(start)

@@ -6,8 +6,9 @@ ALLOW FILTERING, although no row is filtered: the query reads a clustering range
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -16,18 +17,27 @@ from attrs import evolve, frozen
 
 from cdc_reader._arrow import scalar
 from cdc_reader._log import get_logger
+from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.cluster.errors import most_keys
 from cdc_reader.cluster.generations import TableGenerations
+from cdc_reader.cluster.queries import Node, Queries, Query, Route, one_of_each
 from cdc_reader.cluster.rows import CqlRowSource
 from cdc_reader.cluster.schema import SchemaSource, dropped
-from cdc_reader.cluster.wire import Queries, Query, Route
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName, quoted
-from cdc_reader.cql.schema import OPERATION, STREAM_ID, TIME, Column, LogSchema, TableState
+from cdc_reader.cql.schema import (
+    OPERATION,
+    STREAM_ID,
+    TIME,
+    Column,
+    LogSchema,
+    TableSchema,
+    TableState,
+)
 from cdc_reader.cql.types import Native
 from cdc_reader.decoding import Page, decode, warn_if_slow
 from cdc_reader.decoding.tolerant import decode_tolerantly
-from cdc_reader.errors import QueryRefusedError, TableNotFoundError
+from cdc_reader.errors import QueryRefusedError, SchemaError, TableNotFoundError, TransientError
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.streams.task import RangeTask, Task
 
@@ -56,7 +66,6 @@ _SHAPES: Mapping[type, _Shape] = {
 }
 _TIMES = f"{_TIME} >= ? AND {_TIME} < ?"
 _REMAINING_TTL = Column(REMAINING_TTL, Native("int"))
-_VERSION = "SELECT schema_version FROM system.local"
 
 
 class CqlLogSource:
@@ -192,7 +201,8 @@ class CdcTable:
         self._queries = queries
         self._name = name
         self._tolerant = tolerant
-        self._found = False
+        self._schema: LogSchema | None = None
+        self._state: TableState | None = None
 
     def tolerant(self) -> CdcTable:
         """Return the table with sources that record cells that cannot be decoded as faults."""
@@ -203,17 +213,52 @@ class CdcTable:
         """The source of the table's generations."""
         return TableGenerations(self._queries, self._name)
 
-    def schema_version(self) -> object:
+    def schema_version(self) -> str:
         """Return the queried node's schema version; results may alternate while nodes disagree."""
-        return [row["schema_version"] for row in self._queries.rows(_VERSION)]
+        return self._queries.schema_version()
+
+    def schema_versions(self) -> Collection[str]:
+        """Return the schema versions of all nodes."""
+        return {*self._queries.schema_versions().values()}
 
     def schema(self) -> LogSchema:
-        """Return the current schema; for errors, see `SchemaSource.log_schema`."""
-        return self._found_by(SchemaSource(self._queries).log_schema)
+        """Return the newest schema that a node has; for errors, see `SchemaSource.log_schema`.
+
+        One node of each schema version is asked, and the last ALTER of the table is decisive. If
+        the nodes of the most frequent version report an error, that error is raised.
+        """
+        found = self._found_by(lambda name: self._queries.retry(partial(self._of_nodes, name)))
+        if self._schema is not None and _altered(self._schema.base) > _altered(found.base):
+            found = evolve(self._schema, version=found.version)
+        self._schema = found
+        return found
 
     def state(self) -> TableState:
-        """Return the table's current state; costs one or two small queries."""
-        return self._found_by(SchemaSource(self._queries).state)
+        """Return the table's current state, or a later one that was seen; costs one or two queries.
+
+        The queries are small.
+        """
+        found = self._found_by(SchemaSource(self._queries).state)
+        if self._state is None or _altered(found) >= _altered(self._state):
+            self._state = found
+        return self._state
+
+    def _of_nodes(self, name: TableName) -> LogSchema:
+        versions = self._queries.schema_versions()
+        usual, *others = one_of_each(versions)
+        found = [self._schema_at(usual, versions[usual], name)]
+        for node in others:
+            with suppress(SchemaError):
+                found.append(self._schema_at(node, versions[node], name))
+        return max(found, key=lambda schema: _altered(schema.base))
+
+    def _schema_at(self, node: Node, version: str, name: TableName) -> LogSchema:
+        """Return the schema that a node has at this version."""
+        queries = self._queries.at(node)
+        schema = SchemaSource(queries).log_schema(name)
+        if queries.schema_version() != version:
+            raise TransientError(f"the schema changed while that of {name} was read")
+        return evolve(schema, version=version)
 
     def _found_by(self, read: Callable[[TableName], T]) -> T:
         """Return the result of `read`.
@@ -221,13 +266,11 @@ class CdcTable:
         If a table that was found before is missing, raises the error that `dropped` returns.
         """
         try:
-            found = read(self._name)
+            return read(self._name)
         except TableNotFoundError:
-            if self._found:
+            if self._schema is not None or self._state is not None:
                 raise dropped(self._name) from None
             raise
-        self._found = True
-        return found
 
     def source(
         self,
@@ -260,3 +303,8 @@ class CdcTable:
         return CqlRowSource(
             self._queries, schema.base, cells=cells, tokens=tokens, tolerant=is_tolerant
         )
+
+
+def _altered(table: TableState | TableSchema) -> Micros:
+    """Return the time of the last ALTER, or BEGINNING for a server that does not report it."""
+    return BEGINNING if table.altered is None else table.altered

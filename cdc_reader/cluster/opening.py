@@ -27,11 +27,10 @@ from cassandra.policies import (
     TokenAwarePolicy,
 )
 
-from cdc_reader.cluster.driver import application, open_cluster
+from cdc_reader.cluster.driver import PageProtocol, application, open_cluster
 from cdc_reader.cluster.errors import connect_error, refused_error
 from cdc_reader.cluster.routing import OwnerFirst
 from cdc_reader.cluster.tls import speaks_tls, tls_context
-from cdc_reader.cluster.wire import PageProtocol
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import ConfigurationError, ConnectionFailedError
 from cdc_reader.reading.retry import in_background, wait_for

@@ -16,7 +16,7 @@ from attrs import frozen
 from cassandra.policies import DCAwareRoundRobinPolicy, HostDistance
 from cassandra.query import BoundStatement
 
-from cdc_reader.cluster.wire import Route
+from cdc_reader.cluster.queries import Route
 
 _WORD = 1 << 64
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from attrs import evolve
 
-from cdc_reader.cluster.wire import Queries, Query, Route
+from cdc_reader.cluster.queries import Queries, Query, Route
 from cdc_reader.cql.names import quoted
 from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.cql.types import Native, is_multi_cell

@@ -10,7 +10,7 @@ from uuid import UUID
 from attrs import evolve
 
 from cdc_reader._log import get_logger
-from cdc_reader.cluster.wire import Queries
+from cdc_reader.cluster.queries import Queries
 from cdc_reader.cql import types as cql_type
 from cdc_reader.cql.names import LOG_SUFFIX, TableName
 from cdc_reader.cql.schema import (

@@ -19,8 +19,8 @@ from cassandra.query import Statement as DriverStatement
 
 from cdc_reader.cluster.connection import PREPARED, Connection
 from cdc_reader.cluster.errors import request_error
+from cdc_reader.cluster.queries import Query
 from cdc_reader.cluster.values import to_driver
-from cdc_reader.cluster.wire import Query
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.statement import UNSET, Statement

@@ -170,11 +170,13 @@ class LogSchema:
     """A log table: its columns in server order, and its base table.
 
     A log column's meaning depends on the base schema: ``cdc$deleted_elements_v`` may belong to
-    a base column ``v`` or to one called ``elements_v``.
+    a base column ``v`` or to one called ``elements_v``. `version` is the schema version of the node
+    that described the table, or None if it is unknown; comparisons ignore it.
     """
 
     base: TableSchema
     columns: tuple[Column, ...] = field(converter=_in_server_order)
+    version: str | None = field(default=None, eq=False, repr=False)
 
     @property
     def name(self) -> TableName:

@@ -114,9 +114,11 @@ class CurrentLog:
     read again, and reading resumes after the last whole record. If the schema has not changed, the
     error is raised.
 
-    A row that has not settled may have been written after the refresh, with a newer column. After
-    receiving a batch that may contain such rows, a caller must therefore refresh. If the schema
-    changed, the caller drops the batch, and `read` yields the same rows again with the new columns.
+    The refreshed schema may lack a newer column: the node that was asked may lag, and a row that
+    has not settled may have been written after the refresh. After receiving the first batch, and
+    each batch that may contain such rows, a caller must therefore refresh at all nodes. If the
+    schema changed, the caller drops the batch, and `read` yields the same rows again with the new
+    columns.
 
     With `keys_only`, only the columns of `ROW_KEY` are read.
 
@@ -130,7 +132,7 @@ class CurrentLog:
         self._keys_only = keys_only
         self._in_flight = InFlight()
         self._start = start
-        self._version: object = None
+        self._version: str | None = None
         self._opened: tuple[LogSchema, LogSource] | None = None
 
     @property
@@ -142,13 +144,14 @@ class CurrentLog:
         """Return the checkpoint with the table's name and id, as far as they are known."""
         return evolve(checkpoint, table=self._start.table, table_id=self._start.table_id)
 
-    def refresh(self) -> bool:
-        """Read the schema again if the server reports a change, and return whether it differs."""
-        version = self._table.schema_version()
-        if version == self._version:
-            return False
-        self._version = version
-        return self.reload()
+    def refresh(self, *, of_all: bool = False) -> bool:
+        """Read the schema again if a node, or one `of_all` nodes, has another version of it.
+
+        Returns whether the schema differs.
+        """
+        table = self._table
+        found = table.schema_versions() if of_all else {table.schema_version()}
+        return False if self._opened and found == {self._version} else self.reload()
 
     def reload(self) -> bool:
         """Read the schema again, and return whether it differs."""
@@ -195,6 +198,7 @@ class CurrentLog:
     def _open(self) -> tuple[LogSchema, LogSource]:
         if self._opened is None:
             schema = self._table.schema()
+            self._version = schema.version
             check_same_table(self._start, schema.base.name, schema.base.id)
             self._start = _as_of_table(self._start, schema)
             self._opened = schema, self._table.source(self._read_from(schema))

@@ -84,8 +84,7 @@ class Follower:
         self._is_delivering_late = config.late_rows is LateRowsMode.DELIVER
         self._late_horizon = duration_micros(config.late_horizon)
         reach = self._late_horizon if self._is_delivering_late else 0
-        known = () if start.generation is None else (start.generation,)
-        self._planner = Planner(table.generations, shard, reach, known)
+        self._planner = Planner(table.generations, shard, reach)
         self._strays = Strays(self._log, self._planner)
         self._keys = SampledKeys(table, start, shard)
         self._reader = WindowReader(self._log, self._planner, clock, config)
@@ -307,10 +306,12 @@ class Follower:
         seen: frozenset[RowKey] = frozenset(),
         choose: Choose | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        has_ttl = self._late is not None
+        has_ttl, is_checked = self._late is not None, False
         for task, batch in self._reader.read(window, choose, remaining_ttl=has_ttl):
-            if self._has_unsettled(batch) and self._log.refresh():
+            may_lack = not is_checked or self._has_unsettled(batch)
+            if may_lack and self._log.refresh(of_all=True):
                 continue  # the batch may lack a new column: `read` yields it again
+            is_checked = True
             rows = self._unknown_at_start(batch) if late else batch
             for new in self._new(leave_out_keys(rows, seen), behind=late):
                 if self._stopped.is_set():
@@ -354,7 +355,7 @@ class Follower:
         """Return all batches that `read` returns, with the columns of the newest schema."""
         while True:
             schema, found = self._log.schema, read()
-            if not found or not (self._log.refresh() or schema is not self._log.schema):
+            if not found or not (self._log.refresh(of_all=True) or schema is not self._log.schema):
                 return found
 
     def _has_unsettled(self, batch: pa.RecordBatch) -> bool:

@@ -29,15 +29,10 @@ T = TypeVar("T")
 _FULL, _QUIET = 2.0, 0.25
 """Limits in pages: chunks of `_FULL` or more are split, and two adjacent chunks are merged if they
 have at most `_QUIET` in total."""
-_MOST_KNOWN = 16
-"""The number of generations that stay known when they are not visible. The server removes older
-ones with their last rows."""
 
 
 class Planner:
     """Plans windows, and caches the streams of generations, which never change once visible.
-
-    The starts of generations that are `known` from an earlier run need not be visible at once.
 
     Plan a window [P, Q) only after a `refresh` made at Q or later, because only then does the
     timeline contain every generation that begins before Q. A generation's streams are searched for
@@ -49,14 +44,13 @@ class Planner:
         source: GenerationSource,
         shard: Shard | None = None,
         reach: int = 0,
-        known: Iterable[Micros] = (),
     ) -> None:
         self.reach = reach
         self._chunk_size = tuning.STREAMS_PER_QUERY
         self._source = source
         self._shard = shard or Shard()
         self._unsharded: Planner | None = None
-        self._timeline = Timeline(tuple(known))
+        self._timeline = Timeline(())
         self._streams: dict[int, Chunking[StreamId]] = {}
         self._touched: list[int] = []
         self._ranges: dict[int, Chunking[int]] = {}
@@ -68,17 +62,14 @@ class Planner:
         """The generations known since the last `refresh`."""
         return self._timeline
 
-    def refresh(self) -> Timeline:
-        """Read the generations from the cluster again.
-
-        Those that were known stay known: a node that lags behind the others shows fewer.
-        """
-        visible, known = self._source.timestamps(), self._timeline.starts
-        for start in sorted(set(visible) - set(known)):
+    def refresh(self, *, of_all: bool = False) -> Timeline:
+        """Read the generations from the cluster again, or `of_all` its nodes."""
+        source = self._source
+        seen = Timeline(tuple(source.all_timestamps() if of_all else source.timestamps()))
+        for start in sorted(set(seen.starts) - set(self._timeline.starts)):
             log.info("generation_found", start=start)
-        if visible:
-            self.use(Timeline((*visible, *known[-_MOST_KNOWN:])))
-        return self._timeline
+        self.use(seen)
+        return seen
 
     def use(self, timeline: Timeline) -> None:
         """Use this timeline for later plans, until the next `refresh`."""

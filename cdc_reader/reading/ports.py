@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -49,7 +49,15 @@ class GenerationSource(Protocol):
     """Provides the generations of one table."""
 
     def timestamps(self) -> Sequence[Micros]:
-        """Return the starts of all visible generations, in any order."""
+        """Return the starts of the generations that were visible before or are now, in any order.
+
+        The first call asks all nodes, and the others one: with tablets, a node that lags does not
+        show the newest generations.
+        """
+        ...
+
+    def all_timestamps(self) -> Sequence[Micros]:
+        """Return `timestamps`, for which all nodes are asked: nothing visible now is left out."""
         ...
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
@@ -81,8 +89,15 @@ class LogTable(Protocol):
     @property
     def generations(self) -> GenerationSource: ...
 
-    def schema_version(self) -> object:
-        """Return a value that changes with every schema change, at the cost of one small query."""
+    def schema_version(self) -> str | None:
+        """Return the schema version of a node, at the cost of one small query.
+
+        It changes with every schema change that the node hears of.
+        """
+        ...
+
+    def schema_versions(self) -> Collection[str | None]:
+        """Return the schema versions that nodes have, at the cost of one small query to each."""
         ...
 
     def schema(self) -> LogSchema:

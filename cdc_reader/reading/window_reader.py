@@ -120,7 +120,7 @@ class LogReader:
 
     def first_timestamp(self) -> Micros | None:
         """Return the start of the oldest generation, in µs, or None if none is announced yet."""
-        return min(self._planner.refresh().starts, default=None)
+        return min(self._planner.refresh(of_all=True).starts, default=None)
 
     def plan(self, window: Window) -> list[Task]:
         """Return the tasks of `window`, for the generations that are visible now.
@@ -128,7 +128,7 @@ class LogReader:
         First waits up to ten minutes for generations that are stored but not announced.
         """
         self._gate.wait(window, self._clock)
-        self._planner.refresh()
+        self._planner.refresh(of_all=True)
         return self._planner.plan(window)
 
     def read(

@@ -9,8 +9,8 @@ from itertools import islice
 from attrs import evolve, field, frozen
 
 from cdc_reader.changes.frames.columns import chosen
+from cdc_reader.cluster.queries import Queries
 from cdc_reader.cluster.rows import CqlRowSource
-from cdc_reader.cluster.wire import Queries
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import UnsupportedTableError

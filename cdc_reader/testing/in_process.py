@@ -7,15 +7,15 @@ in the background, so runs are repeatable, and the test decides which requests f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from attrs import frozen
 
 from cdc_reader.cluster.errors import is_lasting
+from cdc_reader.cluster.queries import Queries, Query, Request
 from cdc_reader.cluster.values import serialise
-from cdc_reader.cluster.wire import Queries, Query, Request
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding import Page
@@ -66,8 +66,9 @@ class InProcessConnection(Queries):
         before: called before each page is requested. If it raises an error, the request fails with
             that error; a TransientError is retried.
         sleep: called with the length of each pause between attempts, in seconds.
-        node: called for each page; returns the node that answers, one of `server.nodes`, or None
-            for the first node. Pages of one query may come from different nodes.
+        node: called for each page that any node may answer; returns the node that answers, one of
+            `server.nodes`, or None for the first node. Pages of one query may come from different
+            nodes.
     """
 
     def __init__(
@@ -92,34 +93,30 @@ class InProcessConnection(Queries):
 
     def request(self, query: Query) -> Request:
         """See `Queries.request`."""
-        first: list[Node | None] = []
+        return lambda paging_state: self._answer(RecordedQuery(query, paging_state))
 
-        def request(paging_state: bytes | None) -> Callable[[], Page]:
-            recorded = RecordedQuery(query, paging_state)
-            return self._answer(recorded, first if query.at_one_node else [])
-
-        return request
+    def nodes(self) -> Sequence[Node]:
+        """See `Queries.nodes`."""
+        return self._server.nodes
 
     def retry(self, action: Callable[[], T]) -> T:
         """See `Queries.retry`; `sleep` is called for pauses."""
         return retry(action, self._read.retry_deadline, self._sleep)
 
-    def _answer(self, recorded: RecordedQuery, first: list[Node | None]) -> Callable[[], Page]:
-        """Request the page now; return a function that returns the page or raises the error.
-
-        The node in `first` answers; if there is none, the one that is chosen, which is added.
-        """
+    def _answer(self, recorded: RecordedQuery) -> Callable[[], Page]:
+        """Request the page now; return a function that returns the page or raises the error."""
         try:
-            page = self._page(recorded, first)
+            page = self._take(recorded)
         except Exception as error:  # noqa: BLE001 - raised later, as with a driver
             return _raising(error)
         return lambda: page
 
-    def _page(self, recorded: RecordedQuery, first: list[Node | None]) -> Page:
+    def _take(self, recorded: RecordedQuery) -> Page:
         self._before(recorded)
-        if not first:
-            first.append(self._node(recorded))
-        query, node = recorded.query, first[0]
+        query = recorded.query
+        node = cast("Node | None", query.node) or self._node(recorded)
+        if query.node is not None and node not in self._server.nodes:
+            raise TransientError(f"{query.purpose}: node {node} has left the cluster")
         try:
             prepared = self._server._prepare(query.cql, node)  # noqa: SLF001 - not public
             body = self._server.page(

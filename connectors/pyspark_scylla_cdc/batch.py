@@ -28,7 +28,7 @@ from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.promise import Promise
-from pyspark_scylla_cdc.sessions import SourceClock, generations_of, timeline_of
+from pyspark_scylla_cdc.sessions import SourceClock, generations_of
 
 
 class BatchReader(DataSourceReader):
@@ -77,9 +77,9 @@ class BatchReader(DataSourceReader):
 
         Waits first until every generation that may contain rows of `window` has been announced.
         """
-        gate = PublicationGate(partial(generations_of, self._options))
-        gate.wait(window, self._clock)
-        return timeline_of(self._options)
+        generations = partial(generations_of, self._options)
+        PublicationGate(generations).wait(window, self._clock)
+        return Timeline(tuple(generations().all_timestamps()))
 
     def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:
         """Warn of a future start, report rows that may have expired, and return the `Promise`.

@@ -123,6 +123,9 @@ class _Sampled:
     def timestamps(self) -> Sequence[Micros]:
         return self._source.timestamps()
 
+    def all_timestamps(self) -> Sequence[Micros]:
+        return self._source.all_timestamps()
+
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         groups = self._source.groups(start)
         in_order = Generation(Window(start, start), tuple(groups)).groups

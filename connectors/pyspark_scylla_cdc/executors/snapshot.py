@@ -66,6 +66,10 @@ class _Owners:
         """See `GenerationSource.timestamps`."""
         return ()
 
+    def all_timestamps(self) -> Sequence[Micros]:
+        """See `GenerationSource.all_timestamps`."""
+        return ()
+
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """See `GenerationSource.groups`."""
         del start

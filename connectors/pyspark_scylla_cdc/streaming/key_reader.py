@@ -85,6 +85,10 @@ class _Sampled:
         """Return an empty sequence, because planners receive their timeline separately."""
         return ()
 
+    def all_timestamps(self) -> Sequence[Micros]:
+        """Return an empty sequence, like `timestamps`."""
+        return ()
+
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return all streams in one group, in ring order."""
         streams = self.streams(start)

@@ -11,7 +11,7 @@ import pytest
 from cdc_reader._time import Clock, SystemClock
 from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.cluster.clock import TOLERANCE
-from cdc_reader.cluster.wire import Query, Request
+from cdc_reader.cluster.queries import Query, Request
 from cdc_reader.config import ReadConfig
 from cdc_reader.errors import CdcError
 from cdc_reader.testing import EmbeddedScylla, ManualClock

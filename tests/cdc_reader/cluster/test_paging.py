@@ -13,7 +13,7 @@ from cassandra import InvalidRequest, Unavailable
 from cassandra.query import SimpleStatement
 
 from cdc_reader.cluster.connection import Connection
-from cdc_reader.cluster.wire import Query
+from cdc_reader.cluster.queries import Query
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.decoding import Page
 from cdc_reader.errors import DecodeError, QueryRefusedError, RetriesExhaustedError

@@ -15,7 +15,7 @@ from cassandra.cluster import ResponseFuture
 from cdc_reader import CdcReader, ChangeFormat, ConnectionConfig, ReadConfig
 from cdc_reader._time import Clock
 from cdc_reader.cluster.connection import Connection
-from cdc_reader.cluster.wire import Query
+from cdc_reader.cluster.queries import Query
 from cdc_reader.errors import DataLossError, TableNotFoundError
 from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.testing import EmbeddedScylla, ManualClock

@@ -96,11 +96,6 @@ def test_a_restart_answered_by_a_lagging_node_repeats_no_rows() -> None:
     assert cells(again, "c") == []
 
 
-@pytest.mark.xfail(
-    reason="the version comes from one node and the columns from another, and are never read again",
-    strict=True,
-    raises=KeyError,
-)
 def test_columns_of_a_lagging_node_are_not_kept() -> None:
     """A reader finds a new column although a node without the column described the table."""
     followed = cluster(tablets=False)

@@ -32,6 +32,9 @@ class History:
     def timestamps(self) -> Sequence[int]:
         return [generation.operates.start for generation in self.generations]
 
+    def all_timestamps(self) -> Sequence[int]:
+        return self.timestamps()
+
     def groups(self, start: int) -> Sequence[StreamGroup]:
         return next(g.groups for g in self.generations if g.operates.start == start)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRow
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cluster import CdcTable, ClusterClock
-from cdc_reader.cluster.wire import Queries, Query, Request
+from cdc_reader.cluster.queries import Node, Queries, Query, Request
 from cdc_reader.config import ReadConfig
 from cdc_reader.consumer import ConsumerConfig
 from cdc_reader.consumer import snapshot_start as consumer_snapshot
@@ -81,6 +81,9 @@ class _Connection(Queries):
     def request(self, query: Query) -> Request:
         is_large = "cdc$time" in query.cql or "token(" in query.cql
         return (self._log if is_large else self._other).request(query)
+
+    def nodes(self) -> Sequence[Node]:
+        return self._other.nodes()
 
     def retry(self, action: Callable[[], T]) -> T:
         return self._other.retry(action)

@@ -29,8 +29,8 @@ from tests.cdc_reader.simulation.snapshot_laws import Beginning
 from tests.cdc_reader.simulation.world import World
 from tests.cdc_reader.support.tuned import tuned
 
-DIFFERING = 0.0
-"""The part of the histories in which nodes differ. Readers do not keep the laws in them yet."""
+DIFFERING = 0.5
+"""The part of the histories in which nodes differ."""
 
 _MOST_STEPS = 5_000
 _LAST_EVENTS = 60

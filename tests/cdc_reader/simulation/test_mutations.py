@@ -17,7 +17,9 @@ from cdc_reader._time import BEGINNING, duration_micros
 from cdc_reader.checkpoints import MemoryCheckpoints, acknowledgement
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
-from cdc_reader.cluster import ClusterClock, wire
+from cdc_reader.cluster import ClusterClock, log, queries
+from cdc_reader.cluster.generations import TabletGenerations, starts
+from cdc_reader.cluster.schema import SchemaSource
 from cdc_reader.consumer import snapshot_start
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import TransientError
@@ -39,7 +41,7 @@ from cdc_reader.streams.range_cutter import RangeCutter
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window, WindowSize
-from tests.cdc_reader.simulation.simulation import BrokenSeed, simulate
+from tests.cdc_reader.simulation.simulation import DIFFERING, BrokenSeed, simulate
 
 _MOST_SEEDS = 60
 
@@ -64,10 +66,10 @@ def _from_the_beginning(request: Any, paging_state: bytes | None) -> Any:
     return attempt
 
 
-def _until_it_fails(_self: Any, request: Any, attempt: Any) -> Iterator[Any]:
-    once = SimpleNamespace(retry=lambda attempt: attempt())
+def _until_it_fails(self: Any, query: Any, request: Any, attempt: Any) -> Iterator[Any]:
+    once = SimpleNamespace(retry=lambda attempt: attempt(), _page=self._page)
     with suppress(TransientError):
-        yield from _PAGES(once, request, attempt)  # type: ignore[arg-type]
+        yield from _PAGES(once, query, request, attempt)  # type: ignore[arg-type]
 
 
 def _ahead(self: Any, table: Any, clock: Any, config: Any, start: Any, shard: Any = None) -> None:
@@ -124,10 +126,25 @@ def _unless_snapshot(value: Any, **changes: Any) -> Any:
     return value if changes == {"snapshot": None} else evolve(value, **changes)
 
 
+def _at_any_node(self: Any) -> list[int]:
+    return starts(self._queries.batches(self._timestamps))
+
+
+def _of_any_node(self: Any, name: Any) -> Any:
+    schema = SchemaSource(self._queries).log_schema(name)
+    return evolve(schema, version=self._queries.schema_version())
+
+
+def _refreshed_at_one_node(self: Any, *, of_all: bool = False) -> bool:
+    del of_all
+    return _REFRESH(self)
+
+
+_REFRESH = fetch.CurrentLog.refresh
 _INIT = follower.Follower.__init__
 _OWNED = Ownership.__init__
 _COMPLETE: Any = vars(snapshot.SnapshotReader)["complete"].fget
-_PAGES = wire.Queries._pages
+_PAGES = queries.Queries._pages
 _BOUND = timeuuid.bound
 
 MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
@@ -171,10 +188,10 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         1,
     ),
     "faults: a page that fails is asked for from the beginning": (
-        (wire, "_attempts", _from_the_beginning, 5)
+        (queries, "_attempts", _from_the_beginning, 5)
     ),
     "faults: a page that fails is taken for the last": (
-        (wire.Queries, "_pages", _until_it_fails, 5)
+        (queries.Queries, "_pages", _until_it_fails, 5)
     ),
     "schema: read once": (fetch.CurrentLog, "refresh", lambda _self: False, 14),
     "shards: each reads everything": (
@@ -220,7 +237,12 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "ranges: dropped when the schema changes": (
         (RangeCutter, "put_back", lambda _self, _ranges: None, 14)
     ),
-    "rows: a page that fails is taken for the last": (wire.Queries, "_pages", _until_it_fails, 2),
+    "rows: a page that fails is taken for the last": (
+        queries.Queries,
+        "_pages",
+        _until_it_fails,
+        2,
+    ),
     "rows: a shard reads those of others": (Ownership, "__init__", _of_all_shards, 3),
     "rows: a shard has those of its part of the ring": (Ownership, "__init__", _of_no_groups, 2),
     "checkpoint: saved as begun though it is complete": (
@@ -228,6 +250,27 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     ),
 }
 """The same as `MUTATIONS`, for histories that start with a snapshot."""
+
+
+NODES_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
+    "streams: what was seen is forgotten": (
+        (TabletGenerations, "_with_seen", lambda _self, found: sorted({*found}), 3)
+    ),
+    "streams: one node is asked at first": (
+        (TabletGenerations, "all_timestamps", lambda self: self._with_seen(_at_any_node(self)), 3)
+    ),
+    "streams: a node that does not know the set is believed": (
+        (TabletGenerations, "_check_forgotten", lambda _self, _start, _node: None, 3)
+    ),
+    "columns: those of any node": (log.CdcTable, "_of_nodes", _of_any_node, 3),
+    "columns: one node is asked whether they changed": (
+        (fetch.CurrentLog, "refresh", _refreshed_at_one_node, 3)
+    ),
+    "columns: a node that does not know them refuses for all": (
+        (queries.Queries, "_page", lambda _self, _query, _state, attempt: attempt(), 3)
+    ),
+}
+"""The same as `MUTATIONS`, for histories in which nodes differ."""
 
 
 @pytest.mark.slow
@@ -248,6 +291,15 @@ def test_the_simulation_finds_what_is_broken_in_snapshots(
     _check_found(*SNAPSHOT_MUTATIONS[mutation], monkeypatch, snapshot=True)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", NODES_MUTATIONS)
+def test_the_simulation_finds_what_is_broken_where_nodes_differ(
+    mutation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With at least one seed, the simulation detects the defect if nodes differ."""
+    _check_found(*NODES_MUTATIONS[mutation], monkeypatch, snapshot=False, differing=1.0)
+
+
 def _check_found(
     owner: object,
     name: str,
@@ -256,17 +308,18 @@ def _check_found(
     monkeypatch: pytest.MonkeyPatch,
     *,
     snapshot: bool,
+    differing: float = DIFFERING,
 ) -> None:
-    is_whole = partial(_is_whole, snapshot=snapshot)
+    is_whole = partial(_is_whole, snapshot=snapshot, differing=differing)
     assert is_whole(known)
     monkeypatch.setattr(owner, name, broken)
     assert not all(map(is_whole, (known, *range(1, _MOST_SEEDS))))
 
 
-def _is_whole(seed: int, *, snapshot: bool) -> bool:
+def _is_whole(seed: int, *, snapshot: bool, differing: float) -> bool:
     """Return True if all laws hold in the seed's history."""
     try:
-        simulate(seed, snapshot=snapshot)
+        simulate(seed, snapshot=snapshot, differing=differing)
     except BrokenSeed:
         return False
     return True

@@ -10,7 +10,7 @@ import pytest
 
 from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.cluster import CqlLogSource, SchemaSource, TableGenerations
-from cdc_reader.cluster.wire import Query
+from cdc_reader.cluster.queries import Query
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema

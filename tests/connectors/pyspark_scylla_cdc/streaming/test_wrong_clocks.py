@@ -10,7 +10,7 @@ from cassandra.cluster import Session
 
 from cdc_reader._time import SystemClock
 from cdc_reader.cluster import Connection
-from cdc_reader.cluster.wire import Query, Request
+from cdc_reader.cluster.queries import Query, Request
 from cdc_reader.errors import ConfigurationError, DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options import kinds
