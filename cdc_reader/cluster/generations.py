@@ -11,17 +11,21 @@ from enum import StrEnum
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Protocol
+from uuid import UUID
 
 import pyarrow as pa
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, Micros
+from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.cluster.queries import Queries, Query
 from cdc_reader.cluster.schema import dropped, uses_tablets
-from cdc_reader.cql.names import TableName
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName, quoted
+from cdc_reader.cql.schema import STREAM_ID
 from cdc_reader.errors import DecodeError, QueryRefusedError, TransientError, UnsupportedTableError
 from cdc_reader.reading.ports import GenerationSource
 from cdc_reader.streams.generation import StreamGroup
+from cdc_reader.streams.shard import MAX_TOKEN
 from cdc_reader.streams.stream import StreamId
 
 log = get_logger(__name__)
@@ -49,8 +53,13 @@ _SCYLLA_43_STREAMS = (
 _REWRITTEN = "SELECT key FROM system.cdc_local WHERE key = 'rewritten'"
 
 _TABLE = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+_LOG_ID = "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _NEWER = "system_distributed", "cdc_generation_timestamps"
 _SCYLLA_43 = "system_distributed", "cdc_streams_descriptions"
+
+
+_FIRST_SET = 10_000_000
+"""The first set begins within this time (µs) of the log's creation, and all others later."""
 
 
 class GenerationKind(StrEnum):
@@ -165,7 +174,11 @@ class TabletGenerations:
     """The `GenerationSource` of a table that uses tablets, in ScyllaDB 2025.4 and later.
 
     Queries use consistency ONE, and each node answers from its local tables. A node that lags may
-    not have the newest set of streams yet. The server removes sets whose rows have all expired.
+    not have the newest set of streams yet.
+
+    The server removes sets that are older than the log's TTL. If the TTL was lowered, the log may
+    still have rows in their streams. All streams that have rows therefore count as one set, which
+    begins before the log was created, and ends with the first set that the server names.
     """
 
     kind = GenerationKind.TABLETS
@@ -192,12 +205,13 @@ class TabletGenerations:
         return self._with_seen(start for batches in answers.values() for start in starts(batches))
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
-        """Return the streams in force from `start` µs on; none if the server has removed the set.
+        """Return the streams in force from `start` µs on.
 
-        If a node does not have the set yet, another is asked. Raises TableNotFoundError if the
-        table was dropped.
+        If a node does not have the set yet, another is asked. If the server has removed the set,
+        the streams are those that have rows. Raises TableNotFoundError if the table was dropped.
         """
-        return self._queries.from_one_node(partial(self._groups, start))
+        groups = self._queries.from_one_node(partial(self._groups, start))
+        return groups or [StreamGroup(MAX_TOKEN, tuple(self._streams_with_rows()))]
 
     def unpublished(self) -> Sequence[Micros]:
         """Return an empty sequence, because a set and its streams become visible together."""
@@ -208,7 +222,8 @@ class TabletGenerations:
         visible = {*found}
         oldest = min(visible, default=BEGINNING)
         self._seen = visible | {start for start in self._seen if start > oldest}
-        return sorted(self._seen)
+        is_whole = oldest <= self._created + _FIRST_SET
+        return sorted(self._seen if is_whole else {self._created - _FIRST_SET, *self._seen})
 
     def _groups(self, start: Micros, node: Queries) -> Sequence[StreamGroup]:
         query = Query(_TABLET_STREAMS, (*self._key, start // 1_000), consistency="ONE")
@@ -220,6 +235,21 @@ class TabletGenerations:
         if not groups:
             self._check_forgotten(start, node)
         return groups
+
+    @cached_property
+    def _created(self) -> Micros:
+        """The time at which the log was created, or FOREVER if it does not exist."""
+        rows = self._queries.rows(_LOG_ID, self._name.keyspace, self._name.log.name)
+        created = timeuuid.created(UUID(rows[0]["id"])) if rows else None
+        return FOREVER - _FIRST_SET if created is None else created
+
+    def _streams_with_rows(self) -> Iterator[StreamId]:
+        """Yield the streams of the log's partitions."""
+        cql = f"SELECT DISTINCT {quoted(STREAM_ID)} FROM {self._name.log.cql}"  # noqa: S608 - quoted
+        for batch in self._queries.batches(
+            Query(cql, doing=f"listing the streams of {self._name}")
+        ):
+            yield from stream_ids(batch.column(0))
 
     def _check_forgotten(self, start: Micros, node: Queries) -> None:
         """Raise TransientError if the node has no streams because it has not received them yet."""

@@ -129,7 +129,11 @@ class Queries(ABC):
         except (QueryRefusedError, DecodeError) as error:
             if query.node is not None or most_keys(str(error)) is not None:
                 raise
-            for node in one_of_each(self.schema_versions()):
+            try:
+                nodes = one_of_each(_versions(self._from_all_nodes(_SCHEMA_VERSION)))
+            except TransientError:
+                nodes = []
+            for node in nodes:
                 with suppress(QueryRefusedError, DecodeError):
                     return self.request(evolve(query, node=node))(state)()
             raise
@@ -188,8 +192,7 @@ class Queries(ABC):
 
     def schema_versions(self) -> dict[Node, str]:
         """Return the schema version of each node that answers; see `from_all_nodes`."""
-        answers = self.from_all_nodes(_SCHEMA_VERSION)
-        return {node: _version(batches) for node, batches in answers.items()}
+        return _versions(self.from_all_nodes(_SCHEMA_VERSION))
 
     def _nodes_in_turn(self) -> list[Node]:
         """Return all nodes, each time from another one on, so that all of them share the load."""
@@ -230,6 +233,10 @@ def one_of_each(versions: Mapping[Node, str]) -> list[Node]:
     """Return one node of each schema version; that of the most frequent version comes first."""
     nodes = {version: node for node, version in versions.items()}
     return [nodes[version] for version, _ in Counter(versions.values()).most_common()]
+
+
+def _versions(answers: Mapping[Node, Iterable[pa.RecordBatch]]) -> dict[Node, str]:
+    return {node: _version(batches) for node, batches in answers.items()}
 
 
 def _version(batches: Iterable[pa.RecordBatch]) -> str:

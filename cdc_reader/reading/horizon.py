@@ -182,12 +182,15 @@ class SettledHorizon:
     def missed(self, position: Micros) -> list[Window]:
         """Return the spans of generations that appeared when `position` was past their start.
 
-        Marks these and all other known generations as accounted for.
+        Marks these and all other known generations as accounted for. A generation before all of
+        those that were known is not new: it stands for sets of streams that the server has removed.
         """
         spans = list(self._planner.timeline.operating())
         accounted = self._accounted or set()
         self._accounted = accounted | {span.start for span in spans}
-        return [span for span in spans if span.start not in accounted and span.start < position]
+        oldest = min(accounted, default=BEGINNING)
+        later = (span for span in spans if oldest < span.start < position)
+        return [span for span in later if span.start not in accounted]
 
     def _account(self, starts: tuple[Micros, ...]) -> bool:
         """Return whether reading has begun, in this run or in an earlier one.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from attrs import evolve
 
 from cdc_reader.config import ReadConfig
-from cdc_reader.reading.delivery import Delivery, WindowComplete
+from cdc_reader.reading.delivery import WindowComplete
 from cdc_reader.testing.embedded.topology.ring import Node
 from cdc_reader.testing.in_process import RecordedQuery
-from tests.cdc_reader.support.followed import SECOND, Followed, cells
+from tests.cdc_reader.support.followed import SECOND, Followed, cells, next_window, read_to
 
 pytestmark = pytest.mark.needs("faults", "topology")
 
@@ -40,16 +40,6 @@ def always(node: Node | None) -> Callable[[RecordedQuery], Node | None]:
     return lambda _: node
 
 
-def next_window(deliveries: Iterator[Delivery]) -> tuple[list[Delivery], WindowComplete]:
-    """Return the deliveries up to the end of the next window, and the end."""
-    taken: list[Delivery] = []
-    for delivery in deliveries:
-        if isinstance(delivery, WindowComplete):
-            return taken, delivery
-        taken.append(delivery)
-    raise AssertionError("expected a reader that follows the log for ever")
-
-
 def test_passes_answered_by_a_lagging_node_lose_no_rows() -> None:
     """A reader goes on in the streams that it knows when a node answers that lacks them."""
     followed = cluster()
@@ -64,12 +54,7 @@ def test_passes_answered_by_a_lagging_node_lose_no_rows() -> None:
             followed.insert(p, written[-1])
         followed.node = always(behind if 20 <= number < 24 else None)
         read += next_window(deliveries)[0]
-    end = followed.clock.now()
-    while True:
-        found, window = next_window(deliveries)
-        read += found
-        if window.position >= end:
-            break
+    read += read_to(followed.clock.now(), deliveries)
     assert sorted(c for (c,) in cells(read, "c")) == written
 
 
@@ -110,13 +95,7 @@ def test_columns_of_a_lagging_node_are_not_kept() -> None:
     for number in (10, 11, 12):
         followed.clock.advance(20 * MINUTE)
         followed.execute(f"INSERT INTO ks.t (p, c, w) VALUES (1, {number}, {number})")
-        end = followed.clock.now()
-        read: list[Delivery] = []
-        while True:
-            found, window = next_window(deliveries)
-            read += found
-            if window.position > end:
-                break
+        read = read_to(followed.clock.now() + 1, deliveries)
         assert cells(read, "c", "w") == [(number, number)]
 
 

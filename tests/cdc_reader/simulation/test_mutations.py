@@ -126,6 +126,11 @@ def _unless_snapshot(value: Any, **changes: Any) -> Any:
     return value if changes == {"snapshot": None} else evolve(value, **changes)
 
 
+def _forgotten(self: Any, found: Any) -> list[int]:
+    self._seen = {*found}
+    return sorted(self._seen)
+
+
 def _at_any_node(self: Any) -> list[int]:
     return starts(self._queries.batches(self._timestamps))
 
@@ -253,9 +258,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 
 
 NODES_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
-    "streams: what was seen is forgotten": (
-        (TabletGenerations, "_with_seen", lambda _self, found: sorted({*found}), 3)
-    ),
+    "streams: what was seen is forgotten": ((TabletGenerations, "_with_seen", _forgotten, 3)),
     "streams: one node is asked at first": (
         (TabletGenerations, "all_timestamps", lambda self: self._with_seen(_at_any_node(self)), 3)
     ),

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 from attrs import define, evolve, field
 
-from cdc_reader._time import FOREVER
+from cdc_reader._time import FOREVER, Micros
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.deduplication import key_at, runs
-from cdc_reader.reading.delivery import Delivery, RowsRead
+from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.shard import Shard
@@ -116,3 +116,23 @@ def cells(deliveries: Iterable[Delivery], *names: str) -> list[tuple[Any, ...]]:
         for read in rows_read(deliveries)
         for row in read.batch.to_pylist()
     ]
+
+
+def next_window(deliveries: Iterator[Delivery]) -> tuple[list[Delivery], WindowComplete]:
+    """Return the deliveries up to the end of the next window, and the end."""
+    taken: list[Delivery] = []
+    for delivery in deliveries:
+        if isinstance(delivery, WindowComplete):
+            return taken, delivery
+        taken.append(delivery)
+    raise AssertionError("expected a reader that follows the log for ever")
+
+
+def read_to(position: Micros, deliveries: Iterator[Delivery]) -> list[Delivery]:
+    """Return the deliveries up to the first window that ends at `position` (µs) or later."""
+    read: list[Delivery] = []
+    while True:
+        found, window = next_window(deliveries)
+        read += found
+        if window.position >= position:
+            return read

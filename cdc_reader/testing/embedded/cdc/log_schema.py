@@ -38,12 +38,12 @@ def log_name(base_name: str) -> str:
     return base_name + LOG_SUFFIX
 
 
-def log_table(base: Table, profile: Profile) -> Table:
+def log_table(base: Table, profile: Profile, now_us: int) -> Table:
     """Return a new log table for `base`, as a server of this version creates it."""
     return Table(
         base.keyspace,
         log_name(base.name),
-        new_id(base.altered_us),
+        new_id(now_us),
         _columns(base, profile),
         options=_options(base),
         partitioner=CDC_PARTITIONER,

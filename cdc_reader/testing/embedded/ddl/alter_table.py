@@ -44,7 +44,9 @@ def alter_table(
     if is_of_columns and table.is_cdc_log and catalog.profile.protects_log_columns:
         renaming = isinstance(statement, ast.RenameColumns)
         raise columns_are_the_log_s_own(renaming, Log(catalog).base_of(table) is not None)
-    altered = evolve(_altered(table, statement, catalog, now_us), altered_us=now_us)
+    # Each change of a schema has a later time than the one before, whatever the clock says.
+    at = max(now_us, table.altered_us + 1)
+    altered = evolve(_altered(table, statement, catalog, now_us), altered_us=at)
     check_cdc(altered, catalog)
     if isinstance(statement, ast.DropColumns):
         _forget(statement.columns, (altered, Log(catalog).of(table)), database)

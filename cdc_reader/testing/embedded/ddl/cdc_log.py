@@ -34,7 +34,7 @@ def check_cdc(table: Table, catalog: Catalog) -> None:
         raise InvalidRequest(
             f"Cannot create CDC log for table {full_name}. Counter support not implemented"
         )
-    names = [column.name for column in log_table(table, profile).columns]
+    names = [column.name for column in log_table(table, profile, table.altered_us).columns]
     for name in names:
         if names.count(name) > 1:  # ScyllaDB 5.2 crashes here
             raise InvalidRequest(
@@ -68,16 +68,16 @@ class Log:
         found = self.catalog.keyspaces[base.keyspace].tables.get(log_name(base.name))
         return found if found is not None and found.is_cdc_log else None
 
-    def create(self, base: Table) -> Iterator[SchemaChange]:
+    def create(self, base: Table, now_us: int) -> Iterator[SchemaChange]:
         """Create the log of a table that has CDC enabled but no log yet."""
         if base.cdc.enabled:
-            yield self._stored(log_table(base, self.catalog.profile), "CREATED")
+            yield self._stored(log_table(base, self.catalog.profile, now_us), "CREATED")
 
     def follow(self, base: Table, now_us: int) -> Iterator[SchemaChange]:
         """Create or update the log; if CDC is disabled, older versions drop it."""
         log = self.of(base)
         if log is None:
-            yield from self.create(base)
+            yield from self.create(base, now_us)
         elif base.cdc.enabled:
             yield self._stored(follow(log, base, now_us, self.catalog.profile), "UPDATED")
         elif not self.catalog.profile.keeps_disabled_log:

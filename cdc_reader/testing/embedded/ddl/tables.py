@@ -55,7 +55,7 @@ def create_table(
     check_counters(table)
     check_cdc(table, catalog)
     tables[name] = table
-    changes = list(Log(catalog).create(table))
+    changes = list(Log(catalog).create(table, now_us))
     created = catalog.changed(SchemaChange("CREATED", "TABLE", keyspace, name))
     for change in changes:
         catalog.changed(change)

@@ -102,15 +102,23 @@ def test_a_split_and_a_merge_are_generations(
     assert list(generations.unpublished()) == []
 
 
-def test_a_deleted_set_has_no_streams(
+def test_a_set_that_the_server_removed(
     server: EmbeddedScylla, clock: ManualClock, generations: TableGenerations
 ) -> None:
-    """A deleted set of streams contains no rows, so the reader logs a warning and continues."""
+    """In place of removed sets, the streams that still have rows count as one set."""
     first = min(generations.timestamps())
+    streams = {stream for group in generations.groups(first) for stream in group.streams}
     server.split_tablets("tk", "t")
+    clock.advance(70 * SECOND)
+    assert min(generations.timestamps()) == first
     clock.advance(3_800 * SECOND)
-    assert first not in generations.timestamps()
-    assert list(generations.groups(first)) == []
+    oldest, second = sorted(generations.timestamps())
+    assert oldest < first < second
+    assert [group.streams for group in generations.groups(oldest)] == [()]
+    server.execute(f"INSERT INTO tk.t (p, v) VALUES (1, 1) USING TIMESTAMP {clock.now()}")
+    [group] = generations.groups(oldest)
+    assert len(group.streams) == 1
+    assert not streams.issuperset(group.streams)
 
 
 def test_a_lagging_node_is_queried_again(generations: TableGenerations) -> None:
