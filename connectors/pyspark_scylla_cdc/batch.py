@@ -61,7 +61,7 @@ class BatchReader(DataSourceReader):
             first += plan_snapshot(self._options, timeline, position, ring)
             wanted = Window(position, wanted.end)
         end = written_before(now) if wanted.end == FOREVER else wanted.end
-        window = Window(max(wanted.start, oldest), end)
+        window = Window(oldest if wanted.start == BEGINNING else wanted.start, end)
         filled = expected(self._schema.base, self._alive(wanted, now))
         rest = plan(self._options, self._schema.base, timeline, window, filled, promise=promise)
         return of_one_plan([*first, *rest])
