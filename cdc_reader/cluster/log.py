@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 
 from cdc_reader._arrow import scalar
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, Micros
+from cdc_reader._time import BEGINNING, Clock, Micros
 from cdc_reader.cluster.errors import most_keys
 from cdc_reader.cluster.generations import TableGenerations
 from cdc_reader.cluster.queries import Node, Queries, Query, Route, one_of_each
@@ -38,7 +38,7 @@ from cdc_reader.cql.types import Native
 from cdc_reader.decoding import Page, decode, warn_if_slow
 from cdc_reader.decoding.tolerant import decode_tolerantly
 from cdc_reader.errors import QueryRefusedError, SchemaError, TableNotFoundError, TransientError
-from cdc_reader.reading.ports import REMAINING_TTL
+from cdc_reader.reading.ports import EXPIRY
 from cdc_reader.streams.task import RangeTask, Task
 
 logger = get_logger(__name__)
@@ -65,7 +65,8 @@ _SHAPES: Mapping[type, _Shape] = {
     ),
 }
 _TIMES = f"{_TIME} >= ? AND {_TIME} < ?"
-_REMAINING_TTL = Column(REMAINING_TTL, Native("int"))
+_REMAINING_TTL = Column(f"ttl({OPERATION})", Native("int"))
+_SECOND = 1_000_000
 
 
 class CqlLogSource:
@@ -89,13 +90,13 @@ class CqlLogSource:
         self._decode = decode_tolerantly if tolerant else decode
         clause = "" if limit is None else f"{'PER PARTITION ' if per_stream else ''}LIMIT {limit}"
         self._templates: dict[tuple[type, bool], Query] = {
-            (kind, remaining_ttl): log_query(schema, kind, clause, remaining_ttl=remaining_ttl)
+            (kind, has_ttl): log_query(schema, kind, clause, has_ttl=has_ttl)
             for kind in _SHAPES
-            for remaining_ttl in (False, True)
+            for has_ttl in (False, True)
         }
 
     def read(
-        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+        self, task: Task | RangeTask, *, clock: Clock | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Return the task's rows, one batch per page; empty pages are skipped.
 
@@ -103,16 +104,16 @@ class CqlLogSource:
         """
         warn_if_slow()
         first, *others = self._cut(task)
-        batches = self._request(first, remaining_ttl=remaining_ttl)
-        return self._rows(first, batches, others, remaining_ttl=remaining_ttl)
+        batches = self._request(first, clock=clock)
+        return self._rows(first, batches, others, clock=clock)
 
-    def _request(self, task: Task | RangeTask, *, remaining_ttl: bool) -> Iterator[pa.RecordBatch]:
+    def _request(self, task: Task | RangeTask, *, clock: Clock | None) -> Iterator[pa.RecordBatch]:
         times = timeuuid.bound(task.window.start), timeuuid.bound(task.window.end)
         values = (*_SHAPES[type(task)].values(task), *times)
-        template = self._templates[type(task), remaining_ttl]
+        template = self._templates[type(task), clock is not None]
         query = evolve(template, values=values, route=_route(task))
         pages = self._queries.pages(query)
-        batches = (self._decoded(page, remaining_ttl=remaining_ttl) for page in pages)
+        batches = (self._decoded(page, clock=clock) for page in pages)
         return (batch for batch in batches if batch.num_rows)
 
     def _rows(
@@ -121,7 +122,7 @@ class CqlLogSource:
         batches: Iterator[pa.RecordBatch],
         others: Sequence[Task | RangeTask],
         *,
-        remaining_ttl: bool,
+        clock: Clock | None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a requested task, then the rows of the tasks `others`, in order."""
         is_begun = False
@@ -132,9 +133,9 @@ class CqlLogSource:
         except QueryRefusedError as error:
             if is_begun or not self._learn(task, error):
                 raise
-            yield from self.read(task, remaining_ttl=remaining_ttl)
+            yield from self.read(task, clock=clock)
         for other in others:
-            yield from self.read(other, remaining_ttl=remaining_ttl)
+            yield from self.read(other, clock=clock)
 
     def _learn(self, task: Task | RangeTask, error: QueryRefusedError) -> bool:
         """Record the server's limit on streams per query; return True if the task exceeds it."""
@@ -146,13 +147,15 @@ class CqlLogSource:
         self._queries.most_keys = most
         return True
 
-    def _decoded(self, page: Page, *, remaining_ttl: bool) -> pa.RecordBatch:
-        """Decode a page; with `remaining_ttl`, convert its TTLs to the seconds left now."""
+    def _decoded(self, page: Page, *, clock: Clock | None) -> pa.RecordBatch:
+        """Decode a page; with a clock, replace its TTLs by the times at which they end."""
         batch = self._decode(page)
-        if not remaining_ttl or not (age := int(page.age)):
+        if clock is None:
             return batch
-        left = pc.subtract(batch.column(REMAINING_TTL), scalar(age, pa.int32()))
-        return batch.set_column(batch.schema.get_field_index(REMAINING_TTL), REMAINING_TTL, left)
+        received = clock.now() - page.age
+        left = pc.multiply(batch.column(batch.num_columns - 1).cast(pa.int64()), scalar(_SECOND))
+        expiry = pc.add(left, scalar(received))
+        return batch.set_column(batch.num_columns - 1, EXPIRY, expiry)
 
     def _cut(self, task: Task | RangeTask) -> Sequence[Task | RangeTask]:
         """Split the task into parts within the server's limit on streams per query."""
@@ -175,7 +178,7 @@ def _route(task: Task | RangeTask) -> Route | None:
     return Route(task.streams[-1].token, is_exact=len(task.streams) == 1)
 
 
-def log_query(schema: LogSchema, kind: type, limit: str = "", *, remaining_ttl: bool) -> Query:
+def log_query(schema: LogSchema, kind: type, limit: str = "", *, has_ttl: bool) -> Query:
     """Return the query for tasks of this kind, without values; `limit` is a clause of CQL.
 
     It names its columns, so a column added to the table does not change the result.
@@ -183,7 +186,7 @@ def log_query(schema: LogSchema, kind: type, limit: str = "", *, remaining_ttl: 
     shape = _SHAPES[kind]
     selected = [quoted(column.name) for column in schema.columns]
     columns = schema.columns
-    if remaining_ttl:
+    if has_ttl:
         selected, columns = [*selected, f"TTL({quoted(OPERATION)})"], (*columns, _REMAINING_TTL)
     where = " ".join(filter(None, (f"{shape.partitions} AND {_TIMES}", limit, shape.options)))
     cql = f"SELECT {', '.join(selected)} FROM {schema.name.cql} WHERE {where}"  # noqa: S608 - quoted

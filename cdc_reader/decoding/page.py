@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from typing import Self
 
 from attrs import field, frozen
 
+from cdc_reader._time import Micros, SteadyClock
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding.metadata import ResultMetadata, check_same, parse_metadata
+
+_STEADY = SteadyClock()
 
 
 @frozen
 class Page:
     """The body of a RESULT of kind ROWS and its metadata, which is parsed once.
 
-    `received` is the time of arrival, in seconds of `time.monotonic`: pages are requested ahead,
-    so a page may wait before it is decoded.
+    `received` is the time of arrival, in µs of `SteadyClock`: pages are requested ahead, so a page
+    may wait before it is decoded, even while the machine is suspended.
     """
 
     body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
     metadata: ResultMetadata
-    received: float = field(factory=time.monotonic, eq=False)
+    received: Micros = field(factory=_STEADY.now, eq=False)
 
     @classmethod
     def parse(cls, body: bytes, promised: tuple[Column, ...] | None = None) -> Self:
@@ -46,9 +48,9 @@ class Page:
         return self.metadata.paging_state
 
     @property
-    def age(self) -> float:
-        """Seconds since the page was received."""
-        return time.monotonic() - self.received
+    def age(self) -> int:
+        """The µs since the page was received."""
+        return _STEADY.now() - self.received
 
     def check(self, columns: tuple[Column, ...]) -> None:
         """Raise DecodeError unless the page has exactly these columns."""

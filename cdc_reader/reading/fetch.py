@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from cdc_reader._log import get_logger
+from cdc_reader._time import Clock
 from cdc_reader.cql.schema import END_OF_BATCH, STREAM_ID, TIME, LogSchema
 from cdc_reader.errors import DecodeError, QueryRefusedError
 from cdc_reader.reading.deduplication import ROW_KEY, key_at, leave_out, streams_in
@@ -57,10 +58,10 @@ def read_tasks(
     tasks: Iterable[Task | RangeTask],
     in_flight: InFlight,
     *,
-    remaining_ttl: bool = False,
+    clock: Clock | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Read `tasks` from `source`, and yield their batches as `read_ahead` does."""
-    return read_ahead(partial(source.read, remaining_ttl=remaining_ttl), tasks, in_flight)
+    return read_ahead(partial(source.read, clock=clock), tasks, in_flight)
 
 
 def join_split_records(
@@ -164,14 +165,14 @@ class CurrentLog:
         return True
 
     def read(
-        self, tasks: Sequence[Task | RangeTask], *, remaining_ttl: bool = False
+        self, tasks: Sequence[Task | RangeTask], *, clock: Clock | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batches of `tasks` in order, each with its task's index. No batch is empty."""
         delivered = _Delivered()
         while True:
             schema = self.schema
             try:
-                found = self._read(tasks, delivered, remaining_ttl=remaining_ttl)
+                found = self._read(tasks, delivered, clock=clock)
                 for number, batch in join_split_records(found):
                     yield number, batch
                     if self.schema is not schema:
@@ -184,13 +185,11 @@ class CurrentLog:
                     raise
 
     def _read(
-        self, tasks: Sequence[Task | RangeTask], delivered: _Delivered, *, remaining_ttl: bool
+        self, tasks: Sequence[Task | RangeTask], delivered: _Delivered, *, clock: Clock | None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         before, first = delivered.marks(), delivered.task
         _, source = self._open()
-        for number, batch in read_tasks(
-            source, tasks[first:], self._in_flight, remaining_ttl=remaining_ttl
-        ):
+        for number, batch in read_tasks(source, tasks[first:], self._in_flight, clock=clock):
             rest = leave_out(batch, before)
             if rest.num_rows:
                 yield first + number, rest

@@ -85,8 +85,8 @@ class Follower:
         self._late_horizon = duration_micros(config.late_horizon)
         reach = self._late_horizon if self._is_delivering_late else 0
         self._planner = Planner(table.generations, shard, reach)
-        self._strays = Strays(self._log, self._planner)
-        self._keys = SampledKeys(table, start, shard)
+        self._strays = Strays(self._log, self._planner, clock)
+        self._keys = SampledKeys(table, start, shard, clock)
         self._reader = WindowReader(self._log, self._planner, clock, config)
         self._horizon = SettledHorizon(
             table, self._planner, config, start, on_loss, at_oldest=at_oldest
@@ -306,8 +306,8 @@ class Follower:
         seen: frozenset[RowKey] = frozenset(),
         choose: Choose | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        has_ttl, is_checked = self._late is not None, False
-        for task, batch in self._reader.read(window, choose, remaining_ttl=has_ttl):
+        has_expiry, is_checked = self._late is not None, False
+        for task, batch in self._reader.read(window, choose, with_expiry=has_expiry):
             may_lack = not is_checked or self._has_unsettled(batch)
             if may_lack and self._log.refresh(of_all=True):
                 continue  # the batch may lack a new column: `read` yields it again
@@ -328,7 +328,7 @@ class Follower:
         """
 
         def read() -> list[pa.RecordBatch]:
-            found = self._strays.read(window, fresh, remaining_ttl=self._late is not None)
+            found = self._strays.read(window, fresh)
             return list(self._strays.single(list(found), fresh or frozenset()))
 
         if self._stopped.is_set() or not self._planner.reach:

@@ -7,14 +7,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from cdc_reader._time import Micros
+from cdc_reader._time import Clock, Micros
 from cdc_reader.cql.schema import OPERATION, LogSchema
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.task import RangeTask, Task
 
-REMAINING_TTL = f"ttl({OPERATION})"
-"""The last column of a read with `remaining_ttl`: each row's remaining TTL in seconds, as int32."""
+EXPIRY = f"expiry({OPERATION})"
+"""The last column of a read with a `clock`: when each row expires by it, in µs, as int64."""
 
 TOKEN = "token(key)"  # noqa: S105 - the name of a column
 """A column of a read with `tokens`: the token of the row's partition, as int64."""
@@ -34,13 +34,14 @@ class LogSource(Protocol):
     """Reads rows of one log table, with the columns of one `LogSchema`."""
 
     def read(
-        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+        self, task: Task | RangeTask, *, clock: Clock | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Read the task's rows, one batch per page, each stream in order. No batch is empty.
 
         The call itself requests the first page, before the first `next`, so that several reads
-        started together overlap. With `remaining_ttl`, each batch has one more column,
-        `REMAINING_TTL`: the row's remaining TTL in seconds, or null if the row does not expire.
+        started together overlap. With a `clock`, each batch has one more column, `EXPIRY`: the time
+        at which the row expires, or null if it does not. It is computed from the time at which the
+        page was received, however long the batch waits before it is used.
         """
         ...
 

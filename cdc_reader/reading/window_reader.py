@@ -48,7 +48,7 @@ class WindowReader:
         self._choice = StrategyChoice()
 
     def read(
-        self, window: Window, choose: Choose | None = None, *, remaining_ttl: bool = False
+        self, window: Window, choose: Choose | None = None, *, with_expiry: bool = False
     ) -> Iterator[tuple[Task | RangeTask, pa.RecordBatch]]:
         """Yield the window's rows and their task: older generations first, each stream in order.
 
@@ -63,7 +63,7 @@ class WindowReader:
         self.queries, self.rows = len(tasks), 0
         held = [0.0] * len(tasks)
         seen: set[bytes] = set()
-        found = self._log.read(tasks, remaining_ttl=remaining_ttl)
+        found = self._log.read(tasks, clock=self._clock if with_expiry else None)
         for number, batch in waiting.each(found):
             # Rounding up counts each earlier page as a full one, however few rows it had.
             held[number] = math.ceil(held[number]) + batch.num_rows / self._fetch_size
@@ -79,10 +79,10 @@ class WindowReader:
         self._choice.record(strategy, waiting.took, len(tasks), is_sparse=is_sparse)
 
     def read_again(self, window: Window) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a window that was read before, each with its remaining TTL."""
+        """Yield the rows of a window that was read before, each with its `EXPIRY`."""
         tasks = self._planner.plan(window)
         self.queries = len(tasks)
-        for _, batch in self._log.read(tasks, remaining_ttl=True):
+        for _, batch in self._log.read(tasks, clock=self._clock):
             yield batch
 
     def _of_announced_streams(

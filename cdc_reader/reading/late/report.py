@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 from attrs import frozen
 
-from cdc_reader._time import Micros
+from cdc_reader._time import Clock, Micros
 from cdc_reader.reading import tuning
 from cdc_reader.reading.deduplication import keys, leave_out_keys, rows_named
 from cdc_reader.reading.expiry import TtlHistory
@@ -30,7 +30,7 @@ from cdc_reader.streams.window import Window
 
 
 class Keys(Protocol):
-    """Reads the keys of a log's rows, with their remaining TTLs."""
+    """Reads the keys of a log's rows, with the times at which they expire."""
 
     def read(self, window: Window) -> Iterator[pa.RecordBatch]:
         """Yield the keys of the rows in the streams that were in force when they were written."""
@@ -94,7 +94,10 @@ class LateReport:
 class SampledKeys:
     """The `Keys` of a table that is being followed, read with few queries."""
 
-    def __init__(self, table: LogTable, start: Checkpoint, shard: Shard | None) -> None:
+    def __init__(
+        self, table: LogTable, start: Checkpoint, shard: Shard | None, clock: Clock
+    ) -> None:
+        self._clock = clock
         self._log = CurrentLog(table, start, keys_only=True)
         self._planner = Planner(_Sampled(table.generations), shard)
 
@@ -105,13 +108,13 @@ class SampledKeys:
 
     def read(self, window: Window) -> Iterator[pa.RecordBatch]:
         """See `Keys.read`."""
-        for _, batch in self._log.read(self._planner.plan(window), remaining_ttl=True):
+        for _, batch in self._log.read(self._planner.plan(window), clock=self._clock):
             yield batch
 
     def strays(self, reach: int) -> Strays:
         """See `Keys.strays`."""
         self._planner.reach = reach
-        return Strays(self._log, self._planner)
+        return Strays(self._log, self._planner, self._clock)
 
 
 @frozen

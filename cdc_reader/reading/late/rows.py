@@ -1,10 +1,9 @@
 """Late rows: rows that arrive after the position has passed their write time.
 
 No confidence window is long enough for all of these rows. However, a row of the log expires one TTL
-after its arrival, so its remaining TTL shows when it arrived: at ``now - (ttl - remaining)`` by the
-reader's clock. The result is wrong by at most `_BLUR` in either direction, and the response time
-makes it later. `_BLUR` is added, so that no arrival is computed too early. A row that arrived after
-its window was read is late, and a sweep finds it.
+after its arrival, so its expiry shows when it arrived. The result is wrong by at most `_BLUR` in
+either direction, and the response time makes it later. `_BLUR` is added, so that no arrival is
+computed too early. A row that arrived after its window was read is late, and a sweep finds it.
 
 A row has the TTL that was in force when it arrived. After a change of the TTL, either value is
 possible. The correct value yields an arrival within the time in which that value was in force. If
@@ -33,7 +32,7 @@ from cdc_reader._arrow import indices, scalar, to_arrow
 from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.ports import REMAINING_TTL
+from cdc_reader.reading.ports import EXPIRY
 from cdc_reader.reading.progress import Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
@@ -49,8 +48,8 @@ LONGEST_RESPONSE = 10 * _SECOND
 """µs that a response may take."""
 DOUBT = ARRIVAL_ERROR + LONGEST_RESPONSE
 """µs by which a computed arrival may be too late, including the response time."""
-_SKEW = 2
-"""Seconds by which a remaining TTL may exceed the TTL, because nodes' clocks differ."""
+_SKEW = 2 * _SECOND
+"""µs by which a row may seem to expire more than its TTL from now: nodes' clocks differ."""
 
 RowName = tuple[StreamId, RowKey]
 _NO_MARK = Mark()
@@ -105,7 +104,7 @@ class LateRows:
     def delivered(
         self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, *, behind: bool = False
     ) -> pa.RecordBatch:
-        """Record the doubtful rows of the batch, and return the batch without `REMAINING_TTL`.
+        """Record the doubtful rows of the batch, and return the batch without `EXPIRY`.
 
         A row is doubtful if its computed arrival may be after the read that delivers it. If
         `behind` is True, the batch was written before the position, so its rows may have arrived at
@@ -114,7 +113,7 @@ class LateRows:
         since = BEGINNING if behind else self._reads[-1] - DOUBT
         delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
         self._doubtful.update(name for _, name, _ in delayed)
-        return batch.drop_columns([REMAINING_TTL])
+        return batch.drop_columns([EXPIRY])
 
     def sweep(self, position: Micros, late_horizon: int, began: Micros) -> Sweep:
         """Start a sweep of the `late_horizon` µs before `position`, at the time `began`."""
@@ -168,11 +167,11 @@ class Sweep:
     doubtful: set[RowName] = field(factory=set)
 
     def late(self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.RecordBatch:
-        """Return the rows of `batch` that were not delivered before, without `REMAINING_TTL`."""
+        """Return the rows of `batch` that were not delivered before, without `EXPIRY`."""
         since = min(*self._reads, self._marked) - DOUBT
         delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
         late = [at for at, name, arrival in delayed if self._is_late(name, arrival)]
-        return batch.drop_columns([REMAINING_TTL]).take(indices(late))
+        return batch.drop_columns([EXPIRY]).take(indices(late))
 
     def _is_late(self, name: RowName, arrival: Micros) -> bool:
         if arrival >= self.began - DOUBT:
@@ -193,16 +192,24 @@ class Sweep:
 
 
 def arrived(
-    batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, planned: Micros, known: Container[RowName]
+    batch: pa.RecordBatch,
+    ttls: TtlHistory,
+    now: Micros,
+    planned: Micros,
+    known: Container[RowName],
+    *,
+    error: int = 0,
 ) -> pa.RecordBatch:
-    """Return the rows that had arrived by `planned` (µs), without `REMAINING_TTL`.
+    """Return the rows that had arrived by `planned` (µs), without `EXPIRY`.
 
     `planned` is when the read of the window was planned, and `known` contains the names of rows
     that were present at that time. Other rows that may have arrived later are left out. A window
-    therefore has the same rows each time it is read.
+    therefore has the same rows each time it is read. The clock by which the rows expire may be
+    `error` µs behind that of the plan.
     """
-    later = pc.indices_nonzero(pc.greater(_arrivals(batch, ttls, now), scalar(planned))).to_pylist()
-    rows = batch.drop_columns([REMAINING_TTL])
+    arrivals = _arrivals(batch, ttls, now, error)
+    later = pc.indices_nonzero(pc.greater(arrivals, scalar(planned))).to_pylist()
+    rows = batch.drop_columns([EXPIRY])
     names = keys(rows.take(indices(later)))
     left_out = {at for at, name in zip(later, names, strict=True) if name not in known}
     if not left_out:
@@ -240,17 +247,17 @@ def _delayed(
             yield at, name, arrival
 
 
-def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.Array:
+def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, error: int = 0) -> pa.Array:
     """Compute each row's arrival, in µs: never too early, and at most `DOUBT` too late.
 
     A row that fits no known TTL arrived before the first known TTL was in force.
     """
-    remaining_ttl = batch.column(REMAINING_TTL).cast(pa.int64())
+    now, expiry = now + error, pc.add(batch.column(EXPIRY), scalar(error))
     first = min(now, ttls.changes[0][0] + DOUBT) if ttls.changes else now
     arrivals = pa.repeat(scalar(first), batch.num_rows)
     is_explained = to_arrow(np.zeros(batch.num_rows, bool))
     for span, seconds in ttls.spans():
-        arrived, is_possible = _under(seconds, remaining_ttl, now)
+        arrived, is_possible = _under(seconds, expiry, now)
         is_in_time = pc.or_(pc.invert(is_explained), pc.greater_equal(arrived, scalar(span.start)))
         is_possible = pc.and_(is_possible, pc.and_(is_in_time, _before(arrived, span.end)))
         arrived = pc.min_element_wise(arrived, scalar(span.end + DOUBT))
@@ -259,13 +266,13 @@ def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.Array:
     return arrivals
 
 
-def _under(ttl: int, remaining_ttl: pa.Array, now: Micros) -> tuple[pa.Array, pa.Array]:
+def _under(ttl: int, expiry: pa.Array, now: Micros) -> tuple[pa.Array, pa.Array]:
     """Return each row's arrival under a TTL of `ttl` seconds, and whether it can have that TTL."""
     if not ttl:
-        return pa.repeat(scalar(now), len(remaining_ttl)), pc.is_null(remaining_ttl)
-    lived = pc.fill_null(pc.subtract(scalar(ttl), remaining_ttl), scalar(-ttl))
-    arrived = pc.subtract(scalar(now + _BLUR), pc.multiply(lived, scalar(_SECOND)))
-    return arrived, pc.greater_equal(lived, scalar(-_SKEW))
+        return pa.repeat(scalar(now), len(expiry)), pc.is_null(expiry)
+    arrived = pc.subtract(pc.fill_null(expiry, scalar(FOREVER)), scalar(ttl * _SECOND))
+    is_possible = pc.less_equal(arrived, scalar(now + _SKEW))
+    return pc.add(arrived, scalar(_BLUR)), is_possible
 
 
 def _before(arrived: pa.Array, end: Micros) -> pa.Array:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_reader._arrow import indices
+from cdc_reader._time import Clock
 from cdc_reader.cql.schema import TIME
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.planner import Planner
@@ -39,7 +40,7 @@ class TaskReader(Protocol):
     """Reads tasks, as `CurrentLog` does."""
 
     def read(
-        self, tasks: Sequence[Task], *, remaining_ttl: bool = False
+        self, tasks: Sequence[Task], *, clock: Clock | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batches of `tasks` in order, each with its task's index. No batch is empty."""
         ...
@@ -55,31 +56,33 @@ class Strays:
     while its generation seemed to be in force.
     """
 
-    def __init__(self, log: TaskReader, planner: Planner) -> None:
+    def __init__(self, log: TaskReader, planner: Planner, clock: Clock) -> None:
         self.queries = 0
         self._log = log
         self._planner = planner
+        self._clock = clock
 
-    def read(
-        self, window: Window, fresh: frozenset[int] | None = None, *, remaining_ttl: bool = False
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the window's strays, including twins, of all generations or of those in `fresh`."""
+    def read(self, window: Window, fresh: frozenset[int] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the window's strays, including twins, of all generations or of those in `fresh`.
+
+        Each batch has the column `EXPIRY`.
+        """
         tasks = self._planner.strays(window, fresh)
         self.queries = len(tasks)
-        for _, batch in self._log.read(tasks, remaining_ttl=remaining_ttl):
+        for _, batch in self._log.read(tasks, clock=self._clock):
             yield batch
 
     def split(self, window: Window, new: Keep) -> tuple[list[pa.RecordBatch], frozenset[RowKey]]:
         """Return the window's new strays, including twins, and the keys of its other strays.
 
-        `new` selects rows of a batch by their remaining TTLs at the time of the call. The caller
+        `new` selects rows of a batch by the times at which they expire. The caller
         must split the strays before it reads the streams in force. If a new row in these streams
         has one of the returned keys, the row arrived after its twin was delivered, and the caller
         must leave it out.
         """
         found: list[pa.RecordBatch] = []
         others: set[RowKey] = set()
-        for batch in self.read(window, remaining_ttl=True):
+        for batch in self.read(window):
             rows = new(batch)
             others.update(key for _, key in set(keys(batch)) - set(keys(rows)))
             if rows.num_rows:

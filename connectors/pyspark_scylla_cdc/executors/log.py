@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.strategy import FEW_QUERIES, Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask
 from pyspark_scylla_cdc.executors.timing import timed
-from pyspark_scylla_cdc.offsets.late import tasks_of
+from pyspark_scylla_cdc.offsets.late import Planned, tasks_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, LogRead
 from pyspark_scylla_cdc.planning.promise import report_lost_late_rows
@@ -32,8 +32,6 @@ from pyspark_scylla_cdc.sessions import (
     state_of,
     streams_loader,
 )
-
-Sieve = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def log_rows(
@@ -86,9 +84,8 @@ def _planned_rows(
     chunk = tuning.STREAMS_PER_QUERY
     used = Strategy.STREAMS if choice is None else choice.next()
     reads = partition.reads(streams, used, chunk)
-    planned = partition.planned
-    sieve = None if planned is None else partial(planned.rows, clock=clock)
-    found = read_ahead(partial(task_rows, source, sieve=sieve), reads, InFlight())
+    rows = partial(task_rows, source, clock=clock, planned=partition.planned)
+    found = read_ahead(rows, reads, InFlight())
     batches = (batch for _, batch in found)
     if choice is None:
         return batches
@@ -110,15 +107,12 @@ def _checked(
 
 
 def task_rows(
-    source: LogSource, read: LogRead, sieve: Sieve | None = None
+    source: LogSource, read: LogRead, clock: Clock, planned: Planned | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Request the first page of one query, and return its rows, filtered by `sieve` if given.
-
-    A sieve needs the rows' remaining TTLs, so they are read as well.
-    """
-    batches = source.read(read.task, remaining_ttl=sieve is not None)
+    """Request the first page of one query, and return its rows, or those that were `planned`."""
+    batches = source.read(read.task, clock=None if planned is None else clock)
     own = read.streams.rows(batches) if isinstance(read.task, RangeTask) else batches
-    return own if sieve is None else sieve(own)
+    return own if planned is None else planned.rows(own, clock)
 
 
 def _late_rows(

@@ -122,10 +122,10 @@ class Planned:
     def rows(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
         """Yield the rows that had arrived by `moment`; leave out empty batches.
 
-        The batches must have been read with `remaining_ttl`.
+        The batches must have been read with this `clock`.
         """
         for batch in batches:
-            rows = arrived(batch, self.ttls, clock.now() + _CLOCKS, self.moment, self.known)
+            rows = arrived(batch, self.ttls, clock.now(), self.moment, self.known, error=_CLOCKS)
             if rows.num_rows:
                 yield rows
 

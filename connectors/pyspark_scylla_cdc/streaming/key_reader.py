@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow as pa
 from attrs import frozen
 
-from cdc_reader._time import FOREVER, Micros
+from cdc_reader._time import FOREVER, Clock, Micros
 from cdc_reader.reading import tuning
 from cdc_reader.reading.fetch import read_tasks
 from cdc_reader.reading.in_flight import InFlight
@@ -25,7 +25,7 @@ from pyspark_scylla_cdc.planning.streams import Streams
 
 
 class KeyReader:
-    """Reads the keys of a log's rows, and the remaining TTL of each row.
+    """Reads the keys of a log's rows, and when each row expires.
 
     Create one reader for each micro-batch or sweep. It reads the generations only once, so each row
     is consistently either in a stream in force or a stray.
@@ -38,8 +38,10 @@ class KeyReader:
         source: LogSource,
         streams: Callable[[Micros], Streams],
         generations: Callable[[], Timeline],
+        clock: Clock,
         queries: int = FOREVER,
     ) -> None:
+        self._clock = clock
         self._source = source
         self._streams = streams
         self._sampled = _Sampled(streams, queries * tuning.STREAMS_PER_QUERY)
@@ -53,7 +55,7 @@ class KeyReader:
             self._sampled.streams(part.generation).tasks(part.window, tuning.STREAMS_PER_QUERY)
             for part in parts
         )
-        for _, batch in read_tasks(self._source, tasks, self._in_flight, remaining_ttl=True):
+        for _, batch in read_tasks(self._source, tasks, self._in_flight, clock=self._clock):
             yield batch
 
     def strays(self, reach: int) -> Strays:
@@ -63,7 +65,7 @@ class KeyReader:
         """
         planner = Planner(self._sampled, reach=reach)
         planner.use(self._timeline)
-        return Strays(_Tasks(self._source, self._in_flight), planner)
+        return Strays(_Tasks(self._source, self._in_flight), planner, self._clock)
 
     @cached_property
     def _timeline(self) -> Timeline:
@@ -107,6 +109,6 @@ class _Tasks:
     _in_flight: InFlight
 
     def read(
-        self, tasks: Sequence[Task], *, remaining_ttl: bool = False
+        self, tasks: Sequence[Task], *, clock: Clock | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        return read_tasks(self._source, tasks, self._in_flight, remaining_ttl=remaining_ttl)
+        return read_tasks(self._source, tasks, self._in_flight, clock=clock)

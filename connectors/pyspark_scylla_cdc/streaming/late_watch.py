@@ -176,7 +176,7 @@ class DeliveringWatch:
         """
         now = self._clock.now()
         strays = reader.strays(self._settings.late_horizon)
-        found = list(strays.read(step.window, remaining_ttl=True))
+        found = list(strays.read(step.window))
         window = _shortened(step.window, found)
         found = _written_in(window, found)
         rows = LateRows.resumed(self._state, self._settings.confidence)
@@ -279,7 +279,7 @@ def late_watch(
     if (mode := late_rows(options, schema.base)) is LateRowsMode.IGNORE:
         return IgnoringWatch()
     settings = SweepSettings(duration_micros(options.late_horizon), options.confidence)
-    make = partial(_key_reader, options, schema, generations)
+    make = partial(_key_reader, options, schema, generations, clock)
     if mode is LateRowsMode.DELIVER:
         return DeliveringWatch(make, settings, clock)
     sampled = partial(make, tuning.REPORT_QUERIES)
@@ -290,9 +290,10 @@ def _key_reader(
     options: SourceOptions,
     schema: LogSchema,
     generations: Callable[[], Timeline],
+    clock: Clock,
     queries: int = FOREVER,
 ) -> KeyReader:
     columns = tuple(column for column in schema.columns if column.name in ROW_KEY)
     source = source_of(options.connection(), options.read, evolve(schema, columns=columns))
     streams = streams_loader(options, schema.base)
-    return KeyReader(source, streams, generations, queries)
+    return KeyReader(source, streams, generations, clock, queries)

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
-from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader._time import BEGINNING, FOREVER, Clock, SystemClock
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.consumer import CdcConsumer
@@ -91,9 +91,9 @@ def streams_of(asked: list[RecordedQuery]) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("remaining_ttl", [False, True])
+@pytest.mark.parametrize("clock", [None, SystemClock()], ids=["rows", "expiry"])
 @pytest.mark.parametrize("limit", [1, 7, 63, 64])
-def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> None:
+def test_a_connection_is_refused_once(limit: int, clock: Clock | None) -> None:
     """Only the first query is rejected. Later queries list as many streams as the server accepts.
 
     This also holds for searches for late rows.
@@ -109,7 +109,7 @@ def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> Non
     for refusals in (int(limit < 64), 0):
         asked.clear()
         source = table.source(table.schema())
-        rows = sum(batch.num_rows for batch in source.read(task, remaining_ttl=remaining_ttl))
+        rows = sum(batch.num_rows for batch in source.read(task, clock=clock))
         assert rows == COUNT
         named = streams_of([each for each in asked if each.paging_state is None])
         assert named[:refusals] == [64] * refusals

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader._time import BEGINNING, FOREVER, Clock, SystemClock
 from cdc_reader.cluster import Connection, CqlLogSource, SchemaSource
 from cdc_reader.cluster.generations import VnodeGenerations
 from cdc_reader.config import ConnectionConfig, ReadConfig
@@ -17,7 +17,7 @@ from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
-from cdc_reader.reading.ports import REMAINING_TTL
+from cdc_reader.reading.ports import EXPIRY
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 COUNT = 60
 ALL = Window(BEGINNING, FOREVER)
 FIRST_TOKEN, LAST_TOKEN = -(1 << 63), (1 << 63) - 1
+SECOND = 1_000_000
 
 
 @pytest.fixture
@@ -62,13 +63,13 @@ def streams(opened: Connection) -> list[StreamId]:
 
 
 def read(
-    source: CqlLogSource, tasks: Iterable[Task | RangeTask], *, remaining_ttl: bool = False
+    source: CqlLogSource, tasks: Iterable[Task | RangeTask], *, clock: Clock | None = None
 ) -> list[dict[str, Any]]:
     """Return all rows of the tasks, with `cdc$time` as bytes."""
     return [
         {**row, "cdc$time": uuid.UUID(row["cdc$time"]).bytes}
         for task in tasks
-        for batch in source.read(task, remaining_ttl=remaining_ttl)
+        for batch in source.read(task, clock=clock)
         for row in batch.to_pylist()
     ]
 
@@ -131,32 +132,31 @@ def test_a_range_is_half_open_in_time_and_token(
 
 
 @pytest.mark.parametrize("by", [Task, RangeTask])
-def test_rows_have_their_remaining_ttl_on_request(
+def test_rows_have_their_expiry_on_request(
     opened: Connection, schema: LogSchema, streams: list[StreamId], by: type
 ) -> None:
-    """On request, an extra column contains the remaining TTL in seconds."""
+    """With a clock, an extra column contains the time at which each row expires."""
     tasks = [Task(ALL, tuple(streams))] if by is Task else ranges(streams, ALL)
     source = CqlLogSource(opened, schema)
-    rows = read(source, tasks, remaining_ttl=True)
+    clock = SystemClock()
+    rows = read(source, tasks, clock=clock)
     assert len(rows) == COUNT
-    assert all(3_500 < row[REMAINING_TTL] <= 3_600 for row in rows)
-    batch = next(batch for task in tasks for batch in source.read(task, remaining_ttl=True))
-    assert batch.schema.names == [*arrow_schema(schema.columns).names, REMAINING_TTL]
-    assert str(batch.schema.field(REMAINING_TTL).type) == "int32"
+    assert all(3_500 * SECOND < row[EXPIRY] - clock.now() <= 3_600 * SECOND for row in rows)
+    batch = next(batch for task in tasks for batch in source.read(task, clock=clock))
+    assert batch.schema.names == [*arrow_schema(schema.columns).names, EXPIRY]
+    assert str(batch.schema.field(EXPIRY).type) == "int64"
     plain = read(source, tasks)
-    assert REMAINING_TTL not in plain[0]
+    assert EXPIRY not in plain[0]
     assert len(plain) == COUNT
 
 
-def test_rows_without_ttl_have_none_remaining(
-    scylla: Scylla, keyspace: str, opened: Connection
-) -> None:
-    """The remaining TTL is null for rows that do not expire."""
+def test_rows_without_ttl_do_not_expire(scylla: Scylla, keyspace: str, opened: Connection) -> None:
+    """The expiry is null for rows that do not expire."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': 0}}"
     )
     scylla.session.execute(f"INSERT INTO {keyspace}.u (p) VALUES (1)")
     schema = SchemaSource(opened).log_schema(TableName(keyspace, "u"))
     task = RangeTask(ALL, FIRST_TOKEN, LAST_TOKEN)
-    rows = read(CqlLogSource(opened, schema), [task], remaining_ttl=True)
-    assert [row[REMAINING_TTL] for row in rows] == [None]
+    rows = read(CqlLogSource(opened, schema), [task], clock=SystemClock())
+    assert [row[EXPIRY] for row in rows] == [None]

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from cdc_reader._time import duration_micros
 from cdc_reader.config import ReadConfig
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.reading.delivery import RowsRead
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late.rows import DOUBT, _arrivals
-from cdc_reader.reading.ports import REMAINING_TTL
+from cdc_reader.reading.late.rows import DOUBT, _arrivals, arrived
+from cdc_reader.reading.ports import EXPIRY
 from cdc_reader.reading.progress import Checkpoint
 from tests.cdc_reader.support.followed import SECOND, Followed, cells, last_marks
 from tests.cdc_reader.support.tuned import tuning_of_module
@@ -117,8 +119,31 @@ def test_arrival_times_are_never_underestimated(
     now = since + max(arrived, 0) + looked
     remaining_ttl = (old if arrived < 0 else new) - (now - since - arrived)
     assume(remaining_ttl > 0)
-    batch = pa.record_batch([pa.array([remaining_ttl], pa.int32())], [REMAINING_TTL])
+    batch = pa.record_batch([pa.array([(now + remaining_ttl) * SECOND])], [EXPIRY])
     [found] = _arrivals(batch, ttls, now * SECOND).to_pylist()
     assert found >= (since + arrived) * SECOND
     is_plain = new >= old + 60 or remaining_ttl > new + 60
     assert not is_plain or found <= (since + arrived) * SECOND + 2 * DOUBT
+
+
+@given(waited=st.integers(0, 1_000_000))
+def test_a_batch_is_judged_by_when_it_was_received(waited: int) -> None:
+    """A machine that is suspended before it uses a batch takes no row for a later one."""
+    written, planned = 1_800_000_000 * SECOND, 1_800_000_090 * SECOND
+    ttls, time = TtlHistory(((0, 86_400),)), timeuuid.make(written, bytes(8))
+
+    def found(arrival: int) -> int:
+        """Return the number of rows that are delivered, of one with this time of arrival."""
+        batch = pa.record_batch(
+            {
+                STREAM_ID: pa.array([bytes(16)], pa.binary()),
+                TIME: [str(time)],
+                BATCH_SEQ_NO: pa.array([0], pa.int32()),
+                EXPIRY: [arrival + 86_400 * SECOND],
+            }
+        )
+        now = planned + waited * SECOND
+        return len(arrived(batch, ttls, now, planned, frozenset()))
+
+    assert found(written + SECOND) == 1
+    assert found(planned + SECOND) == 0

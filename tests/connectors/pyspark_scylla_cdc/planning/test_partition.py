@@ -11,6 +11,7 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_reader._time import Clock, SystemClock
 from cdc_reader.cql.schema import STREAM_ID
 from cdc_reader.streams.generation import StreamGroup, Timeline
 from cdc_reader.streams.strategy import Strategy
@@ -32,9 +33,9 @@ class Full:
     streams: tuple[StreamId, ...]
 
     def read(
-        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+        self, task: Task | RangeTask, *, clock: Clock | None = None
     ) -> Iterator[pa.RecordBatch]:
-        del remaining_ttl
+        del clock
         found = [stream for stream in self.streams if _is_asked(task, stream)]
         ids = [bytes(stream) for stream in found for _ in range(task.window.length)]
         times = [*range(task.window.start, task.window.end)] * len(found)
@@ -116,7 +117,10 @@ def test_streams_and_ranges_have_the_same_rows(
 def rows(reads: Iterator[LogRead], source: Full) -> list[tuple[bytes, int]]:
     """Return the rows that these queries find, sorted."""
     found = [
-        row for read in reads for batch in task_rows(source, read) for row in batch.to_pylist()
+        row
+        for read in reads
+        for batch in task_rows(source, read, SystemClock())
+        for row in batch.to_pylist()
     ]
     return sorted((row[STREAM_ID], row["time"]) for row in found)
 

@@ -16,6 +16,7 @@ from cassandra.cluster import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_reader._time import Clock
 from cdc_reader.cluster import Connection
 from cdc_reader.reading import tuning
 from cdc_reader.streams.generation import Timeline
@@ -251,10 +252,10 @@ class Written:
     times: list[int]
 
     def read(
-        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+        self, task: Task | RangeTask, *, clock: Clock | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Return the first row in the task's window, if there is one."""
-        del remaining_ttl
+        del clock
         found = [time for time in self.times if time in task.window][:1]
         return iter([pa.record_batch({"time": found})] if found else [])
 

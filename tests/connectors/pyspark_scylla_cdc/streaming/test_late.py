@@ -19,14 +19,14 @@ from cassandra.cluster import Session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_reader._time import SystemClock
+from cdc_reader._time import Clock, SystemClock
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late.rows import Reads
-from cdc_reader.reading.ports import REMAINING_TTL
+from cdc_reader.reading.ports import EXPIRY
 from cdc_reader.reading.progress import RowKey
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.stream import StreamId
@@ -431,7 +431,7 @@ SCHEMA = pa.schema(
         (STREAM_ID, pa.binary()),
         (TIME, pa.string()),
         (BATCH_SEQ_NO, pa.int32()),
-        (REMAINING_TTL, pa.int32()),
+        (EXPIRY, pa.int64()),
     ]
 )
 
@@ -449,16 +449,16 @@ class Log:
     server: int
 
     def read(
-        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+        self, task: Task | RangeTask, *, clock: Clock | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows that have arrived."""
-        assert remaining_ttl
+        assert clock is self.clock
         now, found = self.clock.now(), []
         for number, (written, arrival) in enumerate(self.rows):
             if arrival <= now and written in task.window:
                 time = timeuuid.make(written, number.to_bytes(8, "big"))
                 lived = (now + self.server) // SECOND - (arrival + self.server) // SECOND
-                found.append((bytes(STREAM), str(time), 0, TTL - lived))
+                found.append((bytes(STREAM), str(time), 0, now + (TTL - lived) * SECOND))
         columns = zip(*found, strict=True) if found else ()
         return iter([pa.record_batch(list(map(list, columns)), SCHEMA)] if found else [])
 
@@ -519,7 +519,7 @@ def test_exactly_once(rounds: list[Round], server: int) -> None:
         began += each.length
 
     def read_keys() -> KeyReader:
-        return KeyReader(log, lambda _: Streams(bytes(STREAM)), lambda: Timeline((0,)))
+        return KeyReader(log, lambda _: Streams(bytes(STREAM)), lambda: Timeline((0,)), clock)
 
     def watch() -> DeliveringWatch:
         return DeliveringWatch(read_keys, SweepSettings(HORIZON, CONFIDENCE), clock)
@@ -528,7 +528,7 @@ def test_exactly_once(rounds: list[Round], server: int) -> None:
         late = [int.from_bytes(key.time[8:]) for _, key in told.rows]
         if window.is_empty:
             return sorted(late)
-        read = log.read(Task(window, (STREAM,)), remaining_ttl=True)
+        read = log.read(Task(window, (STREAM,)), clock=clock)
         return sorted([*late, *log.numbers(told.planned(window, TTLS).rows(read, clock))])
 
     delivered: list[int] = []

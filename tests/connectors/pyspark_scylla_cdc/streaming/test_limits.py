@@ -11,6 +11,7 @@ import pytest
 from attrs import evolve, frozen
 from cassandra.cluster import Session
 
+from cdc_reader._time import Clock
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
@@ -136,9 +137,9 @@ class Weighed:
     sizes: list[int]
 
     def read(
-        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+        self, task: Task | RangeTask, *, clock: Clock | None = None
     ) -> Iterator[pa.RecordBatch]:
-        for batch in self.source.read(task, remaining_ttl=remaining_ttl):
+        for batch in self.source.read(task, clock=clock):
             self.sizes.append(batch.nbytes)
             yield batch
 
