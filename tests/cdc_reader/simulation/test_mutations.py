@@ -258,19 +258,19 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 
 
 NODES_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
-    "streams: what was seen is forgotten": ((TabletGenerations, "_with_seen", _forgotten, 3)),
+    "streams: what was seen is forgotten": ((TabletGenerations, "_with_seen", _forgotten, 152)),
     "streams: one node is asked at first": (
-        (TabletGenerations, "all_timestamps", lambda self: self._with_seen(_at_any_node(self)), 3)
+        (TabletGenerations, "all_timestamps", lambda self: self._with_seen(_at_any_node(self)), 348)
     ),
     "streams: a node that does not know the set is believed": (
-        (TabletGenerations, "_check_forgotten", lambda _self, _start, _node: None, 3)
+        (TabletGenerations, "_check_forgotten", lambda _self, _start, _node: None, 14)
     ),
-    "columns: those of any node": (log.CdcTable, "_of_nodes", _of_any_node, 3),
+    "columns: those of any node": (log.CdcTable, "_of_nodes", _of_any_node, 33),
     "columns: one node is asked whether they changed": (
-        (fetch.CurrentLog, "refresh", _refreshed_at_one_node, 3)
+        (fetch.CurrentLog, "refresh", _refreshed_at_one_node, 120)
     ),
     "columns: a node that does not know them refuses for all": (
-        (queries.Queries, "_page", lambda _self, _query, _state, attempt: attempt(), 3)
+        (queries.Queries, "_page", lambda _self, _query, _state, attempt: attempt(), 12)
     ),
 }
 """The same as `MUTATIONS`, for histories in which nodes differ."""
