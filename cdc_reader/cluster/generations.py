@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Protocol
 from uuid import UUID
 
@@ -188,16 +188,18 @@ class TabletGenerations:
         self._name = name
         self._key = name.keyspace, name.name
         self._seen: set[Micros] = set()
+        self._turns = count()
         self._timestamps = Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE")
 
     def timestamps(self) -> Sequence[Micros]:
         """Return the starts, in µs, of all sets of streams that were seen before or are now.
 
-        The first call asks all nodes, and the others one.
+        The first call asks all nodes. The others ask one node each, in turn, so that a set of which
+        a node has not heard is found by the next call.
         """
         if not self._seen:
             return self.all_timestamps()
-        return self._with_seen(starts(self._queries.batches(self._timestamps)))
+        return self._with_seen(self._queries.from_one_node(self._starts, next(self._turns)))
 
     def all_timestamps(self) -> Sequence[Micros]:
         """Return `timestamps`, for which all nodes are asked."""
@@ -216,6 +218,9 @@ class TabletGenerations:
     def unpublished(self) -> Sequence[Micros]:
         """Return an empty sequence, because a set and its streams become visible together."""
         return ()
+
+    def _starts(self, node: Queries) -> list[Micros]:
+        return starts(node.batches(self._timestamps))
 
     def _with_seen(self, found: Iterable[Micros]) -> Sequence[Micros]:
         """Add the starts, and return all of them but those that the server has removed."""
@@ -253,7 +258,7 @@ class TabletGenerations:
 
     def _check_forgotten(self, start: Micros, node: Queries) -> None:
         """Raise TransientError if the node has no streams because it has not received them yet."""
-        known = starts(node.batches(self._timestamps))
+        known = self._starts(node)
         if known and start < min(known):
             return
         if not known and not node.rows(_TABLE, *self._key):

@@ -150,16 +150,17 @@ class Queries(ABC):
         """Return queries that only this node answers, and that are not retried."""
         return _AtNode(self, node)
 
-    def from_one_node(self, read: Callable[[Queries], T]) -> T:
+    def from_one_node(self, read: Callable[[Queries], T], turn: int | None = None) -> T:
         """Return the result of `read`, all of whose queries one node answers.
 
         If a node fails, or does not know the table, the next one is asked. All of them are asked
-        again until the deadline.
+        again until the deadline. A caller that asks again and again gives the number of its `turn`,
+        so that it asks each node in turn.
         """
-        return self.retry(partial(self._from_one_node, read))
+        return self.retry(partial(self._from_one_node, read, turn))
 
-    def _from_one_node(self, read: Callable[[Queries], T]) -> T:
-        *others, last = self._nodes_in_turn()
+    def _from_one_node(self, read: Callable[[Queries], T], turn: int | None) -> T:
+        *others, last = self._nodes_in_turn(turn)
         for node in others:
             with suppress(TransientError, SchemaError):
                 return read(self.at(node))
@@ -194,12 +195,12 @@ class Queries(ABC):
         """Return the schema version of each node that answers; see `from_all_nodes`."""
         return _versions(self.from_all_nodes(_SCHEMA_VERSION))
 
-    def _nodes_in_turn(self) -> list[Node]:
+    def _nodes_in_turn(self, turn: int | None = None) -> list[Node]:
         """Return all nodes, each time from another one on, so that all of them share the load."""
         nodes = [*self.nodes()]
         if not nodes:
             raise TransientError("the driver knows no node of the cluster")
-        first = next(self._turns) % len(nodes)
+        first = (next(self._turns) if turn is None else turn) % len(nodes)
         return nodes[first:] + nodes[:first]
 
     def rows(self, cql: str, *values: object) -> list[dict[str, Any]]:

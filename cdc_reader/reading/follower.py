@@ -135,19 +135,19 @@ class Follower:
             began = self._clock.now()
             is_fresh = self._is_eager and 0 <= began - refreshed < _REFRESH_INTERVAL
             if not is_fresh:
-                refreshed, horizon = began, self._refresh(began)
+                refreshed, horizon = began, self._refresh(began, end)
             if horizon > BEGINNING:
                 yield from self._poll(end) if is_fresh else self._pass(horizon, end)
             if self._position >= end:
                 return
             self._pause(began)
 
-    def _refresh(self, now: Micros) -> Micros:
+    def _refresh(self, now: Micros, end: Micros) -> Micros:
         """Refresh the schema, TTLs and generations, and return the horizon at `now`."""
         self._log.refresh()
         base = self._log.schema.base
         self.ttls = self.ttls.updated(base, now, self._position)
-        horizon = self._horizon.refresh(now, self._position, base.name, self.ttls)
+        horizon = self._horizon.refresh(now, self._position, end, base.name, self.ttls)
         if horizon > BEGINNING:
             self._position = max(self._position, self._horizon.oldest)
             self.first = self._position if self.first is None else self.first

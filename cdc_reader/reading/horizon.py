@@ -131,14 +131,20 @@ class SettledHorizon:
         """The start of the newest generation that is accounted for, or None if there is none."""
         return max(self._accounted or (), default=None)
 
-    def refresh(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> Micros:
+    def refresh(
+        self, now: Micros, position: Micros, end: Micros, table: TableName, ttls: TtlHistory
+    ) -> Micros:
         """Read the generations and return the horizon, in µs, or BEGINNING while there are none.
+
+        If everything before `end` (µs) has settled, no later refresh finds what this one overlooks.
+        All nodes are asked then.
 
         The caller must read the clock (`now`) before this call. Every generation that begins before
         the horizon has then had the confidence window to become visible. Raises DataLossError if
         `data_loss` is not ``continue`` and rows since `position` are gone, according to `ttls`.
         """
-        starts = self._planner.refresh().starts
+        settled = settled_before(now, duration_micros(self._config.confidence_window))
+        starts = self._planner.refresh(of_all=settled >= end).starts
         if not starts:
             return BEGINNING
         if is_first := self._accounted is None:
@@ -151,7 +157,6 @@ class SettledHorizon:
             self.oldest = _oldest(starts, ttls, now)
         else:
             self.oldest = position
-        settled = settled_before(now, duration_micros(self._config.confidence_window))
         return min(settled, self._gate.limit(now, starts))
 
     def check_read(
