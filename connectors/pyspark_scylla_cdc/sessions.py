@@ -1,7 +1,6 @@
 """Access to the table's schema, generations and log, for the driver and for executors.
 
-Connections, sources and the streams of generations are cached across tasks, because Spark reuses
-its Python processes, and connecting takes longer than a micro-batch.
+The streams of generations are cached across tasks, because Spark reuses its Python processes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from cdc_reader.changes.frames import (
     project,
     snapshot_format_of,
 )
-from cdc_reader.cluster import CdcTable, ClusterClock, Connection, TableGenerations
+from cdc_reader.cluster import CdcTable, ClusterClock, TableGenerations
 from cdc_reader.cluster.generations import GenerationKind
 from cdc_reader.cluster.schema import dropped
 from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
@@ -33,9 +32,9 @@ from cdc_reader.errors import (
     UnsupportedTableError,
 )
 from cdc_reader.reading.expiry import refuse_endless_snapshots
-from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import StrategyChoice
+from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.offsets.late import check_ttl
 from pyspark_scylla_cdc.options.errors import with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -148,7 +147,7 @@ def still_there(options: SourceOptions, schema: LogSchema) -> Iterator[None]:
 
 def table_of(options: SourceOptions) -> CdcTable:
     """Return the table, over this process's connection."""
-    return _table(options.connection(), options.read, options.table)
+    return cluster_of(options.connection(), options.read).table(options.table)
 
 
 def _check_key(options: SourceOptions, base: TableSchema) -> None:
@@ -186,7 +185,7 @@ def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[Micro
 def _streams_of(
     connection: ConnectionConfig, read: ReadConfig, base: TableSchema, generation: Micros, key: str
 ) -> Streams:
-    groups = _table(connection, read, base.name).generations.groups(generation)
+    groups = cluster_of(connection, read).table(base.name).generations.groups(generation)
     if not groups:
         log.warning("generation_without_streams", start=generation)
     if key:
@@ -205,14 +204,8 @@ def ends_of(options: SourceOptions, generation: Micros | None) -> Sequence[int]:
 def _ends_of(
     connection: ConnectionConfig, read: ReadConfig, name: TableName, generation: Micros
 ) -> Sequence[int]:
-    groups = _table(connection, read, name).generations.groups(generation)
+    groups = cluster_of(connection, read).table(name).generations.groups(generation)
     return tuple(sorted(group.range_end for group in groups))
-
-
-@cache
-def connection_of(connection: ConnectionConfig, read: ReadConfig) -> Connection:
-    """Return the connection shared by all reads of this process with the same settings."""
-    return Connection(connection, read)
 
 
 class SourceClock:
@@ -242,16 +235,8 @@ class SourceClock:
 
     @cached_property
     def _cluster(self) -> ClusterClock:
-        connection, read = self._options.connection(), self._options.read
-        if self._own is None:
-            return _clock_of(connection, read)
-        return ClusterClock.of(connection_of(connection, read), self._own)
-
-
-@cache
-def _clock_of(connection: ConnectionConfig, read: ReadConfig) -> ClusterClock:
-    """Return the clock shared by all reads of this process with the same settings."""
-    return ClusterClock(connection_of(connection, read))
+        cluster = cluster_of(self._options.connection(), self._options.read)
+        return cluster.clock if self._own is None else ClusterClock(cluster.connection, self._own)
 
 
 def share_rate(options: SourceOptions, tasks: int) -> None:
@@ -260,13 +245,8 @@ def share_rate(options: SourceOptions, tasks: int) -> None:
     A Python process of Spark runs one task at a time.
     """
     if (limit := options.read.max_queries_per_second) is not None:
-        connection = connection_of(options.connection(), options.read)
+        connection = cluster_of(options.connection(), options.read).connection
         connection.throttle.set_limit(limit / tasks)
-
-
-@cache
-def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> CdcTable:
-    return CdcTable(connection_of(connection, read), name)
 
 
 @cache
@@ -274,18 +254,3 @@ def choice_of(connection: ConnectionConfig, name: TableName) -> StrategyChoice:
     """Return this process's strategy choice, with its measurements of earlier partitions."""
     del connection, name  # one choice per combination
     return StrategyChoice()
-
-
-@lru_cache(maxsize=64)
-def source_of(
-    connection: ConnectionConfig,
-    read: ReadConfig,
-    schema: LogSchema,
-    limit: int | None = None,
-    *,
-    tolerant: bool = False,
-    per_stream: bool = False,
-) -> LogSource:
-    """Return a source that reads these columns of a log, and prepares its queries only once."""
-    table = _table(connection, read, schema.base.name)
-    return table.source(schema, limit, tolerant=tolerant, per_stream=per_stream)

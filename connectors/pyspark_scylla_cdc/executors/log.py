@@ -17,6 +17,7 @@ from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.strategy import FEW_QUERIES, Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask
+from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.executors.timing import timed
 from pyspark_scylla_cdc.offsets.late import Planned, tasks_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -28,7 +29,6 @@ from pyspark_scylla_cdc.sessions import (
     choice_of,
     partition_key_of,
     row_format,
-    source_of,
     state_of,
     streams_loader,
 )
@@ -50,7 +50,8 @@ def log_rows(
     more = (*(ROW_KEY if is_by_key else ()), *([STREAM_ID] if choice else ()))
     columns = _columns(schema, wanted, key, more)
     read = evolve(schema, columns=columns)
-    source = source_of(options.connection(), options.read, read, tolerant=output.is_tolerant)
+    cluster = cluster_of(options.connection(), options.read)
+    source = cluster.source(read, tolerant=output.is_tolerant)
     if isinstance(partition, LatePartition):
         batches = _late_rows(options, source, partition)
     else:

@@ -14,10 +14,11 @@ from cdc_reader._time import Micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, LogSchema
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.plan import StreamSpan, spans
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.sessions import row_format, source_of, streams_loader, timeline_of
+from pyspark_scylla_cdc.sessions import row_format, streams_loader, timeline_of
 
 SAMPLE, AT_ONCE = 512, 64
 """The number of streams sampled in a generation, and the number of streams per query."""
@@ -127,18 +128,19 @@ def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[bytes, pa.RecordBatch]]:
 
 def row_count(options: SourceOptions, schema: LogSchema) -> RowCount:
     """Return a `RowCount` for the rows of a query."""
-    connection, streams = options.connection(), streams_loader(options, schema.base)
+    cluster = cluster_of(options.connection(), options.read)
+    streams = streams_loader(options, schema.base)
     output = row_format(options, schema)
 
     def column(name: str) -> LogSource:
         columns = tuple(column for column in schema.columns if column.name == name)
-        return source_of(connection, options.read, evolve(schema, columns=columns), tolerant=True)
+        return cluster.source(evolve(schema, columns=columns), tolerant=True)
 
     whole = evolve(schema, columns=tuple(output.log_columns(output.schema.names)))
     return RowCount(
         column(BATCH_SEQ_NO),
         column(STREAM_ID),
-        source_of(connection, options.read, whole, _WEIGHED, tolerant=True, per_stream=True),
+        cluster.source(whole, _WEIGHED, tolerant=True, per_stream=True),
         streams,
         lambda window: spans(timeline_of(options), window, lambda g: len(streams(g))),
     )

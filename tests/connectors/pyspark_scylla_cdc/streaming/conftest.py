@@ -11,8 +11,8 @@ from cassandra.cluster import Session
 from cdc_reader._time import SystemClock
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
+from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import connection_of
 from tests.connectors.pyspark_scylla_cdc.support.followed_log import FollowedLog
 from tests.connectors.pyspark_scylla_cdc.support.readers import stream_reader
 
@@ -57,7 +57,7 @@ def follow(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
         has_start = "snapshot" in more or "startingOffsets" in more
         first = {} if has_start else {"startingTimestamp": "latest"}
         parsed = SourceOptions.parse({**known, **first, **more})
-        opened.add(connection_of(parsed.connection(), parsed.read))
+        opened.add(cluster_of(parsed.connection(), parsed.read).connection)
 
         followed = FollowedLog(partial(stream_reader, parsed, clock), clock, session)
         followed.start()

@@ -24,10 +24,10 @@ from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
+from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LogPartition
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import idle
 from pyspark_scylla_cdc.streaming.idle import Idle
@@ -73,7 +73,7 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
 
     def make(**more: str) -> StreamReader:
         parsed = SourceOptions.parse({**known, **more})
-        opened.add(connection_of(parsed.connection(), parsed.read))
+        opened.add(cluster_of(parsed.connection(), parsed.read).connection)
         return stream_reader(parsed, clock)
 
     yield make

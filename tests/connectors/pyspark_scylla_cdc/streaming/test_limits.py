@@ -16,7 +16,7 @@ from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from pyspark_scylla_cdc.sessions import connection_of
+from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, row_count
 from pyspark_scylla_cdc.streaming.stream import StreamReader
@@ -175,7 +175,7 @@ def test_tasks_share_the_rate(make: Make, write: Callable[..., None]) -> None:
     """Each partition gets an equal part of the query rate. The driver may use the whole rate."""
     stream = make(maxQueriesPerSecond="1000", maxPartitions="4")
     options = stream._options
-    throttle = connection_of(options.connection(), options.read).throttle
+    throttle = cluster_of(options.connection(), options.read).connection.throttle
     start = stream.initialOffset()
     write(20)
     end = stream.latestOffset(start, LIMIT)

@@ -12,8 +12,8 @@ from cassandra.cluster import Session
 
 from cdc_reader.errors import DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
+from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles, WithoutStart
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.cdc_reader.support.announcing import Announcing
@@ -39,7 +39,7 @@ def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
         {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t", "consistencyLevel": "ONE"}
     )
     yield stream_reader(options, clock)
-    connection_of(options.connection(), options.read).close()
+    cluster_of(options.connection(), options.read).connection.close()
 
 
 def test_rows_of_a_generation_made_between_two_micro_batches(

@@ -8,8 +8,8 @@ import pytest
 from cassandra.cluster import Session
 
 from cdc_reader.testing import EmbeddedScylla, ManualClock
+from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader, stream_reader
 
@@ -49,7 +49,7 @@ def test_they_are_read_once(
     assert read(stream, first, stream.latestOffset(first, ReadMaxFiles(1))) == [*range(20, 60)]
     batch = batch_reader(SourceOptions.parse({**known, "startingTimestamp": "-1d"}), clock)
     assert read(batch) == [*range(60)]
-    connection_of(options.connection(), options.read).close()
+    cluster_of(options.connection(), options.read).connection.close()
 
 
 def write(session: Session, keys: range) -> None:

@@ -13,9 +13,10 @@ from cdc_reader.cluster import Connection
 from cdc_reader.cluster.queries import Query, Request
 from cdc_reader.errors import ConfigurationError, DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
+from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.options import kinds
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import SourceClock, connection_of
+from pyspark_scylla_cdc.sessions import SourceClock
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.cdc_reader.support.wrong_clock import WrongClock
@@ -64,7 +65,7 @@ def parse(cluster: EmbeddedScylla, write: Callable[..., None]) -> Iterator[Parse
     def parse(**more: str) -> SourceOptions:
         where = {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t"}
         options = SourceOptions.parse({**where, "consistencyLevel": "ONE", **more})
-        opened.add(connection_of(options.connection(), options.read))
+        opened.add(cluster_of(options.connection(), options.read).connection)
         return options
 
     yield parse

@@ -8,8 +8,9 @@ from typing import Any
 
 from cdc_reader._time import Clock
 from pyspark_scylla_cdc.batch import BatchReader
+from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import connection_of, row_format, schema_of
+from pyspark_scylla_cdc.sessions import row_format, schema_of
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 
 
@@ -37,7 +38,7 @@ def stream_readers(known: Mapping[str, str], clock: Clock) -> Iterator[Callable[
 
         def make(**more: str) -> StreamReader:
             options = SourceOptions.parse({**known, **more})
-            opened.callback(connection_of(options.connection(), options.read).close)
+            opened.callback(cluster_of(options.connection(), options.read).connection.close)
             return stream_reader(options, clock)
 
         yield make

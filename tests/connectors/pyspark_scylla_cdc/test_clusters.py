@@ -1,0 +1,55 @@
+"""A process of Spark keeps few connections open."""
+
+from __future__ import annotations
+
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from pyspark_scylla_cdc.clusters import LONGEST_UNUSED, MOST, Cluster, Clusters
+
+READ = ReadConfig()
+
+
+def connected(cluster: Cluster) -> bool:
+    """Connect if the cluster has no connection, and return whether it had one."""
+    was_open = cluster.connection._opening is not None
+    cluster.connection.session()
+    return was_open
+
+
+def test_at_most_four_stay_open() -> None:
+    """A fifth cluster closes the connection that was used longest ago; it opens when used again."""
+    with EmbeddedScylla() as server:
+        clusters = Clusters(ManualClock(0))
+        configs = [
+            ConnectionConfig(server.contact_point, username=f"u{number}", password="p")
+            for number in range(MOST + 1)
+        ]
+        opened = [clusters.get(config, READ) for config in configs[:MOST]]
+        assert not any(map(connected, opened))
+        assert clusters.get(configs[0], READ) is opened[0]
+        opened.append(clusters.get(configs[-1], READ))
+        assert list(map(connected, opened)) == [True, False, True, True, False]
+        assert clusters.get(configs[1], READ) is not opened[1]
+        for cluster in opened:
+            cluster.connection.close()
+
+
+def test_an_unused_one_is_closed() -> None:
+    """A connection that is not used for ten minutes is closed when another is used."""
+    with EmbeddedScylla() as server:
+        clock = ManualClock(0)
+        clusters = Clusters(clock)
+        first, second = (
+            clusters.get(ConnectionConfig(server.contact_point, consistency=level), READ)
+            for level in ("ONE", "QUORUM")
+        )
+        assert not connected(first)
+        assert not connected(second)
+        clock.advance(LONGEST_UNUSED)
+        config = ConnectionConfig(server.contact_point, consistency="ONE")
+        assert clusters.get(config, READ) is first
+        clock.advance(1)
+        assert clusters.get(config, READ) is first
+        assert (connected(first), connected(second)) == (True, False)
+        first.connection.close()
+        second.connection.close()
