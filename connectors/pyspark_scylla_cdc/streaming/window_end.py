@@ -94,7 +94,12 @@ class WindowEnd:
         self._snapshot = SnapshotEnd(options, schema)
 
     def finish(self, now: Micros) -> None:
-        """Let the query end when it has read the rows available at `now`."""
+        """Let the query end when it has read the rows available at `now`.
+
+        The generations of their time are asked for at all nodes, because no later micro-batch of
+        this run would read those that were overlooked.
+        """
+        generations_of(self._options).all_timestamps()
         self._policy = self._policy.finishing(now)
         self._late.finish(now)
 
