@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from cdc_reader._settings import is_text
+from cdc_reader._text import is_text
 from cdc_reader._time import Clock, Micros, SystemClock, as_duration, duration_micros
 from cdc_reader.checkpoints.marks import (
     newest,
@@ -351,12 +351,6 @@ def _row(number: int, stream: StreamId, mark: Mark, position: Micros) -> tuple[o
 
 def _path(path: str | Path) -> Path:
     """Return the path; raise ConfigurationError unless it has a name that SQLite can open."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        is_name = False
-    else:
-        is_name = is_text(str(path))
-    if not is_name:
+    if not is_text(str(path)):
         raise ConfigurationError("path", str(path), "give the path of a file")
     return Path(path)

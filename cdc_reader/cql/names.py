@@ -8,6 +8,7 @@ from typing import Self
 
 from attrs import frozen
 
+from cdc_reader._text import is_text
 from cdc_reader.errors import ConfigurationError
 
 LOG_SUFFIX = "_scylla_cdc_log"
@@ -41,8 +42,9 @@ class TableName:
 
     def __attrs_post_init__(self) -> None:
         for option, text in (("keyspace", self.keyspace), ("name", self.name)):
-            if not text:
-                raise ConfigurationError(option, text, "give a string that is not empty")
+            if not is_text(text):
+                remedy = "give a string that is not empty and has no NUL character"
+                raise ConfigurationError(option, text, remedy)
 
     @classmethod
     def parse(cls, text: str) -> Self:

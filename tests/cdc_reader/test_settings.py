@@ -69,6 +69,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: cdc.CdcReader("host:x", "ks.t"), "contact_points is 'host:x': give each host as"),
         (lambda: cdc.CdcReader(WAY), "tables is (): give at least one table, as 'keyspace.table'"),
         (lambda: cdc.TableName("", "t"), "keyspace is '': give a string that is not empty"),
+        (lambda: cdc.TableName("ks", "\udcff"), "name is '\\udcff': give a string that is not"),
         (lambda: cdc.Shard(10**9, 10**9), "shard is '1000000000/1000000000': give it as"),
         (lambda: cdc.SqliteCheckpoints(""), "path is '': give the path of a file"),
         (lambda: cdc.SqliteCheckpoints("a\0"), "path is 'a\\x00': give the path of a file"),
