@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
-from cdc_reader._log import get_logger
-from cdc_reader.checkpoints.memory import MemoryCheckpoints
 from cdc_reader.checkpoints.sqlite import SqliteCheckpoints
-from cdc_reader.checkpoints.store import CheckpointStore
-
-log = get_logger(__name__)
+from cdc_reader.errors import CheckpointError
 
 _LONGEST_NAME = 200
 
@@ -25,11 +22,15 @@ def default_file(application: str) -> Path:
     return Path(f"{name[:_LONGEST_NAME]}.db")
 
 
-def default_checkpoints(application: str) -> CheckpointStore:
-    """Return a store in the application's file, or in memory if the file cannot be written."""
+def default_checkpoints(application: str) -> SqliteCheckpoints:
+    """Return a store in the application's file; raise CheckpointError if it cannot be written."""
     file = default_file(application)
-    needed = (path for path in (Path(), file) if path.exists())
-    if all(os.access(path, os.R_OK | os.W_OK) for path in needed):
+    with suppress(FileNotFoundError):  # the working directory was removed
+        file = file.absolute()
+    needed = (path for path in (file.parent, file) if path.exists())
+    if file.is_absolute() and all(os.access(path, os.R_OK | os.W_OK) for path in needed):
         return SqliteCheckpoints(file)
-    log.warning("checkpoints_in_memory", cannot_write=str(file.absolute()))
-    return MemoryCheckpoints()
+    raise CheckpointError(
+        f"cannot write checkpoints to {file}: start in another directory, or pass checkpoints, "
+        "such as SqliteCheckpoints(path), or MemoryCheckpoints() to begin anew with each run"
+    )

@@ -82,7 +82,7 @@ class Summary:
 )
 @click.option(
     "--limit",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, sys.maxsize),
     default=20,
     show_default=True,
     metavar="N",

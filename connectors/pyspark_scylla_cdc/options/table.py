@@ -362,25 +362,25 @@ GONE = {
     "includeAfter": "leave it out: after is always the whole row",
     "keyPlacement": "leave it out: the key is always in the column key",
     **{
-        f"spark.cassandra.{name}": f"give {instead}"
+        f"spark.cassandra.{name}": instead
         for name, instead in {
-            "connection.host": "hosts",
-            "connection.port": "the port in hosts, as 'host:9042'",
-            "connection.localDC": "localDC",
-            "connection.ssl.enabled": "ssl.enabled",
-            "connection.timeoutMS": "none: connecting is tried for ten seconds",
-            "auth.username": "username",
-            "auth.password": "password",
-            "input.consistency.level": "consistencyLevel",
-            "input.fetch.sizeInRows": "fetchSize",
-            "read.timeoutMS": "requestTimeout, as '20s'",
+            "connection.host": "give hosts",
+            "connection.port": "give the port in hosts, as 'host:9042'",
+            "connection.localDC": "give localDC",
+            "connection.ssl.enabled": "give ssl.enabled",
+            "connection.timeoutMS": "leave it out: connecting is tried for ten seconds",
+            "auth.username": "give username",
+            "auth.password": "give password",
+            "input.consistency.level": "give consistencyLevel",
+            "input.fetch.sizeInRows": "give fetchSize",
+            "read.timeoutMS": "give requestTimeout, as '20s'",
         }.items()
     },
 }
 """What to do instead of giving an option that only other sources have, or that none needs."""
 
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
-_INSTEAD = {name.lower(): instead for name, instead in GONE.items()}
+_INSTEAD = {name.lower(): (name, instead) for name, instead in GONE.items()}
 _SECRET_NAME = re.compile("pass|secret|token|pwd", re.IGNORECASE)
 
 
@@ -398,11 +398,13 @@ def _named(name: str, text: str) -> Option:
     lowered = name.lower()
     if (option := _BY_LOWER_NAME.get(lowered)) is not None:
         return option
-    nearest = None if lowered in _INSTEAD else _nearest(lowered)
+    spelled, instead = _INSTEAD.get(lowered, (name, ""))  # Spark passes names in lower case
+    nearest = None if instead else _nearest(lowered)
     secret = _SECRET_NAME.search(name) or (nearest and nearest.secret)
     known = f"the options are {', '.join(option.name for option in OPTIONS)}"
-    remedy = _INSTEAD.get(lowered) or (f"did you mean {nearest.name}?" if nearest else known)
-    raise ConfigurationError(name, "(not shown)" if secret else text, f"no such option; {remedy}")
+    remedy = instead or (f"did you mean {nearest.name}?" if nearest else known)
+    shown = "(not shown)" if secret else text
+    raise ConfigurationError(spelled, shown, f"no such option; {remedy}")
 
 
 def _nearest(name: str) -> Option | None:
