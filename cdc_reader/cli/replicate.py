@@ -185,7 +185,7 @@ def command(
         if initial_copy:
             follow = from_snapshot(follow, "--initial-copy is given")
         name = TableName.parse(table)
-        sides = Side(source, name), Side(target, TableName.parse(copy) if copy else name)
+        sides = Side(source, name), Side(target, name if copy is None else TableName.parse(copy))
         schema = _schema(sides[0])
         target_id = _check_target(schema, sides[1])
         with closing(Connection(source, ReadConfig())) as queries:

@@ -19,7 +19,7 @@ from cdc_reader._time import (
 )
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
-from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.offsets.offset import VERSION, Offset
 
 _MOST_PARTITIONS = 100_000
 _SIZE = re.compile(r"([0-9]{1,18}) *(|[kmgt])b?")
@@ -145,7 +145,10 @@ def _moment(text: str, option: str, *words: str) -> int:
 def _offset(text: str, option: str) -> int | Offset:
     if text.lower() in (EARLIEST, LATEST):
         return _start(text, option)
-    remedy = f"give '{EARLIEST}', '{LATEST}', or an offset as a checkpoint or the progress has it"
+    remedy = (
+        f"give '{EARLIEST}', '{LATEST}', or an offset of version {VERSION}, as a checkpoint or the "
+        "progress has it"
+    )
     try:
         return Offset.from_json(json.loads(text))
     except (ValueError, RecursionError, ConfigurationError):

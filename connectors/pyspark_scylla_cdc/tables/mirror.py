@@ -16,6 +16,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType, TimestampTyp
 
 from cdc_reader._log import get_logger
 from cdc_reader._settings import member
+from cdc_reader._text import is_text
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.names import TableName
@@ -236,7 +237,12 @@ def mirror(
     Raises ConfigurationError for values that cannot be used, and the errors of ``load()``.
     """
     _check_options(options)
+    if format == "parquet":
+        remedy = "give delta, whose files are Parquet, or write read() of the copy as Parquet"
+        raise ConfigurationError("format", format, remedy)
     kind = member("format", format, Format)
+    if not is_text(target):
+        raise ConfigurationError("target", target, "give the copy's path or, for iceberg, its name")
     if kind is Format.ICEBERG and checkpoint is None:
         raise ConfigurationError("checkpoint", None, "give a directory: a catalog has none for it")
     copies = [

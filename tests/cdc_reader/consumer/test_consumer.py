@@ -125,9 +125,7 @@ def test_the_default_store_is_a_file_named_after_the_application(
     assert {path.name for path in tmp_path.iterdir()} == {"the-app--.db", "the-app--.db-lock"}
     assert caplog.messages == []
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
-    with pytest.raises(
-        CheckpointError, match=r"cannot write checkpoints to /.*/the-app--\.db: "
-    ):
+    with pytest.raises(CheckpointError, match=r"cannot write checkpoints to /.*/the-app--\.db: "):
         consumer(connection, table, seen, **named).run()
     assert len(seen.numbers) == 20
 

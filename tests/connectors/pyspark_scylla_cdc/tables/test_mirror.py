@@ -561,6 +561,8 @@ def test_wrong_values_are_told(start: Start) -> None:
     """Invalid arguments raise an error before any row is read."""
     for values, message in (
         ({"format": "csv"}, "format is 'csv': give one of delta, iceberg"),
+        ({"format": "parquet"}, "give delta, whose files are Parquet, or write read"),
+        ({"target": ""}, "target is '': give the copy's path"),
         ({"format": "iceberg"}, "checkpoint is None: give a directory"),
         ({"format": "iceberg", "checkpoint": "/c"}, "give the name of a table in an Iceberg"),
         ({"tables": ["t"]}, "table"),
