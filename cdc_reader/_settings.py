@@ -79,7 +79,7 @@ POSITIVE_NUMBER = require(
     "give a number above zero, or None for no limit",
 )
 FLAG = require(lambda value: isinstance(value, bool), "give True or False")
-TEXT_REMEDY = "give a string that is not empty and has no NUL character, or leave it out"
+TEXT_REMEDY = "give a string that is not empty, in UTF-8 and without NUL, or leave it out"
 TEXT = require(lambda value: value is None or is_text(value), TEXT_REMEDY)
 
 

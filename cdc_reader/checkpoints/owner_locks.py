@@ -1,7 +1,8 @@
 """Locks of the kernel that show which owners of leases in an SQLite file are alive.
 
 Each owner locks one byte of the file `PATH-lock`, and the kernel releases the lock when the owner's
-process ends, however it ends. The locks belong to open file descriptions, because two consumers of
+process ends, however it ends. A process that is forked meanwhile does not inherit the locks. The
+locks belong to open file descriptions, because two consumers of
 one process must exclude each other, and because closing another descriptor of the file must not
 release a lock. Only Linux has these locks; elsewhere, an owner counts as alive until its lease
 expires.
@@ -16,6 +17,7 @@ import sys
 import zlib
 from io import FileIO
 from pathlib import Path
+from weakref import WeakSet
 
 from cdc_reader.checkpoints.store import Owner
 
@@ -29,6 +31,7 @@ class OwnerLocks:
     def __init__(self, database: Path) -> None:
         self._path = f"{database}-lock"
         self._file: FileIO | None = None
+        _locks.add(self)
 
     def hold(self, owner: Owner) -> None:
         """Lock the owner's byte until `close`, or until the process ends."""
@@ -53,6 +56,16 @@ class OwnerLocks:
     def __del__(self) -> None:
         """Release the locks of a store that was never closed."""
         self.close()
+
+
+def _leave_to_parent() -> None:
+    for locks in [*_locks]:
+        locks.close()
+
+
+_locks: WeakSet[OwnerLocks] = WeakSet()
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _lock(file: FileIO, owner: Owner) -> bool:

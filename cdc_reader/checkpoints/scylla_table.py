@@ -15,7 +15,7 @@ of clocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from attrs import frozen
@@ -141,17 +141,22 @@ class CheckpointTable:
             except QueryRefusedError as error:
                 raise CheckpointError(f"{error}; give an existing keyspace") from error
             found = self._columns()
-        if wrong := sorted(_TYPES.items() - found.items()):
-            missing = ", ".join(" ".join(column) for column in wrong)
+        self._check(found)
+
+    def _check(self, found: Mapping[str, str]) -> None:
+        """Raise CheckpointError unless these are the columns of a checkpoint table."""
+        if wrong := sorted(_TYPES.items() ^ found.items()):
+            differing = ", ".join(" ".join(column) for column in wrong)
             raise CheckpointError(
-                f"table {self._name} is not a checkpoint table: expected columns {missing}; give "
-                "another table"
+                f"table {self._name} is not a checkpoint table of this version: it differs in "
+                f"{differing}; use the version of scylla-cdc that made it, or give another table"
             )
 
     def names(self) -> list[CheckpointName]:
         """Return the names of the checkpoints, in order; empty if the table does not exist."""
-        if not self._columns():
+        if not (found := self._columns()):
             return []
+        self._check(found)
         key = tuple(Column(name, Native("text")) for name in _KEY.split(", "))
         rows = self._statements.rows(self._cql(_NAMES), (), key)
         return [

@@ -20,7 +20,8 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Checkpoint, is_moment
 
-_VERSION = 1
+VERSION = 1
+"""The version of the offsets that the Spark source writes."""
 """The version of the source's offsets."""
 
 
@@ -84,7 +85,15 @@ class SparkCheckpoint:
             raise self._unreadable() from error
         for offset in offsets:
             if offset and offset["table"] == str(self.table):
+                self._check_version(offset["version"])
                 yield offset if finished else {**offset, "position": _began(offset)}
+
+    def _check_version(self, version: object) -> None:
+        if version != VERSION:
+            raise CheckpointError(
+                f"checkpoints in {self.at}: found version {version}, expected {VERSION}; use the "
+                "version of scylla-cdc that wrote them"
+            )
 
     def _numbers(self, folder: str) -> list[int]:
         """Return the numbers of the micro-batches in a directory.
@@ -124,8 +133,7 @@ def _offset(line: str) -> dict[str, Any] | None:
         return None
     is_ours = (
         isinstance(found, dict)
-        and found.get("version") == _VERSION
-        and "table" in found
+        and {"version", "table"} <= found.keys()
         and is_moment(found.get("position"))
         and is_moment(found.get("began", 0))
     )

@@ -227,10 +227,10 @@ def _serve(scylla: EmbeddedScylla, events: Sequence[threading.Timer]) -> None:
         signal.signal(number, end)
     try:
         scylla.start()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no name of a host"
         raise click.ClickException(
-            f"cannot listen on {scylla.contact_point}: {error.strerror}; "
-            "give another --host or --port"
+            f"cannot listen on {scylla.contact_point}: {reason}; give another --host or --port"
         ) from error
     try:
         click.echo(f"listening on {scylla.contact_point}")

@@ -24,7 +24,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.consumer.config import ConsumerConfig
 from cdc_reader.consumer.consumer import CdcConsumer
 from cdc_reader.consumer.events import OnEvent
-from cdc_reader.consumer.handling import DeadLetter, NotAwaitable, check_coroutine_function
+from cdc_reader.consumer.handling import DeadLetter, NotAwaitable
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import Share
@@ -164,8 +164,8 @@ class AsyncCdcConsumer:
     At most `workers` handlers run at a time. To stop the consumer on a signal, call
     ``loop.add_signal_handler(signal.SIGTERM, consumer.stop)``.
 
-    Raises ConfigurationError if the handler is a plain function; for a lambda or another callable,
-    `run` raises it at the first change.
+    If the handler returns something that cannot be awaited, as a plain function does, `run` raises
+    ConfigurationError at the first change.
     """
 
     def __init__(
@@ -187,7 +187,6 @@ class AsyncCdcConsumer:
         clock: Clock | None = None,
         metrics: Recorder | None = None,
     ) -> None:
-        check_coroutine_function(handler)
         self._handler = handler
         self._loop: asyncio.AbstractEventLoop  # the loop of `run`
         self._under_way: set[asyncio.Task[object]] = set()

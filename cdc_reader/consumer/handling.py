@@ -28,9 +28,6 @@ Handler = Callable[[Change], object]
 DeadLetter = Callable[[Change, Exception], object]
 """Receives a change that the handler failed on, and the handler's last error."""
 
-_COROUTINE_FUNCTION = (
-    "give a coroutine function (async def), or use CdcConsumer for a plain function"
-)
 _PAUSES = 0.5, 60.0
 """Limits of the first and the longest pause between attempts, in seconds."""
 
@@ -207,20 +204,6 @@ def check_functions(handler: object, dead_letter: object) -> None:
             )
 
 
-def check_coroutine_function(handler: object) -> None:
-    """Raise ConfigurationError for a plain function, which would block the event loop.
-
-    Whether other callables, such as lambdas and objects, return a coroutine is known only once they
-    are called: see `NotAwaitable`.
-    """
-    function: object = inspect.unwrap(handler) if callable(handler) else handler
-    while isinstance(function, partial):
-        function = function.func
-    is_named = inspect.isroutine(function) and function.__name__ != "<lambda>"
-    if is_named and not inspect.iscoroutinefunction(function):
-        raise ConfigurationError("handler", handler, _COROUTINE_FUNCTION)
-
-
 @frozen
 class NotAwaitable:
     """What a handler of `AsyncCdcConsumer` returned instead of a coroutine."""
@@ -241,7 +224,7 @@ def check_done(option: str, returned: object) -> None:
         raise ConfigurationError(
             option,
             f"a function that returns {kind}",
-            _COROUTINE_FUNCTION,
+            "give a coroutine function (async def), or use CdcConsumer for a plain function",
         )
     if inspect.iscoroutine(returned):
         returned.close()

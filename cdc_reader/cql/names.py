@@ -43,7 +43,7 @@ class TableName:
     def __attrs_post_init__(self) -> None:
         for option, text in (("keyspace", self.keyspace), ("name", self.name)):
             if not is_text(text):
-                remedy = "give a string that is not empty and has no NUL character"
+                remedy = "give a string that is not empty, in UTF-8 and without NUL"
                 raise ConfigurationError(option, text, remedy)
 
     @classmethod

@@ -47,7 +47,7 @@ def _pairs(_ctx: click.Context, _option: click.Parameter, given: Sequence[str]) 
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.IntRange(1, 86_400),
     default=TIMEOUT,
     show_default=True,
     help="The seconds in which the executors must run the tasks of this check.",

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
+from cdc_reader.checkpoints.spark import VERSION
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableSchema, TableState
@@ -20,7 +21,6 @@ from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.generations import KnownGenerations
 from pyspark_scylla_cdc.offsets.late import Late
 
-VERSION = 1
 _REMEDIES = {
     "checkpointLocation": "start with a new checkpointLocation",
     "startingOffsets": "give an offset of this table, or leave startingOffsets out",
@@ -111,7 +111,7 @@ class Offset:
         }
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Offset:
+    def from_json(cls, stored: Any) -> Offset:
         """Parse an offset; raise ConfigurationError if this version did not write it."""
         try:
             return _read(stored)
@@ -120,7 +120,9 @@ class Offset:
                 f"this is no offset of version {VERSION} of the source scylla_cdc: "
                 f"{_REMEDIES['checkpointLocation']}"
             )
-            raise ConfigurationError("checkpointLocation", stored, remedy) from None
+            found = stored.get("version") if isinstance(stored, Mapping) else None
+            shown = stored if found in (None, VERSION) else f"an offset of version {found}"
+            raise ConfigurationError("checkpointLocation", shown, remedy) from None
 
     def moved(
         self,

@@ -17,9 +17,10 @@ from cdc_reader._time import (
     parse_duration,
     parse_moment,
 )
+from cdc_reader.checkpoints.spark import VERSION
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
-from pyspark_scylla_cdc.offsets.offset import VERSION, Offset
+from pyspark_scylla_cdc.offsets.offset import Offset
 
 _MOST_PARTITIONS = 100_000
 _SIZE = re.compile(r"([0-9]{1,18}) *(|[kmgt])b?")

@@ -111,9 +111,23 @@ def test_another_table_is_refused(
     """A table with other columns is rejected before anything is written."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (application text PRIMARY KEY, stream int)")
     store = ScyllaCheckpoints(connection, keyspace, "t")
-    with pytest.raises(CheckpointError, match=r"is not a checkpoint table.*position bigint"):
-        store.save(NAME, Checkpoint(NOW))
+    for use in (lambda: store.save(NAME, Checkpoint(NOW)), store.names):
+        with pytest.raises(CheckpointError, match=r"is not a checkpoint table.*position bigint"):
+            use()
     store.close()
+
+
+def test_a_table_of_another_version_is_refused(
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str
+) -> None:
+    """A table with one column more was made by another version."""
+    first, second = (ScyllaCheckpoints(connection, keyspace, "t") for _ in range(2))
+    first.save(NAME, Checkpoint(NOW))
+    scylla.session.execute(f"ALTER TABLE {keyspace}.t ADD added int")
+    with pytest.raises(CheckpointError, match="differs in added int; use the version of scylla"):
+        second.load(NAME)
+    first.close()
+    second.close()
 
 
 def test_a_table_without_one_of_the_columns_is_refused(
@@ -122,7 +136,7 @@ def test_a_table_without_one_of_the_columns_is_refused(
     """The error names the missing column, and the table stays unchanged."""
     schema = SCHEMA.format(table=f"{keyspace}.cdc_checkpoints")
     scylla.session.execute(schema.replace("    late_scan_at bigint static,\n", ""))
-    with pytest.raises(CheckpointError, match=r"expected columns late_scan_at bigint; give"):
+    with pytest.raises(CheckpointError, match=r"differs in late_scan_at bigint; use"):
         store.load(NAME)
     cql = "SELECT column_name FROM system_schema.columns WHERE keyspace_name = %s"
     assert len(scylla.session.execute(cql, (keyspace,)).all()) == 15

@@ -85,19 +85,25 @@ def test_offsets_are_read(tmp_path: Path, more: dict[str, Any]) -> None:
 
 
 def test_offsets_of_other_sources_and_tables_are_left_out(tmp_path: Path) -> None:
-    """Offsets of other sources, other tables and unknown versions are ignored."""
+    """Offsets of other sources and other tables are ignored."""
     others = [
         '{"topic":{"0":1}}',
         "41",
         "-",
         "not JSON",
         offset(1, table="ks.other"),
-        offset(2, version=9),
+        offset(2, table="ks.other", version=9),
     ]
     assert position(checkpoint(tmp_path, {0: others}, done=0)) is None
     (tmp_path / "again").mkdir()
     lines = [*others, offset(9), offset(8)]
     assert position(checkpoint(tmp_path / "again", {0: lines}, done=0)) == 8
+
+
+def test_offsets_of_another_version_are_refused(tmp_path: Path) -> None:
+    """Offsets of another version raise an error, so that no check takes them for none."""
+    with pytest.raises(CheckpointError, match="found version 9, expected 1; use the version"):
+        position(checkpoint(tmp_path, {0: [offset(2, version=9)]}, done=0))
 
 
 def test_named_sources_are_read(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import threading
 from contextlib import closing
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -146,6 +147,22 @@ def test_each_owner_has_a_lock_that_ends_with_its_process(tmp_path: Path) -> Non
     assert second.acquire(NAME, other, day) == other
     assert not first.renew(NAME, OWNER, day)
     first.close()
+    second.close()
+
+
+def test_a_forked_child_does_not_inherit_a_lock(tmp_path: Path) -> None:
+    """A child that outlives the owner's process does not keep the lease."""
+    path, other = tmp_path / "c.db", Owner.of_this_process(1)
+    first, second = SqliteCheckpoints(path), SqliteCheckpoints(path)
+    assert first.acquire(NAME, OWNER, timedelta(days=1)) == OWNER
+    lasting = threading.Event()
+    child = multiprocessing.get_context("fork").Process(target=lasting.wait)
+    child.start()
+    assert second.acquire(NAME, other, timedelta(days=1)) == OWNER
+    first.close()
+    assert second.acquire(NAME, other, timedelta(days=1)) == other
+    child.kill()
+    child.join()
     second.close()
 
 

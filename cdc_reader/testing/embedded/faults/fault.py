@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Self
 
 from attrs import Attribute, field, frozen
@@ -78,7 +79,7 @@ def _kind(kind: FaultKind | str) -> FaultKind:
 
 def _at_least(lowest: float) -> Any:
     def check(_: object, attribute: Attribute[Any], value: float | None) -> None:
-        if value is not None and value < lowest:
+        if value is not None and not lowest <= value < inf:
             raise ConfigurationError(attribute.name, value, f"expected at least {lowest}")
 
     return check
