@@ -10,7 +10,6 @@ from typing import Any, TypeVar, cast
 
 from attrs import Attribute
 
-from cdc_reader._text import is_text
 from cdc_reader._time import as_duration, parse_duration
 from cdc_reader.errors import ConfigurationError
 
@@ -81,6 +80,15 @@ POSITIVE_NUMBER = require(
 FLAG = require(lambda value: isinstance(value, bool), "give True or False")
 TEXT_REMEDY = "give a string that is not empty, in UTF-8 and without NUL, or leave it out"
 TEXT = require(lambda value: value is None or is_text(value), TEXT_REMEDY)
+
+
+def is_text(value: str) -> bool:
+    """Return True for a non-empty string in UTF-8, without NUL, which would truncate it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # a byte that is not UTF-8, from a command line, is half a character
+        return False
+    return value != "" and "\0" not in value
 
 
 def _is_whole(value: object) -> bool:

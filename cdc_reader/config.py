@@ -19,11 +19,11 @@ from cdc_reader._settings import (
     TEXT_REMEDY,
     between,
     duration,
+    is_text,
     member,
     path,
     require,
 )
-from cdc_reader._text import is_text
 from cdc_reader._time import duration_micros
 from cdc_reader.errors import ConfigurationError
 

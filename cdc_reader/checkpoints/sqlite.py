@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from cdc_reader._text import is_text
+from cdc_reader._settings import is_text
 from cdc_reader._time import Clock, Micros, SystemClock, as_duration, duration_micros
 from cdc_reader.checkpoints.marks import (
     newest,

@@ -8,7 +8,7 @@ from typing import Self
 
 from attrs import frozen
 
-from cdc_reader._text import is_text
+from cdc_reader._settings import is_text
 from cdc_reader.errors import ConfigurationError
 
 LOG_SUFFIX = "_scylla_cdc_log"

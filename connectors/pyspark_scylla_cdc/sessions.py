@@ -236,7 +236,9 @@ class SourceClock:
     @cached_property
     def _cluster(self) -> ClusterClock:
         cluster = cluster_of(self._options.connection(), self._options.read)
-        return cluster.clock if self._own is None else ClusterClock(cluster.connection, self._own)
+        if self._own is None:
+            return cluster.clock
+        return ClusterClock.of(cluster.connection, self._own)
 
 
 def share_rate(options: SourceOptions, tasks: int) -> None:

@@ -15,8 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
 from cdc_reader._log import get_logger
-from cdc_reader._settings import member
-from cdc_reader._text import is_text
+from cdc_reader._settings import is_text, member
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.names import TableName

@@ -155,15 +155,21 @@ def test_a_forked_child_does_not_inherit_a_lock(tmp_path: Path) -> None:
     path, other = tmp_path / "c.db", Owner.of_this_process(1)
     first, second = SqliteCheckpoints(path), SqliteCheckpoints(path)
     assert first.acquire(NAME, OWNER, timedelta(days=1)) == OWNER
-    lasting = threading.Event()
-    child = multiprocessing.get_context("fork").Process(target=lasting.wait)
+    mine, its = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=_last_for_ever, args=(its,))
     child.start()
+    assert mine.recv() == "begun"
     assert second.acquire(NAME, other, timedelta(days=1)) == OWNER
     first.close()
     assert second.acquire(NAME, other, timedelta(days=1)) == other
     child.kill()
     child.join()
     second.close()
+
+
+def _last_for_ever(told: Connection) -> None:
+    told.send("begun")
+    threading.Event().wait()
 
 
 def _hold_and_die(path: Path) -> None:
