@@ -129,11 +129,7 @@ class Queries(ABC):
         except (QueryRefusedError, DecodeError) as error:
             if query.node is not None or most_keys(str(error)) is not None:
                 raise
-            try:
-                nodes = one_of_each(_versions(self._from_all_nodes(_SCHEMA_VERSION)))
-            except TransientError:
-                nodes = []
-            for node in nodes:
+            for node in one_of_each(_versions(self._from_all_nodes(_SCHEMA_VERSION))):
                 with suppress(QueryRefusedError, DecodeError):
                     return self.request(evolve(query, node=node))(state)()
             raise

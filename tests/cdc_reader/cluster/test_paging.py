@@ -75,7 +75,7 @@ def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
     read = ReadConfig(retry_deadline=timedelta(seconds=deadline))
     connection = Connection(ConnectionConfig("host"), read)
     connection.session = lambda: session  # type: ignore[method-assign]  # it takes no socket
-    connection.nodes = lambda: ()  # type: ignore[method-assign]
+    connection._from_all_nodes = lambda query: {}  # type: ignore[method-assign]  # noqa: ARG005
     for page in connection.pages(QUERY):
         yield int.from_bytes(page.body[-4:], "big")
 
