@@ -260,7 +260,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 NODES_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "streams: what was seen is forgotten": ((TabletGenerations, "_with_seen", _forgotten, 152)),
     "streams: one node is asked at first": (
-        (TabletGenerations, "all_timestamps", lambda self: self._with_seen(_at_any_node(self)), 348)
+        (TabletGenerations, "all_timestamps", lambda self: self._with_seen(_at_any_node(self)), 735)
     ),
     "streams: a node that does not know the set is believed": (
         (TabletGenerations, "_check_forgotten", lambda _self, _start, _node: None, 14)
