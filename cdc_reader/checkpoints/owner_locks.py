@@ -2,10 +2,9 @@
 
 Each owner locks one byte of the file `PATH-lock`, and the kernel releases the lock when the owner's
 process ends, however it ends. A process that is forked meanwhile does not inherit the locks. The
-locks belong to open file descriptions, because two consumers of
-one process must exclude each other, and because closing another descriptor of the file must not
-release a lock. Only Linux has these locks; elsewhere, an owner counts as alive until its lease
-expires.
+locks belong to open file descriptions, because two consumers of one process must exclude each
+other, and because closing another descriptor of the file must not release a lock. Only Linux has
+these locks; elsewhere, an owner counts as alive until its lease expires.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from cdc_reader.reading.progress import Checkpoint, is_moment
 
 VERSION = 1
 """The version of the offsets that the Spark source writes."""
-"""The version of the source's offsets."""
 
 
 @frozen

@@ -52,11 +52,9 @@ _SCYLLA_43_STREAMS = (
 )
 _REWRITTEN = "SELECT key FROM system.cdc_local WHERE key = 'rewritten'"
 
-_TABLE = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
-_LOG_ID = "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+_TABLE = "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _NEWER = "system_distributed", "cdc_generation_timestamps"
 _SCYLLA_43 = "system_distributed", "cdc_streams_descriptions"
-
 
 _FIRST_SET = 10_000_000
 """The first set begins within this time (µs) of the log's creation, and all others later."""
@@ -243,8 +241,8 @@ class TabletGenerations:
 
     @cached_property
     def _created(self) -> Micros:
-        """The time at which the log was created, or FOREVER if it does not exist."""
-        rows = self._queries.rows(_LOG_ID, self._name.keyspace, self._name.log.name)
+        """The time at which the log was created; later than any set's start if it is unknown."""
+        rows = self._queries.rows(_TABLE, self._name.keyspace, self._name.log.name)
         created = timeuuid.created(UUID(rows[0]["id"])) if rows else None
         return FOREVER - _FIRST_SET if created is None else created
 

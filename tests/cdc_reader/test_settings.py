@@ -65,11 +65,11 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: cdc.ConnectionConfig("h", local_dc=""), "local_dc is '': give a string that is"),
         (
             lambda: cdc.ConnectionConfig("h", username="a\0b", password="p"),
-            "username is 'a\\x00b': give a string that is not empty, in UTF-8",
+            "username is 'a\\x00b': give a string that is not empty, in UTF-8 and without NUL",
         ),
         (
             lambda: cdc.ConnectionConfig("h", username="u", password="hunter2\0"),
-            "password is '(not shown)': give a string that is not empty, in UTF-8",
+            "password is '(not shown)': give a string that is not empty, in UTF-8 and without",
         ),
         (
             lambda: cdc.ScyllaCheckpoints(WAY, "ks", ttl=30),

@@ -7,6 +7,7 @@ before the TTL was lowered outlive their sets.
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from cdc_reader._time import BEGINNING
 from cdc_reader.cluster import CdcTable
@@ -52,9 +53,7 @@ def with_removed_set(config: ReadConfig = CONFIG) -> tuple[Followed, Checkpoint]
 @pytest.mark.parametrize("delivery", DeliveryMode)
 def test_a_resumed_reader_reads_them(delivery: DeliveryMode) -> None:
     """A reader that resumes at a checkpoint loses and repeats none of them, in any shard."""
-    followed, checkpoint = with_removed_set(
-        ReadConfig(data_loss=DataLossMode.FAIL, confidence_window="0s", delivery=delivery)
-    )
+    followed, checkpoint = with_removed_set(evolve(CONFIG, delivery=delivery))
     end = followed.clock.now()
     read = [
         [c for (c,) in cells(followed.follow(checkpoint, end, shard=Shard.of(shard)), "c")]
