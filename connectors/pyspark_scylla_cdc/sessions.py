@@ -34,7 +34,7 @@ from cdc_reader.errors import (
 from cdc_reader.reading.expiry import refuse_endless_snapshots
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import StrategyChoice
-from pyspark_scylla_cdc.clusters import cluster_of
+from pyspark_scylla_cdc.clusters import Cluster, cluster_of
 from pyspark_scylla_cdc.offsets.late import check_ttl
 from pyspark_scylla_cdc.options.errors import with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -145,9 +145,14 @@ def still_there(options: SourceOptions, schema: LogSchema) -> Iterator[None]:
         raise
 
 
+def cluster_for(options: SourceOptions) -> Cluster:
+    """Return the query's cluster, over this process's connection."""
+    return cluster_of(options.connection(), options.read)
+
+
 def table_of(options: SourceOptions) -> CdcTable:
     """Return the table, over this process's connection."""
-    return cluster_of(options.connection(), options.read).table(options.table)
+    return cluster_for(options).table(options.table)
 
 
 def _check_key(options: SourceOptions, base: TableSchema) -> None:
@@ -235,7 +240,7 @@ class SourceClock:
 
     @cached_property
     def _cluster(self) -> ClusterClock:
-        cluster = cluster_of(self._options.connection(), self._options.read)
+        cluster = cluster_for(self._options)
         if self._own is None:
             return cluster.clock
         return ClusterClock.of(cluster.connection, self._own)
@@ -247,7 +252,7 @@ def share_rate(options: SourceOptions, tasks: int) -> None:
     A Python process of Spark runs one task at a time.
     """
     if (limit := options.read.max_queries_per_second) is not None:
-        connection = cluster_of(options.connection(), options.read).connection
+        connection = cluster_for(options).connection
         connection.throttle.set_limit(limit / tasks)
 
 

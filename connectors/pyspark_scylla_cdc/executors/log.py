@@ -17,7 +17,6 @@ from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.strategy import FEW_QUERIES, Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask
-from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.executors.timing import timed
 from pyspark_scylla_cdc.offsets.late import Planned, tasks_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -27,6 +26,7 @@ from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
 from pyspark_scylla_cdc.schema import part_of
 from pyspark_scylla_cdc.sessions import (
     choice_of,
+    cluster_for,
     partition_key_of,
     row_format,
     state_of,
@@ -50,7 +50,7 @@ def log_rows(
     more = (*(ROW_KEY if is_by_key else ()), *([STREAM_ID] if choice else ()))
     columns = _columns(schema, wanted, key, more)
     read = evolve(schema, columns=columns)
-    cluster = cluster_of(options.connection(), options.read)
+    cluster = cluster_for(options)
     source = cluster.source(read, tolerant=output.is_tolerant)
     if isinstance(partition, LatePartition):
         batches = _late_rows(options, source, partition)

@@ -27,10 +27,10 @@ from cdc_reader.reading.late.rows import (
 from cdc_reader.reading.late.strays import Strays
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.offsets.late import Late, check_ttl, first_records
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import (
+    cluster_for,
     late_rows,
     streams_loader,
 )
@@ -294,7 +294,7 @@ def _key_reader(
     queries: int = FOREVER,
 ) -> KeyReader:
     columns = tuple(column for column in schema.columns if column.name in ROW_KEY)
-    cluster = cluster_of(options.connection(), options.read)
+    cluster = cluster_for(options)
     source = cluster.source(evolve(schema, columns=columns))
     streams = streams_loader(options, schema.base)
     return KeyReader(source, streams, generations, clock, queries)

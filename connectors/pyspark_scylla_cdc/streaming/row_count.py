@@ -14,11 +14,10 @@ from cdc_reader._time import Micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, LogSchema
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.plan import StreamSpan, spans
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.sessions import row_format, streams_loader, timeline_of
+from pyspark_scylla_cdc.sessions import cluster_for, row_format, streams_loader, timeline_of
 
 SAMPLE, AT_ONCE = 512, 64
 """The number of streams sampled in a generation, and the number of streams per query."""
@@ -128,7 +127,7 @@ def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[bytes, pa.RecordBatch]]:
 
 def row_count(options: SourceOptions, schema: LogSchema) -> RowCount:
     """Return a `RowCount` for the rows of a query."""
-    cluster = cluster_of(options.connection(), options.read)
+    cluster = cluster_for(options)
     streams = streams_loader(options, schema.base)
     output = row_format(options, schema)
 

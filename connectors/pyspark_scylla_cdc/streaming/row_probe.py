@@ -15,11 +15,10 @@ from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.clusters import cluster_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.plan import StreamSpan, spans
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.sessions import streams_loader
+from pyspark_scylla_cdc.sessions import cluster_for, streams_loader
 
 
 class RowProbe:
@@ -64,7 +63,7 @@ class RowProbe:
 def row_probe(options: SourceOptions, schema: LogSchema) -> RowProbe:
     """Make the probe that checks a window for rows, at the cost of a few queries."""
     columns = tuple(column for column in schema.columns if column.name == BATCH_SEQ_NO)
-    cluster = cluster_of(options.connection(), options.read)
+    cluster = cluster_for(options)
     source = cluster.source(evolve(schema, columns=columns), limit=1)
     streams = streams_loader(options, schema.base)
     return RowProbe(source, streams)
