@@ -62,8 +62,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> object:
 
 @cache
 def _shares_a_session(file: str) -> bool:
-    """Return True if the file's tests use the Spark session of the connector's tests."""
-    return file.startswith("tests/connectors/") and "mark.spark" in (ROOT / file).read_text()
+    """Return True if the file's tests use the process's Spark session, which starts only once."""
+    text = (ROOT / file).read_text()
+    return "mark.spark" in text and "\nimport subprocess\n" not in text  # a process has its own
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -206,6 +206,7 @@ def test_a_log_without_the_images_is_rejected(reader: CdcReader, execute: Execut
         reader.follow_change_batches()
 
 
+@pytest.mark.slow
 def test_pages_may_end_anywhere(reader: CdcReader, execute: Execute) -> None:
     """Changes do not depend on where pages end or where late rows are interspersed."""
     execute(*WRITES)

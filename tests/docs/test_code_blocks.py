@@ -53,6 +53,8 @@ PATIENT = "connect_timeout=60, control_connection_timeout=60"
 """Arguments with which the driver connects even on a busy machine."""
 
 SCRIPTS = [page for page in PAGES if blocks(page).strip() and not shows_tests(page)]
+LONG = ROOT / "docs" / "howto" / "keep-a-table-current.md"
+"""This page makes one copy with each of its tools."""
 TESTS = [page for page in PAGES if shows_tests(page)]
 
 
@@ -77,7 +79,11 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", SCRIPTS, ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page == LONG)) for page in SCRIPTS],
+    ids=name,
+)
 @pytest.mark.usefixtures("spark")
 def test_the_python_blocks_of_a_page_run(
     page: Path, scylla: Scylla, orders: str, tmp_path: Path

@@ -143,6 +143,7 @@ def survive(example: Example, scylla: Scylla, orders: Orders, kills: int) -> Non
     assert example.rows() == orders.rows()
 
 
+@pytest.mark.slow
 def test_the_copy_equals_the_table(example: Example, scylla: Scylla, orders: Orders) -> None:
     """The copy equals the table after the first run, and after runs with and without a kill."""
     assert example.run(scylla, orders.name) == 0

@@ -37,6 +37,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     return found
 
 
+@pytest.mark.slow
 def test_readers_schemas_and_changes_are_shown_as_tables(
     results: dict[str, dict[str, Any]],
 ) -> None:

@@ -134,6 +134,7 @@ def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
         assert panel["type"] == "row" or panel["description"].endswith(".")
 
 
+@pytest.mark.slow
 def test_promtool_runs_the_tests_of_the_alerts(promtool: Path, tmp_path: Path) -> None:
     """Each alert fires when it should, and not earlier. With a wrong rule, promtool fails."""
     run(promtool, "check", "rules", FOLDER / "alerts.yml")

@@ -40,6 +40,7 @@ def test_a_wheel_with_the_kernel_is_platform_specific(
     assert environment.execute(RUNNING).strip() == ("cython" if compiled else "python")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_compiler")
 def test_a_wheel_made_without_a_compiler_suits_any_platform(
     environment: Environment, tmp_path: Path

@@ -107,6 +107,7 @@ def main() -> None:
     (folder / "answer").write_bytes(pickle.dumps(answer))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "count", [300, pytest.param(100_000, marks=[pytest.mark.nightly, pytest.mark.timeout(900)])]
 )

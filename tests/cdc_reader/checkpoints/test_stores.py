@@ -162,13 +162,14 @@ def test_a_store_returns_what_was_saved(open_store: Callable[[], CheckpointStore
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=15,
+            max_examples=8,
             stateful_step_count=12,
             suppress_health_check=list(HealthCheck),
         ),
     )
 
 
+@pytest.mark.slow
 def test_many_marks_are_kept_whole(open_store: Callable[[], CheckpointStore]) -> None:
     """More marks than fit in one mutation are saved and loaded completely."""
     marks = {

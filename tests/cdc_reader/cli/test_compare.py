@@ -113,6 +113,7 @@ def test_static_columns_are_compared(
     assert found.stdout.splitlines()[3].endswith(": st")
 
 
+@pytest.mark.slow
 def test_tables_that_cannot_be_compared_have_status_2(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:

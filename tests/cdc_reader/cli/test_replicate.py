@@ -438,6 +438,7 @@ def test_a_log_that_cannot_be_copied_is_refused(
     assert outcome.stderr.startswith(f"Error: {keyspace}.k: its log has keys only, not ")
 
 
+@pytest.mark.slow
 def test_a_refused_write_ends_it_in_one_line(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:

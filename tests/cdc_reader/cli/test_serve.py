@@ -68,6 +68,7 @@ def test_the_chosen_port_of_the_rest_api_is_printed() -> None:
             assert answer.read() == b'"NORMAL"'
 
 
+@pytest.mark.slow
 def test_a_node_joins_a_served_cluster() -> None:
     """A node that joins has as many vnodes as the other nodes, and starts a new generation."""
     arguments = ("--vnodes", "4", "--join-after", "0", "--ring-delay", "0")
@@ -97,6 +98,7 @@ def test_statements_fail_as_requested() -> None:
         cluster.shutdown()
 
 
+@pytest.mark.slow
 def test_a_node_goes_down_and_comes_back_as_requested() -> None:
     """The last node goes down and comes back at the requested times."""
     arguments = ("--nodes", "2", "--down-after", "0", "--up-after", "0.5")
@@ -141,6 +143,7 @@ def test_the_last_node_lags_as_requested() -> None:
         assert known == [True, False]
 
 
+@pytest.mark.slow
 def test_the_clocks_of_nodes_differ_as_requested() -> None:
     """Each node's clock is ahead of the previous node's by the requested number of seconds."""
     with serving("--nodes", "2", "--clock-skew", "1000000") as (_, line):

@@ -78,6 +78,7 @@ def histories() -> Iterator[Histories]:
         yield Histories(server, clock)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -455,6 +455,7 @@ def _statement(draw: random.Random) -> str:
     )
 
 
+@pytest.mark.slow
 def test_some_histories(server: EmbeddedScylla, clock: ManualClock) -> None:
     """In random histories, a copy that deletes old rows after each snapshot equals the table."""
     for seed in range(FIRST, FIRST + 3):

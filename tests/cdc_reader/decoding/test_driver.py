@@ -1,6 +1,6 @@
 """Both kernels decode random rows of random nested schemas exactly as the driver does.
 
-`SCYLLA_CDC_KERNEL_ROWS` sets the minimum number of rows per kernel (500 if unset).
+`SCYLLA_CDC_KERNEL_ROWS` sets the minimum number of rows per kernel (200 if unset).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.cdc_reader.decoding.schemas import Table, tables, told
 from tests.cdc_reader.decoding.wire import native_class
 from tests.drivers import read_result
 
-ROWS = int(os.environ.get("SCYLLA_CDC_KERNEL_ROWS", "500"))
+ROWS = int(os.environ.get("SCYLLA_CDC_KERNEL_ROWS", "200"))
 ROWS_A_TABLE = 20
 _COUNTERS = "VectorType(element=Native(name='counter')"
 

@@ -33,6 +33,12 @@ _CONFIG = ReadConfig(
 
 pytestmark = pytest.mark.needs("faults", "topology")
 
+DELIVERIES = ["settled", pytest.param("eager", marks=pytest.mark.slow)]
+STRATEGIES = [
+    *(pytest.param(each, marks=pytest.mark.slow) for each in ("streams", "ranges")),
+    "auto",
+]
+
 
 @pytest.fixture
 def one_by_one() -> Iterator[None]:
@@ -94,8 +100,8 @@ def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
     return [(c,) for c in range(60)]
 
 
-@pytest.mark.parametrize("delivery", ["settled", "eager"])
-@pytest.mark.parametrize("strategy", ["streams", "ranges", "auto"])
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_are_delivered_once(
     followed: Followed, delivery: str, strategy: str, twice: bool
@@ -123,7 +129,7 @@ def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> N
     assert sorted(found) == written
 
 
-@pytest.mark.parametrize("delivery", ["settled", "eager"])
+@pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
     followed: Followed, delivery: str, restarts: bool
@@ -239,7 +245,7 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
     return taken
 
 
-@pytest.mark.parametrize("delivery", ["settled", "eager"])
+@pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("by", [-1, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_stray_that_arrives_behind_the_position_is_found(
@@ -262,7 +268,7 @@ def test_a_stray_that_arrives_behind_the_position_is_found(
 
 
 @pytest.mark.parametrize("twice", [False, True])
-@pytest.mark.parametrize("delivery", ["settled", "eager"])
+@pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.usefixtures("impatient")
 def test_strays_of_a_generation_announced_late_are_delivered_once(
     twice: bool, delivery: str
@@ -281,8 +287,9 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
     assert Counter(cells(found, "c")) == Counter(written)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("since_switch", [-5 * SECOND, 5 * SECOND])
-@pytest.mark.parametrize("delivery", ["settled", "eager"])
+@pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.usefixtures("impatient")
 def test_rows_that_a_snapshot_missed_are_found_in_a_generation_announced_late(
     since_switch: int, delivery: str

@@ -82,6 +82,7 @@ def _minutes(cell: bytes | None) -> int | None:
     return None if cell is None else round(int.from_bytes(cell, "big") / 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", histories(), ids=["plain", "both", "full"])
 def test_replicating_a_recorded_log_gives_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, history: History
@@ -280,9 +281,8 @@ _OTHERS = sorted(set(IMAGES) - {"both"})
 _PARTIAL = sorted(set(IMAGES) - {"none", "both"})
 
 
-@pytest.mark.parametrize(
-    "images", ["both", *(pytest.param(images, marks=pytest.mark.slow) for images in _OTHERS)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("images", ["both", *_OTHERS])
 @settings(max_examples=25)
 @given(history=writes, probe=st.integers(0, 9))
 @example([_ELEMENTS_SET, "UPDATE <t> SET l = l - [1], u.x = null WHERE pk = <pk> AND ck = 1"], 9)
@@ -314,7 +314,7 @@ def test_the_replica_of_a_table_is_the_table(
 @pytest.mark.parametrize(
     "images", ["both", *(pytest.param(images, marks=pytest.mark.slow) for images in _PARTIAL)]
 )
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(before=writes, during=writes, after=writes, order=st.randoms())
 @example([_ELEMENTS_SET], [_ROW_LISTS[0]], [_ROW_LISTS[1]], random.Random(0))
 @example([_ELEMENTS_SET], ["DELETE FROM <t> WHERE pk = <pk> AND ck = 1"], [], random.Random(1))
@@ -381,6 +381,7 @@ def test_writes_from_before_the_snapshot_may_arrive_after_it(
     assert len(tables.contents("copy", key)[0]) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     deletes=st.lists(

@@ -27,6 +27,7 @@ _FEW = 4
 pytestmark = pytest.mark.needs("faults", "topology")
 
 
+@pytest.mark.slow
 def test_the_laws_hold_in_some_histories() -> None:
     """In a few random histories, no row is lost, repeated, out of order or saved too early."""
     _check_laws(range(FIRST, FIRST + _FEW))
@@ -37,7 +38,9 @@ def test_the_laws_hold_in_some_snapshots() -> None:
     _check_laws(range(FIRST, FIRST + _FEW), snapshot=True)
 
 
-@pytest.mark.parametrize("snapshot", [False, True], ids=["log", "snapshot"])
+@pytest.mark.parametrize(
+    "snapshot", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["log", "snapshot"]
+)
 def test_the_laws_hold_in_some_histories_whose_nodes_differ(snapshot: bool) -> None:
     """The laws hold although one node at a time has not heard of the newest changes."""
     _check_laws(range(FIRST, FIRST + _FEW), snapshot=snapshot, differing=1.0)

@@ -57,6 +57,7 @@ def test_the_embedded_server_is_the_default(pytester: pytest.Pytester) -> None:
     )
 
 
+@pytest.mark.slow
 def test_tests_that_a_server_cannot_serve_are_skipped_with_the_reason(
     pytester: pytest.Pytester, scylla: Scylla
 ) -> None:
@@ -99,6 +100,7 @@ def test_nodes_come_and_go_on_the_embedded_server(pytester: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(["embedded       1       0        0"])
 
 
+@pytest.mark.slow
 def test_the_nodes_of_a_running_server_are_left_alone(
     pytester: pytest.Pytester, scylla: Scylla
 ) -> None:
@@ -110,6 +112,7 @@ def test_the_nodes_of_a_running_server_are_left_alone(
     result.stdout.fnmatch_lines([f"skipped on {label}: 1 x needs nodes (*), which {label} lacks"])
 
 
+@pytest.mark.slow
 def test_a_requested_server_that_is_missing_fails_the_run(
     pytester: pytest.Pytester,
 ) -> None:
@@ -157,6 +160,7 @@ def test_a_misspelt_need_is_an_error(pytester: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["*test_it needs fautls; expected clock, *"])
 
 
+@pytest.mark.slow
 def test_a_run_without_servers_prints_no_summary(pytester: pytest.Pytester) -> None:
     """If no test uses a server, the plugin prints nothing, because it is loaded in every run."""
     pytester.makepyfile("def test_without(): pass")

@@ -176,6 +176,7 @@ def test_nested_decimals(execute: Execute, load: Load) -> None:
     assert load(decimalType="decimal(20,2)", maxPartitions="2").count() == 4
 
 
+@pytest.mark.slow
 def test_timestamps_that_spark_cannot_hold(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:

@@ -67,14 +67,8 @@ def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
     assert sorted(found) == list(range(COUNT))
 
 
-@pytest.mark.parametrize(
-    ("kind", "tls"),
-    [
-        ("close", False),
-        pytest.param("drop", False, marks=pytest.mark.slow),
-        pytest.param("close", True, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "tls"), [("close", False), ("drop", False), ("close", True)])
 def test_a_truncated_response_is_requested_again_at_once(kind: str, *, tls: bool) -> None:
     """A truncated response is requested again at once, although the request timeout is an hour.
 

@@ -186,6 +186,7 @@ def test_the_fold_of_the_log_is_the_table(tables: Tables, history: list[str], im
     assert folded == base
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(history=histories, images=st.sampled_from(sorted(IMAGES)))
 def test_every_record_is_numbered_and_ends_once(
@@ -199,6 +200,7 @@ def test_every_record_is_numbered_and_ends_once(
         assert ends == [None] * (len(record) - 1) + [b"\x01"]
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(history=histories, images=st.sampled_from(["both", "full"]))
 def test_images_are_the_rows_before_and_after(

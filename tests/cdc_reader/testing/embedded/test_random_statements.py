@@ -37,7 +37,7 @@ SCHEMA = (
 )
 
 
-@pytest.mark.parametrize("version", ["5.2", "2026.1"])
+@pytest.mark.parametrize("version", [pytest.param("5.2", marks=pytest.mark.slow), "2026.1"])
 def test_random_statements_are_answered_or_refused(version: str) -> None:
     """A random statement raises no exception other than CqlError."""
     statements, scylla = Statements(random.Random(SEED)), EmbeddedScylla(version=version)

@@ -60,6 +60,7 @@ def test_a_server_that_stops() -> None:
         gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_node_that_fails() -> None:
     """A node that is taken down leaves no socket open."""

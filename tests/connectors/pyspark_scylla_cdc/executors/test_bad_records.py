@@ -327,6 +327,7 @@ def test_a_data_frame_without_the_column_is_refused(
         [batch for part in reader.partitions() for batch in reader.read(part)]
 
 
+@pytest.mark.slow
 def test_a_snapshot(execute: Execute, rows: Rows) -> None:
     """Bad rows of a snapshot are skipped or quarantined too.
 

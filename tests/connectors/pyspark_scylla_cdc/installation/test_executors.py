@@ -81,6 +81,7 @@ def examined(context: SparkContext, command: Command) -> list[Facts]:
     return found
 
 
+@pytest.mark.slow
 def test_healthy(context: SparkContext) -> None:
     """A driver that runs tasks itself is one executor."""
     assert "pyspark" in Command.of(context).modules
@@ -88,6 +89,7 @@ def test_healthy(context: SparkContext) -> None:
     assert python["version"] == probe.facts({})["version"]
 
 
+@pytest.mark.slow
 def test_another_version_of_python(context: SparkContext, tmp_path: Path) -> None:
     """If Spark refuses the executors' Python because of its version, the error says so."""
     [refused] = examined(context, newer_python(tmp_path))
@@ -95,6 +97,7 @@ def test_another_version_of_python(context: SparkContext, tmp_path: Path) -> Non
     assert f"3.{sys.version_info.minor + 1}" in refused["error"]
 
 
+@pytest.mark.slow
 def test_python_that_does_not_exist(context: SparkContext) -> None:
     """A Python that does not exist is named with the reason."""
     [missing] = examined(context, Command("./no/bin/python"))
@@ -102,6 +105,7 @@ def test_python_that_does_not_exist(context: SparkContext) -> None:
     assert missing["error"].startswith('Cannot run program "./no/bin/python"')
 
 
+@pytest.mark.slow
 def test_no_free_core(context: SparkContext, tmp_path: Path) -> None:
     """If no task of the check can run, it ends in time, and the application can run others."""
     with busy(context, tmp_path / "end"):
@@ -111,6 +115,7 @@ def test_no_free_core(context: SparkContext, tmp_path: Path) -> None:
     assert examined(context, OWN)
 
 
+@pytest.mark.slow
 def test_session_with_no_free_core(context: SparkContext, tmp_path: Path) -> None:
     """`session` raises a one-line error if the executors do not run its tasks in time."""
     with (

@@ -119,6 +119,7 @@ def test_changes_fold_to_the_table(cluster: EmbeddedScylla, load: Any) -> None:
     assert sorted(tuple(row) for row in table) == sorted(kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("least", "expected"), [(None, 1), ("1", 1), ("2", PARTITIONS)])
 def test_a_stream_spreads_a_key_only_where_that_is_wanted(
     cluster: EmbeddedScylla,

@@ -117,6 +117,7 @@ def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
     assert "late_rows" not in caplog.text
 
 
+@pytest.mark.slow
 def test_micro_batch_done_again(follow: Make) -> None:
     """A repeated micro-batch contains the same rows. Rows arriving after its first run are late."""
     followed = follow(lateRows="deliver")
@@ -322,6 +323,7 @@ def test_behind_the_horizon(follow: Make) -> None:
     assert followed.run(100) == [3]
 
 
+@pytest.mark.slow
 def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
     """A row that was written before the snapshot but arrives after it is delivered."""
     followed = follow(lateRows="deliver", snapshot="initial")

@@ -161,6 +161,7 @@ def test_weighing_reads_little(make: Make, write_hot: Callable[..., None]) -> No
     assert len(weighed) == 1
 
 
+@pytest.mark.slow
 def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
     """The limit that is reached first applies. A micro-batch contains at least one row."""
     stream = make(maxBytesPerTrigger="100k", maxRowsPerTrigger="10")

@@ -230,6 +230,7 @@ def test_a_late_generation_older_than_the_query(
     assert followed.delivered == [*found, 2]
 
 
+@pytest.mark.slow
 def test_several_generations_announced_out_of_order(cluster: EmbeddedScylla, late: Make) -> None:
     """Rows of an older generation are delivered even if a newer one has long been known."""
     followed = late()
@@ -248,6 +249,7 @@ def test_several_generations_announced_out_of_order(cluster: EmbeddedScylla, lat
     assert followed.delivered == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_a_query_that_ends_with_what_is_available(cluster: EmbeddedScylla, late: Make) -> None:
     """A query that reads all available rows also reads a generation announced late.
 
@@ -293,6 +295,7 @@ def test_a_spark_that_does_not_tell_where_a_micro_batch_starts(
     assert adapted.latestOffset() == end
 
 
+@pytest.mark.slow
 def test_starting_offsets_from_before_an_announcement(cluster: EmbeddedScylla, late: Make) -> None:
     """A query that starts at an offset also delivers older rows that were unread at that offset."""
     followed = late()
@@ -328,6 +331,7 @@ def test_rows_of_a_late_generation_that_expired(
             followed.step()
 
 
+@pytest.mark.slow
 def test_a_new_snapshot_replaces_the_rows_of_a_late_generation(
     cluster: EmbeddedScylla, late: Make
 ) -> None:

@@ -260,6 +260,7 @@ def test_micro_batches_are_resumed_by_token(
     assert sorted(delivered) == sorted((ck % 50, ck) for ck in range(100))
 
 
+@pytest.mark.slow
 def test_bytes(make: Make, session: Session) -> None:
     """A limit in bytes allows fewer rows if they are larger. The stricter of two limits applies."""
     session.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")
@@ -276,6 +277,7 @@ def test_bytes(make: Make, session: Session) -> None:
     assert max(len(rows) for rows in query.sink.values()) == 5
 
 
+@pytest.mark.slow
 def test_a_large_partition_comes_alone(make: Make, session: Session) -> None:
     """A large partition's rows have the same token, so they stay together and exceed the limit."""
     create(session)
@@ -502,6 +504,7 @@ def check_seeds(count: int, check: Callable[[int], None]) -> None:
             raise
 
 
+@pytest.mark.slow
 def test_some_histories(make: Make, session: Session, clock: ManualClock) -> None:
     """Table rows are delivered once, within limits, before the log. The copy equals the table."""
     check_seeds(5, lambda seed: check_history(seed, make, session, clock))
@@ -553,6 +556,7 @@ class Copy:
 AGAIN = {"onDataLoss": "resnapshot", "maxRowsPerTrigger": "15"}
 
 
+@pytest.mark.slow
 def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: ManualClock) -> None:
     """After a loss, a query continues with a new snapshot.
 
@@ -745,6 +749,7 @@ def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) ->
     assert copy.table == _rows(session), "the copy is not the table"
 
 
+@pytest.mark.slow
 def test_some_losses(make: Make, session: Session, clock: ManualClock) -> None:
     """A copy that deletes older rows after each snapshot equals the table, for a few seeds."""
     check_seeds(4, lambda seed: check_losses(seed, make, session, clock))

@@ -147,6 +147,7 @@ def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) 
     assert [row["pk"] for row in folded(rest)] == [2]
 
 
+@pytest.mark.slow
 def test_a_row_without_values_remains_only_if_inserted(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:

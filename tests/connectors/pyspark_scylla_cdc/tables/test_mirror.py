@@ -309,6 +309,7 @@ def test_several_tables_in_one_call(
         start(**place).awaitTermination()
 
 
+@pytest.mark.slow
 def test_a_copy_without_its_checkpoint_is_rejected(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
@@ -526,7 +527,7 @@ def test_the_block_of_the_page(
     assert rows_of(defined["copy"].read()) == [{"pk": 1}]
 
 
-@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("history", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 def test_a_plain_copy_in_parquet(
     execute: Execute,

@@ -99,6 +99,7 @@ def test_ranges_of_earlier_columns(
     assert [row["a"] for row in found] == [2]
 
 
+@pytest.mark.slow
 def test_decimals_as_numbers(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
     """With `decimalType`, ranges of varint and decimal are applied."""
     execute(
