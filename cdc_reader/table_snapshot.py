@@ -47,8 +47,13 @@ class FixedSchema:
         """See `LogTable.generations`."""
         return self._table.generations if self._generations is None else self._generations
 
-    def schema_version(self) -> str | None:
+    def moment(self, now: Micros, age: int) -> Micros:
+        """See `LogTable.moment`."""
+        return self._table.moment(now, age)
+
+    def schema_version(self, since: Micros | None = None) -> str | None:
         """Return the version of the fixed schema."""
+        del since
         return self._schema.version
 
     def schema_versions(self) -> Collection[str | None]:

@@ -14,10 +14,11 @@ from typing import Protocol
 from uuid import UUID
 
 import pyarrow as pa
+from attrs import evolve
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros
-from cdc_reader.cluster.queries import Queries, Query
+from cdc_reader.cluster.queries import Node, Queries, Query
 from cdc_reader.cluster.schema import dropped, uses_tablets
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName, quoted
@@ -56,6 +57,9 @@ _TABLE = "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_
 _NEWER = "system_distributed", "cdc_generation_timestamps"
 _SCYLLA_43 = "system_distributed", "cdc_streams_descriptions"
 
+_ALONE = 16
+"""The queries at ONE to the only node of a cluster, before QUORUM is tried again."""
+
 _FIRST_SET = 10_000_000
 """The first set begins within this time (µs) of the log's creation, and all others later."""
 
@@ -71,17 +75,38 @@ class GenerationKind(StrEnum):
 class DistributedTables:
     """Reads `system_distributed` at the consistency level at which the server writes it.
 
-    The level is QUORUM, or ONE in a single-node cluster. It is chosen for each query, because nodes
-    may join.
+    The level is QUORUM, or ONE in a cluster of one node. There, QUORUM is unavailable, because the
+    tables have three replicas, and the node knows no other. Only the answer to QUORUM shows this: a
+    node that joins may not be known to all others yet.
     """
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
+        self._at_one = 0
 
     def batches(self, cql: str, *values: object) -> Iterator[pa.RecordBatch]:
-        alone = not self._queries.rows("SELECT peer FROM system.peers")
-        level = "ONE" if alone else "QUORUM"
-        return self._queries.batches(Query(cql, values, consistency=level))
+        quorum = Query(cql, values, consistency="QUORUM")
+        nodes = self._queries.nodes()
+        if len(nodes) > 1:
+            return self._queries.batches(quorum)
+        if self._at_one == 0:
+            return iter(self._queries.retry(partial(self._of_quorum, quorum, nodes)))
+        self._at_one -= 1
+        return self._queries.batches(evolve(quorum, consistency="ONE"))
+
+    def _of_quorum(self, query: Query, nodes: Sequence[Node]) -> Sequence[pa.RecordBatch]:
+        """Return the answer of a quorum or, if there is none, of the cluster's only node."""
+        if not nodes:
+            raise TransientError("the driver knows no node of the cluster")
+        node = self._queries.at(nodes[0])
+        try:
+            return [*node.batches(query)]
+        except TransientError:
+            if node.rows("SELECT peer FROM system.peers"):
+                raise
+        found = [*node.batches(evolve(query, consistency="ONE"))]
+        self._at_one = _ALONE
+        return found
 
 
 def starts(batches: Iterable[pa.RecordBatch]) -> list[int]:
@@ -115,8 +140,8 @@ class ReplicatedGenerations(ABC):
     """Generations in replicated tables, of which each node gives the same answer."""
 
     @abstractmethod
-    def timestamps(self) -> Sequence[Micros]:
-        """Return the starts, in µs, of all generations visible now."""
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+        """See `GenerationSource.timestamps`."""
 
     def all_timestamps(self) -> Sequence[Micros]:
         """See `GenerationSource.all_timestamps`."""
@@ -133,10 +158,14 @@ class VnodeGenerations(ReplicatedGenerations):
     kind = GenerationKind.VNODES
 
     def __init__(self, queries: Queries) -> None:
+        self._shared = queries.shared
         self._tables = DistributedTables(queries)
 
-    def timestamps(self) -> Sequence[Micros]:
-        """Return the starts, in µs, of all generations visible now."""
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+        """See `GenerationSource.timestamps`; the tables of a connection share the answer."""
+        return self._shared.answer("generations", since, self._timestamps)
+
+    def _timestamps(self) -> Sequence[Micros]:
         try:
             return starts(self._tables.batches(_VNODE_TIMESTAMPS))
         except QueryRefusedError as error:
@@ -156,14 +185,19 @@ class VnodeGenerations(ReplicatedGenerations):
             )
         )
 
-    def unpublished(self) -> Sequence[Micros]:
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return the starts, in µs, of generations that are stored but not yet announced.
+
+        The tables of a connection share the answer.
 
         Scans the partition keys of a small table: one row for each generation that the cluster ever
         had, because the server removes none. No streams are read, so a generation that is only
         partly stored counts too. The stored generations are read before the timestamps, so a
         generation announced in between does not count as unpublished.
         """
+        return self._shared.answer("unpublished", since, self._unpublished)
+
+    def _unpublished(self) -> Sequence[Micros]:
         described = starts(self._tables.batches(_VNODE_DESCRIBED))
         return sorted(set(described) - set(self.timestamps()))
 
@@ -189,12 +223,13 @@ class TabletGenerations:
         self._turns = count()
         self._timestamps = Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE")
 
-    def timestamps(self) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return the starts, in µs, of all sets of streams that were seen before or are now.
 
         The first call asks all nodes. The others ask one node each, in turn, so that a set of which
         a node has not heard is found by the next call.
         """
+        del since  # each table has its own sets
         if not self._seen:
             return self.all_timestamps()
         return self._with_seen(self._queries.from_one_node(self._starts, next(self._turns)))
@@ -213,8 +248,9 @@ class TabletGenerations:
         groups = self._queries.from_one_node(partial(self._groups, start))
         return groups or [StreamGroup(MAX_TOKEN, tuple(self._streams_with_rows()))]
 
-    def unpublished(self) -> Sequence[Micros]:
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return an empty sequence, because a set and its streams become visible together."""
+        del since
         return ()
 
     def _starts(self, node: Queries) -> list[Micros]:
@@ -278,8 +314,9 @@ class Scylla43Generations(ReplicatedGenerations):
     def __init__(self, queries: Queries) -> None:
         self._tables = DistributedTables(queries)
 
-    def timestamps(self) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return the starts, in µs, of all generations visible now."""
+        del since
         return starts(self._tables.batches(_SCYLLA_43_TIMESTAMPS))
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
@@ -291,8 +328,9 @@ class Scylla43Generations(ReplicatedGenerations):
             for group in own_groups(streams)
         ]
 
-    def unpublished(self) -> Sequence[Micros]:
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return an empty sequence, because one row contains both the timestamp and the streams."""
+        del since
         return ()
 
 
@@ -319,11 +357,11 @@ class UpgradedGenerations(ReplicatedGenerations):
         starts = () if self._is_rewritten else self.timestamps()
         return self._newer.kind if self._in_newer.issuperset(starts) else self._older.kind
 
-    def timestamps(self) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return the starts, in µs, of all generations visible now."""
         self._follow_upgrade()
         if self._is_rewritten:
-            return self._newer.timestamps()
+            return self._newer.timestamps(since)
         has_newer = bool(self._queries.rows(_TABLE, *_NEWER))
         self._in_newer = frozenset(self._newer.timestamps() if has_newer else ())
         return sorted(self._in_newer.union(self._older.timestamps()))
@@ -340,12 +378,12 @@ class UpgradedGenerations(ReplicatedGenerations):
     def _is_newer(self, start: Micros) -> bool:
         return self._is_rewritten or start in self._in_newer
 
-    def unpublished(self) -> Sequence[Micros]:
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return the starts, in µs, of unannounced generations in the newer tables."""
         if not self._is_rewritten and not self._in_newer:
             self.timestamps()  # finds out whether the newer tables are in use
         is_newer = self._is_rewritten or self._in_newer
-        return self._newer.unpublished() if is_newer else ()
+        return self._newer.unpublished(since) if is_newer else ()
 
     def _follow_upgrade(self) -> None:
         if not self._is_rewritten and self._finds_rewritten():
@@ -375,8 +413,8 @@ class TableGenerations:
         self._queries = queries
         self._name = name
 
-    def timestamps(self) -> Sequence[Micros]:
-        return self.source.timestamps()
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+        return self.source.timestamps(since)
 
     def all_timestamps(self) -> Sequence[Micros]:
         return self.source.all_timestamps()
@@ -384,8 +422,8 @@ class TableGenerations:
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         return self.source.groups(start)
 
-    def unpublished(self) -> Sequence[Micros]:
-        return self.source.unpublished()
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
+        return self.source.unpublished(since)
 
     @cached_property
     def source(self) -> KnownSource:

@@ -216,9 +216,13 @@ class CdcTable:
         """The source of the table's generations."""
         return TableGenerations(self._queries, self._name)
 
-    def schema_version(self) -> str:
+    def moment(self, now: Micros, age: int) -> Micros:
+        """See `LogTable.moment`."""
+        return self._queries.shared.moment(now, age)
+
+    def schema_version(self, since: Micros | None = None) -> str:
         """Return the queried node's schema version; results may alternate while nodes disagree."""
-        return self._queries.schema_version()
+        return self._queries.schema_version(since)
 
     def schema_versions(self) -> Collection[str]:
         """Return the schema versions of all nodes."""

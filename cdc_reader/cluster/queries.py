@@ -7,17 +7,20 @@ the streams; a node that lags does not yet have the newest state.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain, count, repeat
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from attrs import evolve, frozen
 
+from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.cluster.errors import most_keys
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding import Page, decode
@@ -28,6 +31,7 @@ from cdc_reader.errors import (
     SchemaError,
     TransientError,
 )
+from cdc_reader.reading.retry import wait_for
 
 T = TypeVar("T")
 
@@ -67,6 +71,54 @@ class Query:
         return self.doing or self.cql
 
 
+class SharedAnswers:
+    """Answers that the tables of a connection share; thread-safe.
+
+    Readers of several tables begin their passes at about the same time. A reader that sees the
+    cluster as of a `moment` may use whatever was asked for since then, by itself or by another.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._moment = BEGINNING
+        self._answers: dict[str, tuple[Micros, Future[Any]]] = {}
+
+    def moment(self, now: Micros, age: int) -> Micros:
+        """Return the time as of which a pass that begins `now` sees the cluster.
+
+        It is the time of an earlier pass if one began at most `age` µs ago.
+        """
+        with self._lock:
+            if not 0 <= now - self._moment <= age:
+                self._answers.clear()
+                self._moment = now
+            return self._moment
+
+    def answer(self, name: str, since: Micros | None, ask: Callable[[], T]) -> T:
+        """Return an answer that was asked for at `since` (µs) or later, or now if it is None.
+
+        If another thread is asking, its answer is awaited; if it fails, `ask` is called.
+        """
+        if since is None:
+            return ask()
+        with self._lock:
+            found = self._answers.get(name)
+            is_asked = found is not None and found[0] >= since
+            at, answer = found if found is not None and is_asked else (self._moment, Future[Any]())
+            self._answers[name] = at, answer
+        if is_asked:
+            wait_for(answer.add_done_callback)
+            return ask() if answer.exception() else cast("T", answer.result())
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            with self._lock:
+                self._answers.pop(name, None)
+            answer.set_exception(error)
+            raise
+        return cast("T", answer.result())
+
+
 _SCHEMA_VERSION = Query("SELECT schema_version FROM system.local", consistency="ONE")
 
 Request = Callable[[bytes | None], Callable[[], Page]]
@@ -84,6 +136,11 @@ class Queries(ABC):
     @cached_property
     def _turns(self) -> Iterator[int]:
         return count()
+
+    @cached_property
+    def shared(self) -> SharedAnswers:
+        """The answers that all tables of this connection share."""
+        return SharedAnswers()
 
     @property
     @abstractmethod
@@ -183,8 +240,11 @@ class Queries(ABC):
             raise failure
         return found
 
-    def schema_version(self) -> str:
-        """Return the schema version of the node that answers."""
+    def schema_version(self, since: Micros | None = None) -> str:
+        """Return the schema version of the node that answers; see `SharedAnswers.answer`."""
+        return self.shared.answer("schema_version", since, self._schema_version)
+
+    def _schema_version(self) -> str:
         return _version(self.batches(_SCHEMA_VERSION))
 
     def schema_versions(self) -> dict[Node, str]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Clock
+from cdc_reader._time import Clock, Micros
 from cdc_reader.cql.schema import END_OF_BATCH, STREAM_ID, TIME, LogSchema
 from cdc_reader.errors import DecodeError, QueryRefusedError
 from cdc_reader.reading.deduplication import ROW_KEY, key_at, leave_out, streams_in
@@ -145,13 +145,17 @@ class CurrentLog:
         """Return the checkpoint with the table's name and id, as far as they are known."""
         return evolve(checkpoint, table=self._start.table, table_id=self._start.table_id)
 
-    def refresh(self, *, of_all: bool = False) -> bool:
+    def moment(self, now: Micros, age: int) -> Micros:
+        """See `LogTable.moment`."""
+        return self._table.moment(now, age)
+
+    def refresh(self, since: Micros | None = None, *, of_all: bool = False) -> bool:
         """Read the schema again if a node, or one `of_all` nodes, has another version of it.
 
-        Returns whether the schema differs.
+        Returns whether the schema differs. A version that was asked for at `since` may be used.
         """
         table = self._table
-        found = table.schema_versions() if of_all else {table.schema_version()}
+        found = table.schema_versions() if of_all else {table.schema_version(since)}
         return False if self._opened and found == {self._version} else self.reload()
 
     def reload(self) -> bool:

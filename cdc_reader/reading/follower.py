@@ -23,7 +23,7 @@ from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
-from attrs import evolve
+from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
@@ -55,8 +55,19 @@ _REFRESH_INTERVAL = 1_000_000
 Between two refreshes, only chunks of streams that are due are polled, and the position does not
 move. A new column is noticed when its first row is read.
 """
+_SHARED = 500_000
+"""Passes of several tables that begin within this time, in µs, see the cluster as of one moment."""
 _TAIL = 2_000_000
 """Most polls read only rows up to this age, in µs; a chunk's older rows are read once a second."""
+
+
+@frozen
+class _IdleWindow:
+    """An empty window that was read between `began` and `read_at`, in µs."""
+
+    window: Window
+    began: Micros
+    read_at: Micros
 
 
 class Follower:
@@ -104,6 +115,9 @@ class Follower:
         self._deduplicator = Deduplicator()
         self._poll_interval = poll_interval(config)
         self._polls = PollSchedule(self._poll_interval)
+        interval = _REFRESH_INTERVAL if self._is_eager else self._poll_interval
+        self._shared = min(_SHARED, interval // 2)
+        self._idle: _IdleWindow | None = None
         self._start = start
         self._floor = start.position if start.generation is None else BEGINNING
         self._late: LateRows | None = None
@@ -130,35 +144,37 @@ class Follower:
         self._stopped.set()
 
     def _follow(self, end: Micros) -> Iterator[Delivery]:
-        refreshed = horizon = BEGINNING
+        refreshed = moment = horizon = BEGINNING
         while not self._stopped.is_set():
             began = self._clock.now()
             is_fresh = self._is_eager and 0 <= began - refreshed < _REFRESH_INTERVAL
             if not is_fresh:
-                refreshed, horizon = began, self._refresh(began, end)
+                moment = self._log.moment(began, self._shared)
+                refreshed, horizon = began, self._refresh(began, moment, end)
             if horizon > BEGINNING:
-                yield from self._poll(end) if is_fresh else self._pass(horizon, end)
+                yield from self._poll(end) if is_fresh else self._pass(moment, horizon, end)
             if self._position >= end:
                 return
             self._pause(began)
 
-    def _refresh(self, now: Micros, end: Micros) -> Micros:
-        """Refresh the schema, TTLs and generations, and return the horizon at `now`."""
-        self._log.refresh()
+    def _refresh(self, now: Micros, moment: Micros, end: Micros) -> Micros:
+        """Refresh the schema, TTLs and generations as of `moment`, and return the horizon then."""
+        self._log.refresh(moment)
         base = self._log.schema.base
         self.ttls = self.ttls.updated(base, now, self._position)
-        horizon = self._horizon.refresh(now, self._position, end, base.name, self.ttls)
+        horizon = self._horizon.refresh(moment, self._position, end, base.name, self.ttls)
         if horizon > BEGINNING:
             self._position = max(self._position, self._horizon.oldest)
             self.first = self._position if self.first is None else self.first
             self._watch_for_late_rows(now, base.cdc.ttl)
         return horizon
 
-    def _pass(self, horizon: Micros, end: Micros) -> Iterator[Delivery]:
+    def _pass(self, moment: Micros, horizon: Micros, end: Micros) -> Iterator[Delivery]:
+        yield from self._leave_idle(moment)
         yield from self._catch_up()
         settled = min(horizon, end)
         if not self._is_eager or settled - self._position > self._size.base:
-            yield from self._settle(settled)
+            yield from self._settle(settled, is_last=settled == end)
         if self._is_eager:
             yield from self._settle_polled(settled, end)
             yield from self._poll(end)
@@ -188,12 +204,31 @@ class Follower:
         if not self._stopped.is_set():
             yield self._complete(window, late=True)
 
-    def _settle(self, end: Micros) -> Iterator[Delivery]:
+    def _leave_idle(self, moment: Micros) -> Iterator[Delivery]:
+        """Move past the window that the last pass found empty.
+
+        That the log was not dropped meanwhile is known by what this pass asked for, if it asked
+        after the window was read.
+        """
+        idle, self._idle = self._idle, None
+        if idle is None:
+            return
+        if moment >= idle.read_at:
+            name = self._log.schema.base.name
+            self._horizon.check_read(idle.read_at, idle.window, name, self.ttls)
+        else:
+            self._check_read(idle.window)
+        yield self._move_to(idle.window.end, idle.began)
+
+    def _settle(self, end: Micros, *, is_last: bool) -> Iterator[Delivery]:
         """Read window after window up to `end`, without pauses.
 
         A reader that is behind also searches for late rows between windows, before its position is
         too far ahead of them. The search waits until the rows covered by the start's marks have
         been read, because only then does it find late rows that the marks exclude.
+
+        A window that ends at `end` and is empty costs no further query: the next pass moves past
+        it, unless `is_last` is True.
         """
         while self._position < end and not self._stopped.is_set():
             if not self._marks:
@@ -213,8 +248,19 @@ class Follower:
             crowded = held is None or held.size > tuning.SORTED_BYTES // 4
             self._size = self._size.after(empty=not self._reader.rows, crowded=crowded)
             logger.debug("window_read", window=str(window), rows=self._reader.rows)
+            if window.end == end and not (self._reader.rows or is_last) and self._may_wait:
+                self._idle = _IdleWindow(window, began, self._clock.now())
+                return
             self._check_read(window)
             yield self._move_to(window.end, began)
+
+    @property
+    def _may_wait(self) -> bool:
+        """True if the next pass may move past a window instead of this one.
+
+        Not if strays were read, because they are delivered only once if the position moves.
+        """
+        return not self._is_eager and self._late is None
 
     def _check_read(self, window: Window, *, late: bool = False) -> None:
         """Report rows of a window that may have been lost before they were read.

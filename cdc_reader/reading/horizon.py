@@ -139,12 +139,13 @@ class SettledHorizon:
         If everything before `end` (µs) has settled, no later refresh finds what this one overlooks.
         All nodes are asked then.
 
-        The caller must read the clock (`now`) before this call. Every generation that begins before
+        The caller must read the clock (`now`) before this call, or take the moment of a pass; what
+        was asked for since then is used. Every generation that begins before
         the horizon has then had the confidence window to become visible. Raises DataLossError if
         `data_loss` is not ``continue`` and rows since `position` are gone, according to `ttls`.
         """
         settled = settled_before(now, duration_micros(self._config.confidence_window))
-        starts = self._planner.refresh(of_all=settled >= end).starts
+        starts = self._planner.refresh(now, of_all=settled >= end).starts
         if not starts:
             return BEGINNING
         if is_first := self._accounted is None:
@@ -235,7 +236,7 @@ class PublicationGate:
         No reader may read past this time.
         """
         if not 0 <= now - self._queried < self._pause:
-            self._refresh()
+            self._refresh(now)
             self._queried = now
         self._pending = self._pending.difference(announced)
         waited_for = (start for start in self._pending if now < start + self._patience)
@@ -265,8 +266,8 @@ class PublicationGate:
                 missing = operates.intersect(window)
                 log.warning("generation_not_announced", **_span(missing.start, missing.end))
 
-    def _refresh(self) -> None:
-        pending = frozenset(self._generations().unpublished())
+    def _refresh(self, now: Micros) -> None:
+        pending = frozenset(self._generations().unpublished(now))
         for start in sorted(pending - self._pending):
             log.info("generation_half_published", start=start)
         self._pending = pending

@@ -62,10 +62,13 @@ class Planner:
         """The generations known since the last `refresh`."""
         return self._timeline
 
-    def refresh(self, *, of_all: bool = False) -> Timeline:
-        """Read the generations from the cluster again, or `of_all` its nodes."""
+    def refresh(self, since: Micros | None = None, *, of_all: bool = False) -> Timeline:
+        """Read the generations from the cluster again, or `of_all` its nodes.
+
+        What another table asked for at `since` or later may be used.
+        """
         source = self._source
-        seen = Timeline(tuple(source.all_timestamps() if of_all else source.timestamps()))
+        seen = Timeline(tuple(source.all_timestamps() if of_all else source.timestamps(since)))
         for start in sorted(set(seen.starts) - set(self._timeline.starts)):
             log.info("generation_found", start=start)
         self.use(seen)

@@ -49,11 +49,11 @@ class LogSource(Protocol):
 class GenerationSource(Protocol):
     """Provides the generations of one table."""
 
-    def timestamps(self) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return the starts of the generations that were visible before or are now, in any order.
 
         The first call asks all nodes, and the others one: with tablets, a node that lags does not
-        show the newest generations.
+        show the newest generations. An answer that was asked for at `since` or later may be used.
         """
         ...
 
@@ -65,10 +65,11 @@ class GenerationSource(Protocol):
         """Return the stream groups of the generation that starts at `start`, if it has any."""
         ...
 
-    def unpublished(self) -> Sequence[Micros]:
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return the starts of generations with streams but no published timestamp.
 
-        The starts are in any order, and the generations may already be in force.
+        The starts are in any order, and the generations may already be in force. An answer that was
+        asked for at `since` or later may be used.
         """
         ...
 
@@ -90,10 +91,18 @@ class LogTable(Protocol):
     @property
     def generations(self) -> GenerationSource: ...
 
-    def schema_version(self) -> str | None:
+    def moment(self, now: Micros, age: int) -> Micros:
+        """Return the time as of which a pass that begins `now` sees the cluster.
+
+        Passes of several tables that begin within `age` µs share it, and what they ask for.
+        """
+        ...
+
+    def schema_version(self, since: Micros | None = None) -> str | None:
         """Return the schema version of a node, at the cost of one small query.
 
-        It changes with every schema change that the node hears of.
+        It changes with every schema change that the node hears of. An answer that was asked for at
+        `since` or later may be used instead.
         """
         ...
 

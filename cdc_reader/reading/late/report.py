@@ -123,8 +123,8 @@ class _Sampled:
 
     _source: GenerationSource
 
-    def timestamps(self) -> Sequence[Micros]:
-        return self._source.timestamps()
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+        return self._source.timestamps(since)
 
     def all_timestamps(self) -> Sequence[Micros]:
         return self._source.all_timestamps()
@@ -137,5 +137,5 @@ class _Sampled:
         sample = streams[:: -(-len(streams) // most) or 1]
         return [StreamGroup(MAX_TOKEN, sample)] if sample else []
 
-    def unpublished(self) -> Sequence[Micros]:
-        return self._source.unpublished()
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
+        return self._source.unpublished(since)

@@ -13,6 +13,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+CONSISTENCIES = (
+    "ANY ONE TWO THREE QUORUM ALL LOCAL_QUORUM EACH_QUORUM SERIAL LOCAL_SERIAL LOCAL_ONE".split()
+)
+"""The names of the consistency levels, by code."""
+
 
 class CqlError(Exception):
     """An error response: a code, a message, and the extra fields of some codes."""

@@ -72,7 +72,13 @@ class Hosts:
         clock = self._clocks[node.address] = NodeClock(self.clock)
         planner = self._planner(node, self._present)
         host = self._hosts[node.address] = Host(
-            Engine(planner, clock.now, self.replays, self.most_partitions),
+            Engine(
+                planner,
+                clock.now,
+                self.replays,
+                self.most_partitions,
+                lambda: len(self.cluster.nodes),
+            ),
             supported_options(node),
             self.credentials,
             node.shards,

@@ -13,8 +13,8 @@ from attrs import evolve
 from cdc_reader._time import Clock, SystemClock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded.addresses import Addresses, reachable
+from cdc_reader.testing.embedded.errors import CONSISTENCIES
 from cdc_reader.testing.embedded.faults import FaultPlan
-from cdc_reader.testing.embedded.faults.errors import CONSISTENCIES
 from cdc_reader.testing.embedded.hosts import Hosts
 from cdc_reader.testing.embedded.page_replay import PageReplays
 from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile

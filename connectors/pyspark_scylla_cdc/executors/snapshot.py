@@ -62,8 +62,9 @@ class _Owners:
 
     _groups: Sequence[StreamGroup]
 
-    def timestamps(self) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         """See `GenerationSource.timestamps`."""
+        del since
         return ()
 
     def all_timestamps(self) -> Sequence[Micros]:
@@ -75,6 +76,7 @@ class _Owners:
         del start
         return self._groups
 
-    def unpublished(self) -> Sequence[Micros]:
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
         """See `GenerationSource.unpublished`."""
+        del since
         return ()

@@ -83,8 +83,9 @@ class _Sampled:
         streams = self._load(start)
         return streams if len(streams) <= self._most else streams.sample(self._most)
 
-    def timestamps(self) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return an empty sequence, because planners receive their timeline separately."""
+        del since
         return ()
 
     def all_timestamps(self) -> Sequence[Micros]:
@@ -96,8 +97,9 @@ class _Sampled:
         streams = self.streams(start)
         return [StreamGroup(MAX_TOKEN, tuple(streams))] if len(streams) else []
 
-    def unpublished(self) -> Sequence[Micros]:
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return an empty sequence, because windows end before unannounced generations."""
+        del since
         return ()
 
 

@@ -6,6 +6,9 @@ counted separately, because their number does not depend on the number of stream
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -24,7 +27,9 @@ from tests.cdc_reader.support.tuned import tuned
 
 _EPOCH = 1_700_000_000_000_000
 _CHUNKS = 8
-_SMALL_QUERIES_A_LOOK = 8
+_SMALL_QUERIES_A_LOOK = 4
+_POLL = 5_000_000
+_ANNOUNCED = "system_distributed.cdc_generation_timestamps"
 
 pytestmark = pytest.mark.needs("faults", "topology")
 
@@ -55,6 +60,58 @@ class _Counted:
         connection = InProcessConnection(server, config, before=self.count)
         table = CdcTable(connection, TableName("ks", "t"))
         return Follower(table, self.clock, config, Checkpoint(start))
+
+
+class Rounds(ManualClock):
+    """A clock that advances by a poll interval when all `readers` sleep."""
+
+    def __init__(self, readers: int) -> None:
+        super().__init__(_EPOCH)
+        self._all_sleep = threading.Barrier(readers, self._next)
+
+    def _next(self) -> None:
+        self.advance(_POLL)
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        del micros, wake
+        self._all_sleep.wait(60)
+
+
+@pytest.mark.parametrize("tablets", [False, True])
+def test_tables_of_a_connection_share_what_an_idle_pass_asks(tablets: bool) -> None:
+    """A pass of twenty idle tables asks once for the schema's version and for generations.
+
+    Tables that use tablets have their own generations.
+    """
+    tables, passes = 20, 40
+    clock, asked = Rounds(tables), Counter[str]()
+    server = EmbeddedScylla(clock=clock, vnodes=8, nodes=3)
+    server.execute(
+        "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
+        f"'replication_factor': 1}} AND tablets = {{'enabled': {str(tablets).lower()}}}"
+    )
+    names = [TableName("ks", f"t{number}") for number in range(tables)]
+    for name in names:
+        server.execute(f"CREATE TABLE {name} (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}")
+    start, config = clock.advance(12 * _POLL), ReadConfig(late_rows="ignore")
+    end = start + (passes - 6) * _POLL  # six polls make a confidence window
+    connection = InProcessConnection(
+        server, config, before=lambda query: asked.update([query.query.cql])
+    )
+
+    def follow(name: TableName) -> None:
+        list(Follower(CdcTable(connection, name), clock, config, Checkpoint(start)).follow(end))
+
+    with ThreadPoolExecutor(tables) as threads:
+        list(threads.map(follow, names))
+    sent = Counter(cql.partition(" WHERE ")[0] for cql in asked.elements())
+    own = tables * (passes if tablets else 0)
+    begun = 6 * tables  # questions of each table before its first pass, and after its last
+    assert sent["SELECT schema_version FROM system.local"] <= passes + begun
+    kind = "timestamp FROM system.cdc_timestamps" if tablets else f"time FROM {_ANNOUNCED}"
+    assert passes - 1 <= sent[f"SELECT {kind}"] <= passes + begun + own
+    distributed = sum(count for cql, count in sent.items() if "system_distributed" in cql)
+    assert distributed < 2 * passes + tables  # each table reads the streams once
 
 
 @pytest.mark.parametrize(("strategy", "most"), [("streams", 20 * _CHUNKS), ("ranges", 20)])

@@ -29,7 +29,8 @@ class History:
 
     generations: tuple[Generation, ...]
 
-    def timestamps(self) -> Sequence[int]:
+    def timestamps(self, since: int | None = None) -> Sequence[int]:
+        del since
         return [generation.operates.start for generation in self.generations]
 
     def all_timestamps(self) -> Sequence[int]:
@@ -38,7 +39,8 @@ class History:
     def groups(self, start: int) -> Sequence[StreamGroup]:
         return next(g.groups for g in self.generations if g.operates.start == start)
 
-    def unpublished(self) -> Sequence[int]:
+    def unpublished(self, since: int | None = None) -> Sequence[int]:
+        del since
         return ()
 
 

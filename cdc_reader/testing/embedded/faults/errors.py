@@ -9,6 +9,7 @@ import re
 
 from cdc_reader.cql.names import LOG_SUFFIX
 from cdc_reader.testing.embedded.errors import (
+    CONSISTENCIES,
     CqlError,
     Overloaded,
     ReadTimeout,
@@ -18,9 +19,6 @@ from cdc_reader.testing.embedded.errors import (
 )
 from cdc_reader.testing.embedded.faults.fault import FaultKind, Strike
 
-CONSISTENCIES = (
-    "ANY ONE TWO THREE QUORUM ALL LOCAL_QUORUM EACH_QUORUM SERIAL LOCAL_SERIAL LOCAL_ONE".split()
-)
 _TABLE = re.compile(
     r'\b(?:from|into|update|table(?:\s+if\s+not\s+exists)?)\s+((?:"?\w+"?\s*\.\s*)?"?\w+"?)',
     re.IGNORECASE,

@@ -14,6 +14,7 @@ from cdc_reader.testing.embedded.codec.validation import validator
 from cdc_reader.testing.embedded.errors import CqlError, InvalidRequest, Unprepared
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
 from cdc_reader.testing.embedded.grammar.parser import build_parser, parse
+from cdc_reader.testing.embedded.query.availability import check_available
 from cdc_reader.testing.embedded.query.batch import WritePlan, apply, check_kind
 from cdc_reader.testing.embedded.query.lwt import Step
 from cdc_reader.testing.embedded.query.model import (
@@ -28,7 +29,7 @@ from cdc_reader.testing.embedded.query.ports import Replays, TableSource
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Prepared, Result
 from cdc_reader.testing.embedded.query.select import SelectPlan
 from cdc_reader.testing.embedded.query.wording import in_older_words
-from cdc_reader.testing.embedded.schema.table import Column
+from cdc_reader.testing.embedded.schema.table import Column, Table
 from cdc_reader.testing.embedded.text_cache import TextCache
 
 _FROM_ONE = {0x01, 0x0A}
@@ -59,7 +60,8 @@ class Engine:
     """Executes the statements that a planner plans.
 
     `clock` returns the server's time in µs since the epoch. `replays` contains pages to replay.
-    `most_partitions` is the maximum number of partitions that IN lists may select.
+    `most_partitions` is the maximum number of partitions that IN lists may select. `nodes` returns
+    the number of nodes that can store replicas; without it, any number of replicas is available.
     Every method raises `errors.CqlError` if ScyllaDB would return an error.
     """
 
@@ -69,12 +71,14 @@ class Engine:
         clock: Callable[[], int],
         replays: Replays | None = None,
         most_partitions: int = MOST_KEYS,
+        nodes: Callable[[], int] | None = None,
     ) -> None:
         build_parser()
         self._planner = planner
         self._clock = clock
         self._replays = replays
         self._most_partitions = most_partitions
+        self._nodes = nodes
         self._replicas: Mapping[tuple[str, str], TableSource] = {}
         self._prepared: TextCache[Remembered] = TextCache(_PREPARED_CHARACTERS)
         self._plans: TextCache[Plan] = TextCache(_CACHED_CHARACTERS)
@@ -143,6 +147,7 @@ class Engine:
             for statement, values in statements:
                 plan = self._batched(statement, options.keyspace)
                 bound = bind(plan.bind_columns, values)
+                self._check_available(plan, options)
                 execution = self._execution(bound, now, options, ordinals)
                 steps += [(modification, execution) for modification in plan.modifications]
             check_kind(kind, [modification for modification, _ in steps])
@@ -178,7 +183,15 @@ class Engine:
         if self._replicas and isinstance(plan, SelectPlan):
             plan = self._local(plan, options)
         bound = bind(plan.bind_columns, values)
+        self._check_available(plan, options)
         return plan.execute(self._execution(bound, self._clock(), options, Ordinals()))
+
+    def _check_available(self, plan: Plan, options: QueryOptions) -> None:
+        if self._nodes is None:
+            return
+        for table in _tables(plan):
+            replication = self._planner.catalog.keyspace(table.keyspace).replication
+            check_available(replication, options.consistency, self._nodes())
 
     def _local(self, plan: SelectPlan, options: QueryOptions) -> SelectPlan:
         """Return the plan, made to read the node's own replica if one replica is enough."""
@@ -226,11 +239,16 @@ class Engine:
 
 
 def _shape(plan: Plan) -> Shape:
+    return tuple((table.id, table.columns) for table in _tables(plan))
+
+
+def _tables(plan: Plan) -> Sequence[Table]:
+    """Return the tables that the plan reads or writes."""
     match plan:
         case SelectPlan(table=table):
-            return ((table.id, table.columns),)
+            return (table,)
         case WritePlan(modifications):
-            return tuple((each.table.id, each.table.columns) for each in modifications)
+            return tuple(each.table for each in modifications)
         case _:
             return ()
 

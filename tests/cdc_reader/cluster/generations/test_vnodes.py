@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,9 @@ import pytest
 
 from cdc_reader.cluster import Connection
 from cdc_reader.cluster.generations import VnodeGenerations
+from cdc_reader.cluster.queries import Query
 from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.errors import TransientError
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla
@@ -86,3 +89,38 @@ def test_a_generation_announced_between_two_queries_is_published() -> None:
     server.hold_publication()
     server.join()
     assert list(generations.unpublished()) == []
+
+
+@pytest.mark.needs("topology")
+def test_several_nodes_are_read_at_quorum_alone() -> None:
+    """The level costs no query of its own, and nothing is read at ONE, even after an error."""
+    server, asked = EmbeddedScylla(nodes=3), list[Query]()
+    unavailable = [False, True, True, True, False]
+
+    def note(recorded: RecordedQuery) -> None:
+        asked.append(recorded.query)
+        if unavailable.pop(0):
+            raise TransientError("Cannot achieve consistency level for cl QUORUM")
+
+    connection = InProcessConnection(server, before=note, sleep=lambda _: None)
+    generations = VnodeGenerations(connection)
+    assert generations.timestamps() == generations.timestamps()
+    assert len(asked) == 5
+    assert {query.consistency for query in asked} == {"QUORUM"}
+
+
+@pytest.mark.needs("topology")
+def test_a_single_node_is_read_at_one_until_another_joins() -> None:
+    """QUORUM is tried first, and again from time to time: another node may have joined."""
+    server, asked = EmbeddedScylla(), list[Query]()
+    connection = InProcessConnection(server, before=lambda recorded: asked.append(recorded.query))
+    generations = VnodeGenerations(connection)
+    found = [tuple(generations.timestamps()) for _ in range(20)]
+    assert len({*found}) == 1
+    assert found[0]
+    levels = Counter(query.consistency for query in asked if "peers" not in query.cql)
+    assert levels == {"QUORUM": 2, "ONE": 20}
+    asked.clear()
+    joined = server.join()
+    assert joined.start_us in generations.timestamps()
+    assert {query.consistency for query in asked} == {"QUORUM"}

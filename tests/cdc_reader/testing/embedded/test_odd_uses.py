@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
-from cassandra import ConsistencyLevel, InvalidRequest, Unauthorized
-from cassandra.cluster import Session
+from cassandra import ConsistencyLevel, InvalidRequest, Unauthorized, Unavailable
+from cassandra.cluster import NoHostAvailable, Session
 from cassandra.protocol import ConfigurationException, SyntaxException
 from cassandra.query import SimpleStatement
 from cassandra.util import Duration
@@ -338,3 +338,31 @@ def test_serial_consistencies_are_for_reads(session: Session, condition: str, me
     )
     with pytest.raises(InvalidRequest, match=message):
         session.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("replication", "level", "required"),
+    [("3", "QUORUM", 2), ("3", "LOCAL_QUORUM", 2), ("3", "ALL", 3), ("2", "TWO", 2)],
+)
+def test_replicas_that_do_not_exist_are_unavailable(
+    session: Session, replication: str, level: str, required: int
+) -> None:
+    """A level that needs more replicas than there are nodes is unavailable; two nodes are there."""
+    with EmbeddedScylla() as alone:
+        own = open_session(alone.host, alone.port)
+        factor = f"'replication_factor': {replication}"
+        own.execute(f"CREATE KEYSPACE r WITH replication = {{'class': 'SimpleStrategy', {factor}}}")
+        own.execute("CREATE TABLE r.t (pk int PRIMARY KEY)")
+        for cql in ("SELECT pk FROM r.t", "INSERT INTO r.t (pk) VALUES (1)"):
+            statement = SimpleStatement(cql, consistency_level=getattr(ConsistencyLevel, level))
+            with pytest.raises(NoHostAvailable) as error:
+                own.execute(statement)
+            (found,) = error.value.errors.values()
+            assert isinstance(found, Unavailable)
+            assert (found.required_replicas, found.alive_replicas) == (required, 1)
+        own.cluster.shutdown()
+    quorum = SimpleStatement(
+        "SELECT time FROM system_distributed.cdc_generation_timestamps",
+        consistency_level=ConsistencyLevel.QUORUM,
+    )
+    assert session.execute(quorum).all()  # two of three replicas are enough
