@@ -288,11 +288,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         The planned micro-batch itself cannot begin the snapshot, because a repetition of the
         micro-batch must contain the same rows. The loss is also logged, because it is forgotten if
-        the query ends before the next offset.
+        the query ends before the next offset. A plan without a loss cures no earlier one.
         """
-        if self._lost_in_plan is None:
+        if self._lost_in_plan is None and not lost.is_empty:
             warn_of_loss(lost, self._options.table, _FORGOTTEN)
-        self._lost_in_plan = None if lost.is_empty else lost
+            self._lost_in_plan = lost
 
     def _remedy(self, position: Micros) -> str:
         """Return what to do if rows since `position` are lost."""

@@ -670,6 +670,20 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated_is_logged(
     assert caplog.text.count("rows_lost") == 1
 
 
+def test_a_loss_is_remembered_when_another_micro_batch_is_planned(
+    make: Make, session: Session, clock: ManualClock
+) -> None:
+    """The next offset begins a new snapshot, even if the last plan found nothing lost."""
+    query = expired_in_plan(make, session, clock)
+    query.start()
+    assert query.reader is not None
+    start, end = query.ends[-2:]
+    later, latest = ({**end, "position": clock.now() - ago * SECOND} for ago in (120, 60))
+    for offsets in ((start, end), (later, latest)):
+        query.reader.partitions(*offsets)
+    assert query.reader.latestOffset(latest, LIMIT)["snapshot"] == "pending"
+
+
 def test_a_loss_that_shows_when_rows_were_read(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
