@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -67,6 +68,7 @@ _SHAPES: Mapping[type, _Shape] = {
 _TIMES = f"{_TIME} >= ? AND {_TIME} < ?"
 _REMAINING_TTL = Column(f"ttl({OPERATION})", Native("int"))
 _SECOND = 1_000_000
+_HAS_ROWS = attrgetter("num_rows")
 
 
 class CqlLogSource:
@@ -113,8 +115,7 @@ class CqlLogSource:
         template = self._templates[type(task), clock is not None]
         query = evolve(template, values=values, route=_route(task))
         pages = self._queries.pages(query)
-        batches = (self._decoded(page, clock=clock) for page in pages)
-        return (batch for batch in batches if batch.num_rows)
+        return filter(_HAS_ROWS, map(partial(self._decoded, clock=clock), pages))
 
     def _rows(
         self,

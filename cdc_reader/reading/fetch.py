@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from typing import TypeVar
 
 import pyarrow as pa
@@ -39,18 +40,13 @@ def read_ahead(
     the current one. As many tasks as `in_flight` allows have a page requested or ready at a time,
     so the memory used does not depend on the size of the tasks.
     """
-    started: deque[tuple[int, Iterator[pa.RecordBatch]]] = deque()
+    started: deque[Iterator[tuple[int, pa.RecordBatch]]] = deque()
     for number, task in enumerate(tasks):
         while len(started) >= in_flight.limit:
-            yield from _drain(*started.popleft())
-        started.append((number, in_flight.each(read(task))))
+            yield from started.popleft()
+        started.append(zip(repeat(number), in_flight.each(read(task)), strict=False))
     while started:
-        yield from _drain(*started.popleft())
-
-
-def _drain(number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    for batch in batches:
-        yield number, batch
+        yield from started.popleft()
 
 
 def read_tasks(
