@@ -348,6 +348,7 @@ class UpgradedGenerations(ReplicatedGenerations):
         self._older = Scylla43Generations(queries)
         self._newer = VnodeGenerations(queries)
         self._in_newer: frozenset[int] = frozenset()
+        self._has_newer = False
         self._is_rewritten = False
 
     @property
@@ -362,8 +363,8 @@ class UpgradedGenerations(ReplicatedGenerations):
         self._follow_upgrade()
         if self._is_rewritten:
             return self._newer.timestamps(since)
-        has_newer = bool(self._queries.rows(_TABLE, *_NEWER))
-        self._in_newer = frozenset(self._newer.timestamps() if has_newer else ())
+        self._has_newer = self._has_newer or self._finds_newer()
+        self._in_newer = frozenset(self._newer.timestamps() if self._has_newer else ())
         return sorted(self._in_newer.union(self._older.timestamps()))
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
@@ -389,6 +390,11 @@ class UpgradedGenerations(ReplicatedGenerations):
         if not self._is_rewritten and self._finds_rewritten():
             log.info("generations_rewritten")
             self._is_rewritten = True
+
+    def _finds_newer(self) -> bool:
+        """Return whether any node has the newer tables, of which a node that lags knows nothing."""
+        answers = self._queries.from_all_nodes(Query(_TABLE, _NEWER, consistency="ONE"))
+        return any(batch.num_rows for batches in answers.values() for batch in batches)
 
     def _finds_rewritten(self) -> bool:
         try:

@@ -18,7 +18,7 @@ which that generation is in force.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -30,7 +30,7 @@ from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
 from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig, poll_interval
 from cdc_reader.errors import ConfigurationError, StoppedError
 from cdc_reader.reading import tuning
-from cdc_reader.reading.deduplication import Deduplicator, leave_out, leave_out_keys
+from cdc_reader.reading.deduplication import Deduplicator, keys, leave_out, leave_out_keys
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import OnLoss
 from cdc_reader.reading.fetch import CurrentLog
@@ -121,6 +121,8 @@ class Follower:
         self._start = start
         self._floor = start.position if start.generation is None else BEGINNING
         self._late: LateRows | None = None
+        self._with_twin = frozenset[RowKey]()
+        """Keys of strays that were left out since the last sweep, because they have a twin."""
         self._report: LateReport | None = None
         self._stopped = stop or Stop()
 
@@ -374,8 +376,10 @@ class Follower:
         """
 
         def read() -> list[pa.RecordBatch]:
-            found = self._strays.read(window, fresh)
-            return list(self._strays.single(list(found), fresh or frozenset()))
+            found = list(self._strays.read(window, fresh))
+            single = list(self._strays.single(found, fresh or frozenset()))
+            self._with_twin |= _keys_of(found) - _keys_of(single)
+            return single
 
         if self._stopped.is_set() or not self._planner.reach:
             return
@@ -493,6 +497,7 @@ class Follower:
         """Late rows are few, so they are collected before the first of them is delivered."""
         sweep = late.sweep(self._position, self._late_horizon, self._clock.now())
         found = self._all_of(lambda: list(self._late_rows(sweep)))
+        self._with_twin = frozenset()
         logger.info("late_rows_sought", rows=sum(batch.num_rows for batch in found))
         yield from (RowsRead(self._log.schema, sweep.window, late, late=True) for late in found)
         yield self._complete(sweep.window, late=True)
@@ -516,14 +521,18 @@ class Follower:
         )
 
     def _late_rows(self, sweep: Sweep) -> Iterator[pa.RecordBatch]:
-        """Yield the late rows. Strays come last, although they are read first."""
+        """Yield the late rows. Strays come last, although they are read first.
+
+        A twin that arrived after its stray was delivered is left out. If the stray was left out,
+        because the twin had arrived, the twin is late if its stream had been read before.
+        """
 
         def late(batch: pa.RecordBatch) -> pa.RecordBatch:
             return sweep.late(batch, self.ttls, self._clock.now())
 
         strays, delivered = self._strays.split(sweep.window, late)
         for batch in self._reader.read_again(sweep.window):
-            rows = leave_out_keys(late(batch), delivered)
+            rows = leave_out_keys(late(batch), delivered - self._with_twin)
             if rows.num_rows:
                 yield rows
         yield from self._strays.single(strays)
@@ -534,3 +543,7 @@ class Follower:
         took = max(0, self._clock.now() - began)  # the clock may have been set back
         if took < interval:
             self._clock.sleep(interval - took, self._stopped)
+
+
+def _keys_of(batches: Iterable[pa.RecordBatch]) -> frozenset[RowKey]:
+    return frozenset(key for batch in batches for _, key in keys(batch))

@@ -303,13 +303,13 @@ class Laws:
         """Return True if the set of streams from `start` may receive writes throughout the window.
 
         A set receives writes until the start of the next set that was announced, at all nodes,
-        before the reader's last refresh.
+        before the reader's last refresh. Sets that the server has removed count as one.
         """
-        refreshed = min(self._refreshes, default=BEGINNING)
+        refreshed, oldest = min(self._refreshes, default=BEGINNING), self._world.oldest_set
         known = [
             s.start
             for s in self._world.sets
-            if s.everywhere is not None and s.everywhere <= refreshed
+            if s.everywhere is not None and s.everywhere <= refreshed and s.start >= oldest
         ]
         return start <= window.start and not any(start < other < window.end for other in known)
 

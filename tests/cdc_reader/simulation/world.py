@@ -305,6 +305,11 @@ class World:
             self._set_of.update(dict.fromkeys(streams, found))
             self.tell(f"generation {(start - EPOCH) / SECOND}: {len(streams)} streams")
 
+    @property
+    def oldest_set(self) -> int:
+        """The start of the oldest set of streams that the server has not removed, in µs."""
+        return min(start for start, _ in self._all_sets())
+
     def _all_sets(self) -> list[tuple[int, list[bytes]]]:
         if self._scenario.topology == "tablets":
             return [
