@@ -159,6 +159,29 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
 
 
 @pytest.mark.usefixtures("one_by_one")
+def test_a_twin_that_arrives_while_its_window_is_read_is_delivered(followed: Followed) -> None:
+    """If the twin arrives after its stream was read, and before the strays, a search finds it."""
+    before, after = (g.ranges[0].streams[0] for g in followed.server.cluster.generations)
+    followed.clock.advance(switch(followed) + SECOND - followed.clock.now())
+    written = followed.clock.now()
+    log_row(followed, 1, written, before)
+    twins = iter([after])
+
+    def arrive(asked: RecordedQuery) -> None:
+        values: tuple[Any, ...] = asked.query.values
+        if "IN ? AND" not in asked.query.cql or before not in values[0]:
+            return
+        if timeuuid.micros(values[2].bytes) > written:
+            for stream in twins:
+                log_row(followed, 1, written, stream)
+
+    followed.before = arrive
+    found = followed.follow(EPOCH, written + 5 * MINUTE)
+    assert next(twins, None) is None
+    assert cells(found, "c") == [(1,)]
+
+
+@pytest.mark.usefixtures("one_by_one")
 def test_a_slow_search_marks_no_stray_as_late() -> None:
     """A slow search for late rows does not deliver a stray again.
 
