@@ -116,6 +116,19 @@ def test_a_newer_generation_outweighs_a_missing_mark(server: EmbeddedScylla, cop
     assert len(resumed.groups(newest.start_us)) == len(newest.ranges)  # before any `timestamps()`
 
 
+def test_a_node_that_does_not_know_the_newer_tables() -> None:
+    """A new generation is found by a reader whose first question a node answers that lags."""
+    server = EmbeddedScylla(version="4.3", nodes=3, ring_delay_ms=0)
+    server.cluster.marks_rewritten = False
+    behind = server.nodes[-1]
+    with server.lagging(behind):
+        server.upgrade_streams()
+        server.join()
+        connection = InProcessConnection(server, node=lambda _recorded: behind)
+        found = TableGenerations(connection, NAME).timestamps()
+    assert server.cluster.generations[-1].start_us in found
+
+
 def test_a_cluster_without_the_mark_is_followed() -> None:
     """Readers started before or after an unrecorded upgrade lose no rows."""
     clock = ManualClock(1_700_000_000_000_000)
