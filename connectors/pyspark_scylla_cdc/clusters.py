@@ -65,9 +65,9 @@ class Clusters:
     def get(self, config: ConnectionConfig, read: ReadConfig) -> Cluster:
         """Return the cluster at which these settings point."""
         with self._lock:
-            now, key = self._clock.now(), (config, read)
+            now, key = self._clock.now(), (config, _of_connection(read))
             known = self._used.pop(key, None)
-            cluster = Cluster(config, read) if known is None else known[0]
+            cluster = Cluster(*key) if known is None else known[0]
             self._used[key] = cluster, now
             while len(self._used) > MOST or self._oldest() < now - LONGEST_UNUSED:
                 _, (unused, _) = self._used.popitem(last=False)
@@ -77,6 +77,15 @@ class Clusters:
     def _oldest(self) -> int:
         _, used_at = next(iter(self._used.values()))
         return used_at
+
+
+def _of_connection(read: ReadConfig) -> ReadConfig:
+    """Return the settings that matter to a connection, so that queries share one if they can."""
+    return ReadConfig(
+        fetch_size=read.fetch_size,
+        retry_deadline=read.retry_deadline,
+        max_queries_per_second=read.max_queries_per_second,
+    )
 
 
 _clusters = Clusters()

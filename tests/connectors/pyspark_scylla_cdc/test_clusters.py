@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.clusters import LONGEST_UNUSED, MOST, Cluster, Clusters
@@ -32,6 +35,25 @@ def test_at_most_four_stay_open() -> None:
         assert clusters.get(configs[1], READ) is not opened[1]
         for cluster in opened:
             cluster.connection.close()
+
+
+def test_queries_share_a_connection_unless_it_must_differ() -> None:
+    """Only the page size, the retry deadline and the rate limit belong to a connection."""
+    clusters, config = Clusters(ManualClock(0)), ConnectionConfig("localhost")
+    reads: list[dict[str, Any]] = [
+        {},
+        {
+            "confidence_window": timedelta(seconds=1),
+            "late_rows": "deliver",
+            "data_loss": "continue",
+        },
+        {"fetch_size": 7},
+        {"retry_deadline": timedelta(seconds=7)},
+        {"max_queries_per_second": 7},
+    ]
+    found = [clusters.get(config, ReadConfig(**read)) for read in reads]
+    assert found[1] is found[0]
+    assert len({id(cluster) for cluster in found}) == 4
 
 
 def test_an_unused_one_is_closed() -> None:
