@@ -82,16 +82,15 @@ class DistributedTables:
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
-        self._at_one = 0
 
     def batches(self, cql: str, *values: object) -> Iterator[pa.RecordBatch]:
         quorum = Query(cql, values, consistency="QUORUM")
         nodes = self._queries.nodes()
         if len(nodes) > 1:
             return self._queries.batches(quorum)
-        if self._at_one == 0:
+        if self._queries.at_one == 0:
             return iter(self._queries.retry(partial(self._of_quorum, quorum, nodes)))
-        self._at_one -= 1
+        self._queries.at_one -= 1
         return self._queries.batches(evolve(quorum, consistency="ONE"))
 
     def _of_quorum(self, query: Query, nodes: Sequence[Node]) -> Sequence[pa.RecordBatch]:
@@ -105,7 +104,7 @@ class DistributedTables:
             if node.rows("SELECT peer FROM system.peers"):
                 raise
         found = [*node.batches(evolve(query, consistency="ONE"))]
-        self._at_one = _ALONE
+        self._queries.at_one = _ALONE
         return found
 
 

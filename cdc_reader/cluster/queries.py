@@ -132,6 +132,8 @@ class Queries(ABC):
 
     most_keys: int | None = None
     """The server's limit on keys in an IN list; None until the server rejects a longer list."""
+    at_one: int = 0
+    """The number of queries of replicated tables to send at ONE, because there is only one node."""
 
     @cached_property
     def _turns(self) -> Iterator[int]:

@@ -34,7 +34,7 @@ from cdc_reader.reading.deduplication import Deduplicator, keys, leave_out, leav
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import OnLoss
 from cdc_reader.reading.fetch import CurrentLog
-from cdc_reader.reading.horizon import SettledHorizon, written_before
+from cdc_reader.reading.horizon import SettledHorizon, settled_before, written_before
 from cdc_reader.reading.late.report import LateReport, SampledKeys
 from cdc_reader.reading.late.rows import LateRows, Sweep, arrived_since
 from cdc_reader.reading.late.strays import Strays
@@ -117,6 +117,8 @@ class Follower:
         self._polls = PollSchedule(self._poll_interval)
         interval = _REFRESH_INTERVAL if self._is_eager else self._poll_interval
         self._shared = min(_SHARED, interval // 2)
+        self._is_idle = False
+        """True if the last window that ended at the horizon was empty."""
         self._idle: _IdleWindow | None = None
         self._start = start
         self._floor = start.position if start.generation is None else BEGINNING
@@ -151,7 +153,8 @@ class Follower:
             began = self._clock.now()
             is_fresh = self._is_eager and 0 <= began - refreshed < _REFRESH_INTERVAL
             if not is_fresh:
-                moment = self._log.moment(began, self._shared)
+                is_last = settled_before(began, self._confidence) >= end
+                moment = self._log.moment(began, 0 if is_last else self._shared)
                 refreshed, horizon = began, self._refresh(began, moment, end)
             if horizon > BEGINNING:
                 yield from self._poll(end) if is_fresh else self._pass(moment, horizon, end)
@@ -229,8 +232,8 @@ class Follower:
         too far ahead of them. The search waits until the rows covered by the start's marks have
         been read, because only then does it find late rows that the marks exclude.
 
-        A window that ends at `end` and is empty costs no further query: the next pass moves past
-        it, unless `is_last` is True.
+        A window that ends at `end` and is empty, like the last window before it, costs no further
+        query: the next pass moves past it, unless `is_last` is True.
         """
         while self._position < end and not self._stopped.is_set():
             if not self._marks:
@@ -250,7 +253,8 @@ class Follower:
             crowded = held is None or held.size > tuning.SORTED_BYTES // 4
             self._size = self._size.after(empty=not self._reader.rows, crowded=crowded)
             logger.debug("window_read", window=str(window), rows=self._reader.rows)
-            if window.end == end and not (self._reader.rows or is_last) and self._may_wait:
+            was_idle, self._is_idle = self._is_idle, window.end == end and not self._reader.rows
+            if was_idle and self._is_idle and not is_last and self._may_wait:
                 self._idle = _IdleWindow(window, began, self._clock.now())
                 return
             self._check_read(window)

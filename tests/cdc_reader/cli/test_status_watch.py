@@ -193,7 +193,8 @@ def test_a_sample_costs_few_queries(server: EmbeddedScylla) -> None:
     )
     with server.faults.during(schema, generations, streams, log):
         assert invoke(server, "ks.t").exit_code == 0
-        assert server.faults.struck(schema) + server.faults.struck(generations) <= 10
+        # One of them, the first of a connection to a single node, asks in vain for a quorum.
+        assert server.faults.struck(schema) + server.faults.struck(generations) <= 11
         assert server.faults.struck(streams) + server.faults.struck(log) == 0
 
 

@@ -106,7 +106,7 @@ def test_tables_of_a_connection_share_what_an_idle_pass_asks(tablets: bool) -> N
         list(threads.map(follow, names))
     sent = Counter(cql.partition(" WHERE ")[0] for cql in asked.elements())
     own = tables * (passes if tablets else 0)
-    begun = 6 * tables  # questions of each table before its first pass, and after its last
+    begun = 7 * tables  # questions of each table before its first pass, and after its last
     assert sent["SELECT schema_version FROM system.local"] <= passes + begun
     kind = "timestamp FROM system.cdc_timestamps" if tablets else f"time FROM {_ANNOUNCED}"
     assert passes - 1 <= sent[f"SELECT {kind}"] <= passes + begun + own
