@@ -31,7 +31,7 @@ from cdc_reader._stats import count_overload, waiting
 from cdc_reader.cluster.driver import forget_columns, keep_columns, wait_for_nodes
 from cdc_reader.cluster.errors import request_error
 from cdc_reader.cluster.opening import Opening
-from cdc_reader.cluster.queries import Queries, Query, Request
+from cdc_reader.cluster.queries import Queries, Query, Request, SharedAnswers
 from cdc_reader.cluster.routing import RoutedStatement
 from cdc_reader.cluster.throttle import Throttle
 from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
@@ -90,6 +90,7 @@ class Connection(Queries):
         _connections.add(self)
 
     def _reset(self) -> None:
+        self.shared = SharedAnswers()
         self.throttle = Throttle(self._read.max_queries_per_second)
         self._lock, self._moving = threading.Lock(), threading.Lock()
         self._opening: Opening | None = None

@@ -157,12 +157,12 @@ class VnodeGenerations(ReplicatedGenerations):
     kind = GenerationKind.VNODES
 
     def __init__(self, queries: Queries) -> None:
-        self._shared = queries.shared
+        self._queries = queries
         self._tables = DistributedTables(queries)
 
     def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         """See `GenerationSource.timestamps`; the tables of a connection share the answer."""
-        return self._shared.answer("generations", since, self._timestamps)
+        return self._queries.shared.answer("generations", since, self._timestamps)
 
     def _timestamps(self) -> Sequence[Micros]:
         try:
@@ -194,7 +194,7 @@ class VnodeGenerations(ReplicatedGenerations):
         partly stored counts too. The stored generations are read before the timestamps, so a
         generation announced in between does not count as unpublished.
         """
-        return self._shared.answer("unpublished", since, self._unpublished)
+        return self._queries.shared.answer("unpublished", since, self._unpublished)
 
     def _unpublished(self) -> Sequence[Micros]:
         described = starts(self._tables.batches(_VNODE_DESCRIBED))
