@@ -18,7 +18,7 @@ from attrs import evolve
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros
-from cdc_reader.cluster.queries import Node, Queries, Query
+from cdc_reader.cluster.queries import Queries, Query
 from cdc_reader.cluster.schema import dropped, uses_tablets
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName, quoted
@@ -85,19 +85,15 @@ class DistributedTables:
 
     def batches(self, cql: str, *values: object) -> Iterator[pa.RecordBatch]:
         quorum = Query(cql, values, consistency="QUORUM")
-        nodes = self._queries.nodes()
-        if len(nodes) > 1:
+        if len(self._queries.nodes()) > 1:
             return self._queries.batches(quorum)
         if self._queries.at_one == 0:
-            return iter(self._queries.retry(partial(self._of_quorum, quorum, nodes)))
+            return iter(self._queries.from_one_node(partial(self._of_quorum, quorum)))
         self._queries.at_one -= 1
         return self._queries.batches(evolve(quorum, consistency="ONE"))
 
-    def _of_quorum(self, query: Query, nodes: Sequence[Node]) -> Sequence[pa.RecordBatch]:
+    def _of_quorum(self, query: Query, node: Queries) -> Sequence[pa.RecordBatch]:
         """Return the answer of a quorum or, if there is none, of the cluster's only node."""
-        if not nodes:
-            raise TransientError("the driver knows no node of the cluster")
-        node = self._queries.at(nodes[0])
         try:
             return [*node.batches(query)]
         except TransientError:
