@@ -17,7 +17,7 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles, WithoutStart
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.cdc_reader.support.announcing import Announcing
-from tests.connectors.pyspark_scylla_cdc.support.followed_log import FollowedLog
+from tests.connectors.pyspark_scylla_cdc.support.followed_log import FollowedLog, create_table
 from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader, stream_reader
 
 SECOND = 1_000_000
@@ -98,14 +98,7 @@ def test_a_batch_waits_for_a_generation_that_is_announced_late(
 def late(session: Session, clock: ManualClock, follow: Make) -> Make:
     """Follows a table `ks.t` whose log has a TTL of a day."""
     clock.advance(600 * SECOND)
-    session.execute(
-        "CREATE KEYSPACE ks WITH replication = "
-        "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
-    )
-    session.execute(
-        "CREATE TABLE ks.t (pk int PRIMARY KEY, v int) "
-        "WITH cdc = {'enabled': true, 'postimage': true}"
-    )
+    create_table(session, tablets="{'enabled': false}")
     return follow
 
 
@@ -381,10 +374,7 @@ def check_history(seed: int, cluster: EmbeddedScylla, followed: FollowedLog) -> 
                 followed.write(rows, age=max(0, age))
                 rows += 1
             case "poll":
-                start, found = followed.offsets[-1], followed.step()
-                if start != followed.offsets[-1]:
-                    followed.clock.advance(draw.randrange(20 * SECOND))
-                    assert followed.read(start, followed.offsets[-1]) == found
+                followed.step_twice(draw)
             case "restart":
                 followed.step(commit=False)
                 followed.start()

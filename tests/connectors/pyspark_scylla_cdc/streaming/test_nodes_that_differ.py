@@ -14,7 +14,7 @@ import pytest
 from cassandra.cluster import Session
 
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from tests.connectors.pyspark_scylla_cdc.support.followed_log import FollowedLog
+from tests.connectors.pyspark_scylla_cdc.support.followed_log import FollowedLog, create_table
 
 SECOND = 1_000_000
 SEEDS = int(os.environ.get("SCYLLA_CDC_SEEDS", "5"))
@@ -36,14 +36,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 def tablets(session: Session, clock: ManualClock, follow: Make) -> Make:
     """Follows a table `ks.t` that uses tablets."""
     clock.advance(600 * SECOND)
-    session.execute(
-        "CREATE KEYSPACE ks WITH replication = "
-        "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'initial': 2}"
-    )
-    session.execute(
-        "CREATE TABLE ks.t (pk int PRIMARY KEY, v int) "
-        "WITH cdc = {'enabled': true, 'postimage': true}"
-    )
+    create_table(session, tablets="{'initial': 2}")
     return follow
 
 
@@ -60,10 +53,7 @@ def check_history(seed: int, cluster: EmbeddedScylla, followed: FollowedLog) -> 
                 followed.write(rows)
                 rows += 1
             case "poll":
-                start, found = followed.offsets[-1], followed.step()
-                if start != followed.offsets[-1]:
-                    followed.clock.advance(draw.randrange(20 * SECOND))
-                    assert followed.read(start, followed.offsets[-1]) == found
+                followed.step_twice(draw)
             case "restart":
                 followed.step(commit=False)
                 followed.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 
 from attrs import define, field
@@ -16,6 +17,18 @@ from pyspark_scylla_cdc.streaming.stream import StreamReader
 
 SECOND = 1_000_000
 LIMIT = ReadMaxFiles(1)
+
+
+def create_table(session: Session, *, tablets: str) -> None:
+    """Create the table `ks.t`, with postimages; `tablets` is the option of its keyspace."""
+    session.execute(
+        "CREATE KEYSPACE ks WITH replication = "
+        f"{{'class': 'NetworkTopologyStrategy', 'datacenter1': 1}} AND tablets = {tablets}"
+    )
+    session.execute(
+        "CREATE TABLE ks.t (pk int PRIMARY KEY, v int) "
+        "WITH cdc = {'enabled': true, 'postimage': true}"
+    )
 
 
 @define
@@ -52,6 +65,13 @@ class FollowedLog:
             self.offsets.append(latest)
             self.batches.append(found)
         return found
+
+    def step_twice(self, draw: random.Random) -> None:
+        """Run the next micro-batch, if any, and again later; assert that the rows are the same."""
+        start, found = self.offsets[-1], self.step()
+        if start != self.offsets[-1]:
+            self.clock.advance(draw.randrange(20 * SECOND))
+            assert self.read(start, self.offsets[-1]) == found
 
     def read(self, start: str, end: str) -> list[int]:
         """Return the keys of the rows between two offsets."""
