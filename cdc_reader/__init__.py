@@ -75,11 +75,11 @@ if TYPE_CHECKING:
     from cdc_reader.metrics import MemoryMetrics as MemoryMetrics
     from cdc_reader.metrics import PrometheusMetrics as PrometheusMetrics
     from cdc_reader.reader import CdcReader as CdcReader
+    from cdc_reader.reading.cursor import Checkpoint as Checkpoint
+    from cdc_reader.reading.cursor import SnapshotProgress as SnapshotProgress
     from cdc_reader.reading.delivery import Delivery as Delivery
     from cdc_reader.reading.delivery import RowsRead as RowsRead
     from cdc_reader.reading.delivery import WindowComplete as WindowComplete
-    from cdc_reader.reading.progress import Checkpoint as Checkpoint
-    from cdc_reader.reading.progress import SnapshotProgress as SnapshotProgress
     from cdc_reader.reading.snapshot import RangeComplete as RangeComplete
     from cdc_reader.reading.snapshot import SnapshotDelivery as SnapshotDelivery
     from cdc_reader.reading.snapshot import SnapshotRows as SnapshotRows
@@ -127,7 +127,7 @@ _HOMES = homes(
         "cdc_reader.metrics": "MemoryMetrics PrometheusMetrics",
         "cdc_reader.reader": "CdcReader",
         "cdc_reader.reading.delivery": "Delivery RowsRead WindowComplete",
-        "cdc_reader.reading.progress": "Checkpoint SnapshotProgress",
+        "cdc_reader.reading.cursor": "Checkpoint SnapshotProgress",
         "cdc_reader.reading.snapshot": "RangeComplete SnapshotDelivery SnapshotRows SnapshotShare",
         "cdc_reader.replication.replicator": "Expiry Replicator Writer",
         "cdc_reader.streams.ring": "TokenRange TokenRanges",

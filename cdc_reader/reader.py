@@ -21,8 +21,8 @@ from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName, table_names
 from cdc_reader.errors import ConfigurationError, StoppedError
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_until, stopped_by
 from cdc_reader.reading.snapshot import SnapshotDelivery
 from cdc_reader.streams.shard import Shard

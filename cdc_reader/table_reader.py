@@ -34,13 +34,14 @@ from cdc_reader.errors import (
     QueryRefusedError,
     StoppedError,
 )
+from cdc_reader.reading.advance import begin_following
 from cdc_reader.reading.bounded import BoundedRead
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery
-from cdc_reader.reading.expiry import OnLoss, TtlHistory
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.horizon import begin_following, lost_since
+from cdc_reader.reading.loss import OnLoss, lost_since
 from cdc_reader.reading.ports import LogSource, SnapshotTable
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
 from cdc_reader.reading.snapshot import SnapshotDelivery, SnapshotReader, begin_snapshot
 from cdc_reader.reading.window_reader import LogReader

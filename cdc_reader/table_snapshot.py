@@ -12,8 +12,8 @@ from attrs import frozen
 from cdc_reader._time import Micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.ports import GenerationSource, LogSource, RowSource, SnapshotTable
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.snapshot import (
     RangeComplete,
     SnapshotDelivery,

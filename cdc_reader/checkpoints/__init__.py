@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from cdc_reader.checkpoints.store import CheckpointStore as CheckpointStore
     from cdc_reader.checkpoints.store import LeasingStore as LeasingStore
     from cdc_reader.checkpoints.store import Owner as Owner
+    from cdc_reader.reading.cursor import Checkpoint as Checkpoint
+    from cdc_reader.reading.cursor import KnownGenerations as KnownGenerations
+    from cdc_reader.reading.cursor import LateState as LateState
+    from cdc_reader.reading.cursor import Mark as Mark
+    from cdc_reader.reading.cursor import RowKey as RowKey
+    from cdc_reader.reading.cursor import SnapshotProgress as SnapshotProgress
     from cdc_reader.reading.expiry import TtlHistory as TtlHistory
-    from cdc_reader.reading.progress import Checkpoint as Checkpoint
-    from cdc_reader.reading.progress import Mark as Mark
-    from cdc_reader.reading.progress import RowKey as RowKey
-    from cdc_reader.reading.progress import SnapshotProgress as SnapshotProgress
 
 _HOMES = homes(
     {
@@ -35,7 +37,7 @@ _HOMES = homes(
         "cdc_reader.checkpoints.sqlite": "SqliteCheckpoints",
         "cdc_reader.checkpoints.store": "CheckpointName CheckpointStore LeasingStore Owner",
         "cdc_reader.reading.expiry": "TtlHistory",
-        "cdc_reader.reading.progress": "Checkpoint Mark RowKey SnapshotProgress",
+        "cdc_reader.reading.cursor": "Checkpoint KnownGenerations LateState Mark RowKey SnapshotProgress",
     }
 )
 

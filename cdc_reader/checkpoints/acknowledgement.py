@@ -33,7 +33,7 @@ from cdc_reader.changes.arrays import NONE, Indices
 from cdc_reader.changes.records import ChangeRows
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.decoding import micros_of
-from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
+from cdc_reader.reading.cursor import Checkpoint, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 

@@ -14,7 +14,7 @@ from datetime import timedelta
 from cdc_reader._time import BEGINNING, Clock, Micros, duration_micros
 from cdc_reader.checkpoints.store import CheckpointName, LeasingStore, Owner
 from cdc_reader.errors import LeaseLostError
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 
 
 class Lease:

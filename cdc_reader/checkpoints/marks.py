@@ -1,23 +1,16 @@
-"""Prunes marks that no longer matter, and packs the parts of a checkpoint for storage.
+"""Prunes marks that no longer matter, and packs them for storage.
 
 A row key is packed as the 16 bytes of `cdc$time`, followed by the sequence number as 4 bytes,
-big-endian and signed. The TTL history of a log is a JSON object. Its field `changes` contains pairs
-of a time (µs) and the TTL that applies from then on (seconds). Its field `logs` contains the ids of
-the log. If there are several ids, `log_lost` is the time (µs) before which all rows are gone. The
-progress of a snapshot is a JSON object that contains the completed ranges as pairs of tokens.
+big-endian and signed.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterable, Mapping
-from uuid import UUID
 
 from cdc_reader._time import Micros
-from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.progress import Mark, RowKey, SnapshotProgress, unreadable
-from cdc_reader.streams.ring import TokenRange, TokenRanges
+from cdc_reader.reading.cursor import Mark, RowKey, unreadable
 from cdc_reader.streams.stream import StreamId
 
 
@@ -66,54 +59,3 @@ def unpack(packed: bytes) -> list[RowKey]:
 def unpack_mark(acked_through: bytes, rows: bytes) -> Mark:
     """Return the mark that `pack_mark` packed into two values."""
     return Mark(next(iter(unpack(acked_through)), None), frozenset(unpack(rows)))
-
-
-def unpack_id(text: str | None) -> UUID | None:
-    """Parse the id of a table; raise CheckpointError for any other text."""
-    try:
-        return UUID(text) if text else None
-    except (ValueError, TypeError, AttributeError):
-        raise unreadable("table_id", text, "a UUID") from None
-
-
-def pack_ttls(ttls: TtlHistory) -> str | None:
-    """Return the history as text, or None if no TTL is known."""
-    if not (ttls.changes or ttls.logs):
-        return None
-    return json.dumps({"changes": ttls.changes, **ttls.logs_to_json()})
-
-
-def unpack_ttls(text: str | None) -> TtlHistory:
-    """Parse a history of TTLs; raise CheckpointError for any other text."""
-    try:
-        said = json.loads(text) if text else {"changes": []}
-        return TtlHistory.from_json(said["changes"], said)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise unreadable("ttls", text, "an object with changes and logs") from None
-
-
-def pack_snapshot(snapshot: SnapshotProgress | None) -> str | None:
-    """Return the progress of a snapshot as text, or None if there is no snapshot."""
-    if snapshot is None:
-        return None
-    return json.dumps(
-        {
-            "began": snapshot.began,
-            "generation": snapshot.generation,
-            "rows": snapshot.rows,
-            "done": [[each.start, each.end] for each in snapshot.done],
-        }
-    )
-
-
-def unpack_snapshot(text: str | None) -> SnapshotProgress | None:
-    """Parse the progress of a snapshot; raise CheckpointError for any other text."""
-    if text is None:
-        return None
-    try:
-        said = json.loads(text)
-        done = TokenRanges(TokenRange(int(start), int(end)) for start, end in said["done"])
-        return SnapshotProgress(said["began"], said["generation"], done, said["rows"])
-    except (ValueError, TypeError, KeyError):
-        expected = "an object with began, generation, rows and done"
-        raise unreadable("snapshot", text, expected) from None

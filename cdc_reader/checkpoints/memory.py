@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from cdc_reader._time import BEGINNING, Clock, Micros, SystemClock, duration_micros
 from cdc_reader.checkpoints.marks import prune_marks
 from cdc_reader.checkpoints.store import CheckpointName, Owner
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 
 
 @frozen

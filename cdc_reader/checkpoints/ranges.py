@@ -11,7 +11,7 @@ from collections import Counter
 
 from attrs import evolve
 
-from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
+from cdc_reader.reading.cursor import Checkpoint, SnapshotProgress
 from cdc_reader.reading.snapshot import RangeComplete
 
 

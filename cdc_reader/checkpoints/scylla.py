@@ -25,7 +25,7 @@ from cdc_reader.cluster.write import Statements, Write
 from cdc_reader.config import CONSISTENCIES, ConnectionConfig, ReadConfig, as_connection
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError, TransientError
-from cdc_reader.reading.progress import Checkpoint, Mark
+from cdc_reader.reading.cursor import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
 _PART = 64 * 1024

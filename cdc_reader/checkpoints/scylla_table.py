@@ -21,15 +21,8 @@ from typing import Any, cast
 from attrs import frozen
 
 from cdc_reader._time import Micros
-from cdc_reader.checkpoints.marks import (
-    pack_mark,
-    pack_snapshot,
-    pack_ttls,
-    unpack_id,
-    unpack_mark,
-    unpack_snapshot,
-    unpack_ttls,
-)
+from cdc_reader.checkpoints.encoding import pack_cursor, unpack_cursor
+from cdc_reader.checkpoints.marks import pack_mark, unpack_mark
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cluster.write import Statements, Write
 from cdc_reader.cql.names import TableName
@@ -40,7 +33,7 @@ from cdc_reader.errors import (
     LeaseUnsupportedError,
     QueryRefusedError,
 )
-from cdc_reader.reading.progress import Checkpoint, Mark
+from cdc_reader.reading.cursor import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
 SCHEMA = """CREATE TABLE IF NOT EXISTS {table} (
@@ -51,11 +44,7 @@ SCHEMA = """CREATE TABLE IF NOT EXISTS {table} (
     base bigint,
     stream blob,
     position bigint static,
-    generation bigint static,
-    late_scan_at bigint static,
-    table_id uuid static,
-    ttls text static,
-    snapshot text static,
+    cursor text static,
     owner text static,
     lease text static,
     acked_through blob,
@@ -74,8 +63,8 @@ _SELECT = f"SELECT {{columns}} FROM {{table}} WHERE {WHERE}"  # noqa: S608 - val
 _NAMES = f"SELECT DISTINCT {_KEY} FROM {{table}}"  # noqa: S608 - no values
 
 _POSITION = (
-    f"INSERT INTO {{table}} ({_KEY}, position, generation, late_scan_at, table_id, "  # noqa: S608 - as above
-    "ttls, snapshot) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TTL ?"
+    f"INSERT INTO {{table}} ({_KEY}, position, cursor) "  # noqa: S608 - as above
+    "VALUES (?, ?, ?, ?, ?, ?) USING TTL ?"
 )
 
 _MARK = (
@@ -89,10 +78,9 @@ _VOID = (
 )
 
 _SELECTED = {
-    **dict.fromkeys(("position", "generation", "late_scan_at", "base"), "bigint"),
+    **dict.fromkeys(("position", "base"), "bigint"),
     **dict.fromkeys(("stream", "acked_through", "rows"), "blob"),
-    "table_id": "uuid",
-    **dict.fromkeys(("ttls", "snapshot", "owner", "lease"), "text"),
+    **dict.fromkeys(("cursor", "owner", "lease"), "text"),
 }
 
 _WRITTEN = dict.fromkeys(("writetime(position)", "writetime(owner)"), "bigint")
@@ -173,16 +161,7 @@ class CheckpointTable:
         position = first["position"]
         found = (_mark(row) for row in rows if row["base"] == position)
         marks = {stream: mark for stream, mark in found if mark.reaches(position)}
-        checkpoint = Checkpoint(
-            position,
-            first["generation"],
-            marks,
-            first["late_scan_at"],
-            unpack_id(first["table_id"]),
-            unpack_ttls(first["ttls"]),
-            unpack_snapshot(first["snapshot"]),
-            name.table,
-        )
+        checkpoint = unpack_cursor(first["cursor"], position, marks, name.table)
         has_rows = any(row["base"] is not None for row in rows)
         owned = first["writetime(owner)"] or 0
         return Stored(checkpoint, first["writetime(position)"], has_rows, owned)
@@ -192,14 +171,7 @@ class CheckpointTable:
 
         If `at` is None, the server chooses the timestamp.
         """
-        said = (
-            checkpoint.position,
-            checkpoint.generation,
-            checkpoint.late_scan_at,
-            checkpoint.table_id,
-            pack_ttls(checkpoint.ttls),
-            pack_snapshot(checkpoint.snapshot),
-        )
+        said = checkpoint.position, pack_cursor(checkpoint)
         return self._insert(_POSITION, (*key_of(name), *said, self._ttl), at)
 
     def mark(

@@ -14,11 +14,11 @@ from typing import Any
 
 from attrs import frozen
 
-from cdc_reader.checkpoints.marks import unpack_id, unpack_ttls
+from cdc_reader.checkpoints.encoding import cursor_from_json
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Checkpoint, is_moment
+from cdc_reader.reading.cursor import Checkpoint, is_moment
 
 VERSION = 1
 """The version of the offsets that the Spark source writes."""
@@ -45,9 +45,11 @@ class SparkCheckpoint:
         """Return the position that the query's completed micro-batches have reached."""
         if (offset := self._reached()) is None:
             return None
-        kept = {**offset, "changes": offset.get("ttl", [])}
-        ttls = unpack_ttls(json.dumps(kept))
-        return Checkpoint(offset["position"], ttls=ttls, table_id=unpack_id(offset.get("id")))
+        try:
+            stored = {"ttl": [], **offset, "snapshot": None}
+            return cursor_from_json(stored, offset["position"], {})
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise self._unreadable() from None
 
     def close(self) -> None:
         """Do nothing: no resource is held."""

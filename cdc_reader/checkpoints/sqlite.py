@@ -18,22 +18,13 @@ from attrs import evolve
 
 from cdc_reader._settings import is_text
 from cdc_reader._time import Clock, Micros, SystemClock, as_duration, duration_micros
-from cdc_reader.checkpoints.marks import (
-    newest,
-    pack_mark,
-    pack_snapshot,
-    pack_ttls,
-    prune_marks,
-    unpack_id,
-    unpack_mark,
-    unpack_snapshot,
-    unpack_ttls,
-)
+from cdc_reader.checkpoints.encoding import pack_cursor, unpack_cursor
+from cdc_reader.checkpoints.marks import newest, pack_mark, prune_marks, unpack_mark
 from cdc_reader.checkpoints.owner_locks import OwnerLocks
 from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, ConfigurationError
-from cdc_reader.reading.progress import Checkpoint, Mark
+from cdc_reader.reading.cursor import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
 _APPLICATION_ID = 0x53434443  # SCDC
@@ -46,11 +37,7 @@ _TABLES = (
         table_name TEXT NOT NULL,
         shard TEXT NOT NULL,
         position INTEGER NOT NULL,
-        generation INTEGER,
-        late_scan_at INTEGER,
-        table_id TEXT,
-        ttls TEXT,
-        snapshot TEXT,
+        cursor TEXT NOT NULL,
         UNIQUE (application, keyspace_name, table_name, shard)
     )""",
     """CREATE TABLE marks (
@@ -74,16 +61,12 @@ _TABLES = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {_VERSION}",
 )
-_FIND = """SELECT id, position, generation, late_scan_at, table_id, ttls, snapshot FROM checkpoints
+_FIND = """SELECT id, position, cursor FROM checkpoints
     WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
 _SAVE = """INSERT INTO checkpoints
-    (application, keyspace_name, table_name, shard, position, generation, late_scan_at, table_id,
-    ttls, snapshot)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    (application, keyspace_name, table_name, shard, position, cursor) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (application, keyspace_name, table_name, shard) DO UPDATE SET
-    position = excluded.position, generation = excluded.generation,
-    late_scan_at = excluded.late_scan_at, table_id = excluded.table_id, ttls = excluded.ttls,
-    snapshot = excluded.snapshot"""
+    position = excluded.position, cursor = excluded.cursor"""
 _HOLDER = """SELECT owner, until FROM leases
     WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
 _HOLD = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)"
@@ -126,22 +109,12 @@ class SqliteCheckpoints:
             found = database.execute(_FIND, _key(name)).fetchone()
             if found is None:
                 return None
-            number, position, generation, late_scan_at, table_id, ttls, snapshot = found
+            number, position, cursor = found
             rows = database.execute(
                 "SELECT stream, acked_through, rows FROM marks WHERE checkpoint = ?", (number,)
             )
             marks = {StreamId(stream): unpack_mark(acked, keys) for stream, acked, keys in rows}
-        checkpoint = Checkpoint(
-            position,
-            generation,
-            marks,
-            late_scan_at,
-            unpack_id(table_id),
-            unpack_ttls(ttls),
-            unpack_snapshot(snapshot),
-            name.table,
-        )
-        checkpoint.check()
+        checkpoint = unpack_cursor(cursor, position, marks, name.table)
         return evolve(checkpoint, marks=prune_marks(marks, position))
 
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
@@ -301,7 +274,7 @@ class SqliteCheckpoints:
 def _save(database: sqlite3.Connection, name: CheckpointName, checkpoint: Checkpoint) -> None:
     position = checkpoint.position
     is_new = database.execute(_FIND, _key(name)).fetchone() is None
-    database.execute(_SAVE, (*_key(name), *_said(checkpoint)))
+    database.execute(_SAVE, (*_key(name), position, pack_cursor(checkpoint)))
     (number, *_) = database.execute(_FIND, _key(name)).fetchone()
     if is_new:  # SQLite may reuse the id of a deleted row, whose marks may still be there
         database.execute("DELETE FROM marks WHERE checkpoint = ?", (number,))
@@ -325,18 +298,6 @@ def _is_busy(error: Exception) -> bool:
 
 def _key(name: CheckpointName) -> tuple[str, str, str, str]:
     return name.application, name.table.keyspace, name.table.name, name.shard
-
-
-def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
-    """Return the checkpoint's values except marks, in the order that `_SAVE` expects."""
-    return (
-        checkpoint.position,
-        checkpoint.generation,
-        checkpoint.late_scan_at,
-        checkpoint.table_id and str(checkpoint.table_id),
-        pack_ttls(checkpoint.ttls),
-        pack_snapshot(checkpoint.snapshot),
-    )
 
 
 def _row(number: int, stream: StreamId, mark: Mark, position: Micros) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 A new store implements `LeasingStore`, or `CheckpointStore` if it cannot support leases. Its methods
 may be called from several threads at once, and raise `TransientError` for failures that are worth
-retrying. `sqlite` is an example; `marks` packs the parts of a checkpoint.
+retrying. `sqlite` is an example; `encoding` and `marks` pack the parts of a checkpoint.
 
 Add a new store in these places, and then run ``make api``:
 
@@ -28,7 +28,7 @@ from attrs import asdict, evolve, field, frozen
 
 from cdc_reader._time import Micros, format_timestamp
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.progress import Checkpoint, unreadable
+from cdc_reader.reading.cursor import Checkpoint, unreadable
 
 
 @frozen

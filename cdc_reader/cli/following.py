@@ -37,7 +37,7 @@ from cdc_reader.config import (
 )
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.streams.shard import Shard
 
 RETRY_DEADLINE = timedelta(minutes=2)

@@ -30,8 +30,8 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.progress import Checkpoint
 
 _MOST_KEYS = 100
 """The most partitions that a query may name, by ScyllaDB's default limit."""

@@ -58,7 +58,7 @@ from cdc_reader.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.replication.replicator import TOGETHER, Expiry, Replicator
 from cdc_reader.replication.table_copy import check_copy, check_initial_copy, creation, needed_types
 from cdc_reader.streams.shard import Shard

@@ -14,7 +14,7 @@ from cdc_reader._time import Micros
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql.names import TableName
 from cdc_reader.metrics import SNAPSHOT_ROWS, SNAPSHOT_SECONDS_LEFT, SNAPSHOT_SHARE, Metric
-from cdc_reader.reading.progress import SnapshotProgress
+from cdc_reader.reading.cursor import SnapshotProgress
 from cdc_reader.streams.ring import WHOLE_RING
 from cdc_reader.streams.shard import Shard
 

@@ -16,7 +16,7 @@ from cdc_reader.consumer.config import ConsumerConfig, OnHeld
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError, LeaseHeldError, LeaseUnsupportedError, StoppedError
 from cdc_reader.metrics import CHECKPOINT_RETRIES, Recorder
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.retry import GRACE, Stop, retries_told, retry, stopped_by
 
 log = get_logger(__name__)

@@ -39,10 +39,10 @@ from cdc_reader.metrics import (
     SNAPSHOT_ROWS,
 )
 from cdc_reader.reader import CdcReader
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
-from cdc_reader.reading.expiry import warn_of_loss
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.loss import warn_of_loss
 from cdc_reader.reading.retry import Stop, retries_told
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotReader, SnapshotRows
 from cdc_reader.streams.window import Window

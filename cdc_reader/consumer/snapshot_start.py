@@ -9,7 +9,7 @@ from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.store import CheckpointName, LeasingStore, Owner
 from cdc_reader.consumer.config import ConsumerConfig
 from cdc_reader.errors import StoppedError
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.retry import Stop
 
 _PAUSE = 0.1

@@ -38,9 +38,9 @@ from cdc_reader.metrics import (
     WINDOWS,
     Recorder,
 )
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import WindowComplete
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotReader, SnapshotShare
 from cdc_reader.streams.window import Window

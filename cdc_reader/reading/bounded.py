@@ -8,7 +8,8 @@ from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableState
-from cdc_reader.reading.expiry import LossReporter, TtlHistory, since_created
+from cdc_reader.reading.expiry import TtlHistory, since_created
+from cdc_reader.reading.loss import LossReporter
 from cdc_reader.streams.window import Window
 
 _PAUSE = 60_000_000

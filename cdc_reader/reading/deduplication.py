@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cdc_reader._arrow import NO_TEXT, indices, to_arrow
 from cdc_reader._time import Micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
-from cdc_reader.reading.progress import Mark, RowKey
+from cdc_reader.reading.cursor import Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 
 ROW_KEY = STREAM_ID, TIME, BATCH_SEQ_NO
@@ -110,6 +110,15 @@ class Deduplicator:
         These rows are not marked as seen.
         """
         return len(self._unseen(_names(batch))) > 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Mark the rows of the batch as seen."""
+        for _ in self.new(batch):
+            pass
+
+    def left(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the unseen rows of the batch, without marking them as seen."""
+        return batch.take(self._unseen(_names(batch)))
 
     def new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """Mark the unseen rows as seen, and yield them in runs, each with a flag.

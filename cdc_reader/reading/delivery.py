@@ -10,7 +10,7 @@ from attrs import field, frozen
 from cdc_reader._time import Micros
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.streams.window import Window
 
 

@@ -1,6 +1,7 @@
-"""Computes which rows of a log are gone, and reports rows that were lost before they were read.
+"""Computes which rows of a log are gone.
 
 Rows are gone when they expire, or all at once when the log is dropped and created again.
+`reading.loss` reports rows that were lost before they were read.
 """
 
 from __future__ import annotations
@@ -11,33 +12,24 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
-from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
-from cdc_reader.config import DataLossMode
+from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.cql import timeuuid
-from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableSchema, TableState
-from cdc_reader.errors import ConfigurationError, DataLossError
 from cdc_reader.streams.window import Window
 
-log = get_logger(__name__)
-
-_GRACE = 60_000_000
+GRACE = 60_000_000
 """µs by which a row may outlive its TTL, if the TTL is counted from its write time.
 
 The server counts the TTL from the row's arrival, which is later."""
-_EARLY = 10_000_000
+EARLY = 10_000_000
 """µs by which a row may expire too early, if its TTL is counted from its write time.
 
 Clocks differ, and clients' clocks may be ahead of the servers'."""
-_SOON = 600_000_000
+SOON = 600_000_000
 """Rows that expire within this time (µs) may expire before a reader reaches them."""
 _SECOND = 1_000_000
-
-OnLoss = Callable[[Window], None]
-"""Called with the span of write times of rows that were lost before they were read."""
 
 
 def _changes(given: Iterable[Sequence[int]]) -> tuple[tuple[int, int], ...]:
@@ -62,7 +54,8 @@ def _logs(given: Iterable[UUID]) -> tuple[UUID, ...]:
     return logs
 
 
-def _created(log_id: UUID) -> Micros:
+def log_created(log_id: UUID) -> Micros:
+    """Return when the log with this id was created, in µs, or BEGINNING if the id does not say."""
     created = timeuuid.created(log_id)
     return BEGINNING if created is None else created
 
@@ -89,7 +82,7 @@ class TtlHistory:
 
     @log_lost.default
     def _created_last(self) -> Micros:
-        return max(map(_created, self.logs[1:]), default=BEGINNING)
+        return max(map(log_created, self.logs[1:]), default=BEGINNING)
 
     @classmethod
     def from_json(cls, changes: Iterable[Sequence[int]], stored: Mapping[str, Any]) -> TtlHistory:
@@ -134,7 +127,7 @@ class TtlHistory:
             return seen
         if not self.logs:
             return evolve(seen, logs=(table.log_id,))
-        lost = max(self.log_lost, _created(table.log_id), position + 1)
+        lost = max(self.log_lost, log_created(table.log_id), position + 1)
         return evolve(seen, logs=(*self.logs, table.log_id), log_lost=lost)
 
     def seen(self, seconds: int, now: Micros, altered: Micros | None = None) -> TtlHistory:
@@ -164,7 +157,7 @@ class TtlHistory:
         The span begins no earlier than `position` (µs). If some row since `position` is certainly
         lost, the span covers all rows since then that may be lost. Otherwise it is empty.
         """
-        sure = self._gone(position, now, lambda _: -_GRACE)
+        sure = self._gone(position, now, lambda _: -GRACE)
         return sure if sure.is_empty else self.expired(position, now)
 
     def expired(self, position: Micros, now: Micros) -> Window:
@@ -173,7 +166,7 @@ class TtlHistory:
         The span begins no earlier than `position` (µs), and reaches from the first write time of
         these rows to the last. No other row since `position` has expired.
         """
-        return self._gone(position, now, lambda _: _EARLY)
+        return self._gone(position, now, lambda _: EARLY)
 
     def endangered(self, position: Micros, now: Micros) -> Window:
         """Return the span of write times whose rows may have expired by `now`, or soon will.
@@ -181,7 +174,7 @@ class TtlHistory:
         This is the span of `expired`, extended so that no other row since `position` expires within
         ten minutes, or within a tenth of the TTL if that is shorter.
         """
-        return self._gone(position, now, lambda ttl: max(_EARLY, min(_SOON, ttl // 10)))
+        return self._gone(position, now, lambda ttl: max(EARLY, min(SOON, ttl // 10)))
 
     def unpromised(self, position: Micros, now: Micros) -> Window:
         """Return the span of write times whose rows may be gone before a new reader reads them.
@@ -192,7 +185,7 @@ class TtlHistory:
         return self._gone(
             position,
             now,
-            lambda ttl: _EARLY + min(_SOON, max(ttl // 10, min(_GRACE, ttl // 2))),
+            lambda ttl: EARLY + min(SOON, max(ttl // 10, min(GRACE, ttl // 2))),
         )
 
     def _gone(self, position: Micros, now: Micros, ahead: Callable[[int], int]) -> Window:
@@ -230,7 +223,7 @@ class TtlHistory:
 
         Rows that arrive after their write time exist a little longer than `kept_since` assumes.
         """
-        return self.kept_since(now - _GRACE)
+        return self.kept_since(now - GRACE)
 
     def expires(self, position: Micros) -> Micros:
         """Return the time (µs) at which the first row since `position` (µs) expires, or FOREVER.
@@ -264,7 +257,7 @@ def first_written(created: Micros) -> Micros:
 
     Clients may choose a write time up to a minute before they write.
     """
-    return created - _GRACE
+    return created - GRACE
 
 
 def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
@@ -279,142 +272,3 @@ def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
     if lost.end <= created:
         return Window(created, created)
     return Window(max(lost.start, first_written(created)), lost.end)
-
-
-def refuse_endless_snapshots(
-    option: str, ttl: int, needed: int, behind: str = "the confidence window"
-) -> None:
-    """Raise ConfigurationError, naming `option`, if the log's TTL is too short for new snapshots.
-
-    A reader is always at least `needed` µs behind the present. If rows of that age are already
-    `endangered`, because the TTL of `ttl` seconds is short, each new snapshot is followed by
-    another. `behind` names what keeps the reader behind.
-    """
-    shortest = max(needed + _EARLY, min(needed + _SOON, needed * 10 // 9)) // _SECOND + 1
-    if 0 < ttl < shortest:
-        remedy = (
-            f"the log keeps changes for {ttl} s, so each snapshot would be followed by another: "
-            f"set the table's cdc ttl to {shortest} or more, or shorten {behind}"
-        )
-        raise ConfigurationError(option, DataLossMode.RESNAPSHOT, remedy)
-
-
-def report_loss(
-    lost: Window, table: TableName, ttls: TtlHistory, mode: DataLossMode, remedy: str
-) -> None:
-    """Report that rows of `table` written in `lost` are gone, according to `ttls`.
-
-    If `mode` is ``continue``, logs a warning. Otherwise raises DataLossError, whose message ends
-    with `remedy`. Does nothing if `lost` is empty.
-    """
-    if mode is DataLossMode.CONTINUE or lost.is_empty:
-        warn_of_loss(lost, table)
-        return
-    if lost.start < ttls.log_lost:
-        again = format_timestamp(_created(ttls.logs[-1]))
-        raise DataLossError(
-            f"rows of {table} written in {lost} are gone: the log was dropped, and created again "
-            f"at {again}; {remedy}",
-            lost.start,
-            lost.end,
-        )
-    raise DataLossError(
-        f"rows of {table} written in {lost} expired before they were read; {remedy}",
-        lost.start,
-        lost.end,
-    )
-
-
-def warn_of_loss(lost: Window, table: TableName, remedy: str | None = None) -> None:
-    """Log a warning that rows written in `lost` are gone, unless `lost` is empty.
-
-    The warning contains the `remedy`, if there is one.
-    """
-    if lost.is_empty:
-        return
-    start, end = format_timestamp(lost.start), format_timestamp(lost.end)
-    more = {} if remedy is None else {"remedy": remedy}
-    log.warning("rows_lost", table=str(table), start=start, end=end, **more)
-
-
-@define
-class LossReporter:
-    """Checks a read for lost rows, and reports them, each at most once, with `report_loss`.
-
-    `on_loss` is called after a warning. Windows must be read in chronological order, except for
-    windows of generations that were announced late.
-    """
-
-    _mode: DataLossMode
-    _remedy: str
-    _on_loss: OnLoss | None = None
-    _named: Micros = BEGINNING
-    """Rows written before this time were reported, read in time, or not requested."""
-    _begun: Micros = field(default=BEGINNING, init=False)
-    """Rows written before this time were reported before the read began, or not requested."""
-    _told: list[Window] = field(factory=list, init=False)
-
-    def begin(self, position: Micros, ttls: TtlHistory, now: Micros, *, at_oldest: bool) -> None:
-        """Begin a read at `now` (µs) from a position that no earlier read reached.
-
-        If `at_oldest` is True, the read requests only rows that the log still contains, so rows
-        that expire soon may be missing without a report. For any other position, rows that have
-        expired by now were reported when the position was chosen.
-        """
-        span = ttls.unpromised(position, now) if at_oldest else ttls.lost(position, now)
-        self._named = self._begun = max(self._named, span.end)
-
-    def report_unread(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
-        """Report the loss of the unread rows written in `lost`.
-
-        A loss that continues is reported again only when it has grown by a minute. `check_read`
-        reports the rest of the loss.
-        """
-        if lost.start >= self._named or lost.end >= self._named + _GRACE:
-            self._report(lost, table, ttls)
-
-    def check_read(
-        self,
-        window: Window,
-        ttls: TtlHistory,
-        now: Micros,
-        table: TableName,
-        *,
-        is_chosen: bool = False,
-    ) -> None:
-        """Report rows of `window` that may have expired by `now` (µs), the end of the read.
-
-        If `is_chosen` is True, the window's start was chosen rather than reached by reading, so it
-        may be before the log's creation.
-        """
-        lost = ttls.expired(window.start, now)
-        if is_chosen:
-            lost = since_created(lost, ttls.created, now)
-        self._report(lost.intersect(window), table, ttls)
-
-    def check_late(self, window: Window, ttls: TtlHistory, now: Micros, table: TableName) -> None:
-        """Report rows of a late-announced generation that may have expired by `now` (µs).
-
-        Unlike in `check_read`, later windows of other generations may have been read before.
-        """
-        lost = ttls.expired(window.start, now).intersect(window)
-        start = max(lost.start, self._begun)
-        for reported in (
-            *sorted(self._told, key=lambda reported: reported.start),
-            Window(lost.end, lost.end),
-        ):
-            if start < (end := min(reported.start, lost.end)):
-                self._tell(Window(start, end), table, ttls)
-            start = max(start, reported.end)
-
-    def _report(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
-        start = max(lost.start, self._named)
-        if start < lost.end:
-            self._named = lost.end
-            self._tell(Window(start, lost.end), table, ttls)
-
-    def _tell(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
-        self._told.append(lost)
-        report_loss(lost, table, ttls, self._mode, self._remedy)
-        if self._on_loss is not None:
-            self._on_loss(lost)

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat, starmap
 from typing import TypeVar
 
 import pyarrow as pa
@@ -19,10 +19,10 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros
 from cdc_reader.cql.schema import END_OF_BATCH, STREAM_ID, TIME, LogSchema
 from cdc_reader.errors import DecodeError, QueryRefusedError
+from cdc_reader.reading.cursor import LAST_KEY, Checkpoint, Mark, check_same_table
 from cdc_reader.reading.deduplication import ROW_KEY, key_at, leave_out, streams_in
 from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource, LogTable
-from cdc_reader.reading.progress import LAST_KEY, Checkpoint, Mark, check_same_table
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 
@@ -60,32 +60,54 @@ def read_tasks(
     return read_ahead(partial(source.read, clock=clock), tasks, in_flight)
 
 
-def join_split_records(
-    batches: Iterable[tuple[int, pa.RecordBatch]],
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of tasks in batches of whole records, each with its task's index.
+class KeyLog:
+    """Reads tasks from one source, whose columns never change, as those of row keys."""
+
+    def __init__(self, source: LogSource) -> None:
+        self._source = source
+        self._in_flight = InFlight()
+
+    def read(
+        self, tasks: Sequence[Task], *, clock: Clock | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the batches of `tasks` in order, each with its task's index."""
+        return read_tasks(self._source, tasks, self._in_flight, clock=clock)
+
+
+class _WholeRecords:
+    """Divides the batches of tasks into batches of whole records.
 
     Rows of a record that spans pages are held until the record ends. All rows of a record therefore
-    have the columns of one schema, even if the caller stops after a batch and continues with
-    another schema.
+    have the columns of one schema, even if reading continues with another schema. The tasks are
+    numbered from `first` on, and the rows that `before` covers are left out.
     """
-    held: list[pa.RecordBatch] = []
-    task = 0
-    for number, batch in batches:
-        if held and number != task:
-            yield task, pa.concat_batches(held)
-            held = []
-        task, end = number, _end_of_records(batch)
-        if end:
-            yield (
-                task,
-                pa.concat_batches([*held, batch.slice(0, end)]) if held else batch.slice(0, end),
-            )
-            held = []
-        if end < batch.num_rows:
-            held.append(batch.slice(end))
-    if held:
-        yield task, pa.concat_batches(held)
+
+    def __init__(self, before: Mapping[StreamId, Mark], first: int) -> None:
+        self._before = before
+        self._first = first
+        self._held: list[pa.RecordBatch] = []
+        self._task = first
+
+    def add(self, number: int, batch: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
+        """Return the rows of complete records, each batch with its task's index."""
+        task, rows = self._first + number, leave_out(batch, self._before)
+        ended = self.rest() if task != self._task else []
+        self._task = task
+        if not rows.num_rows:
+            return ended
+        if end := _end_of_records(rows):
+            ended.append((task, self._joined(rows.slice(0, end))))
+        if end < rows.num_rows:
+            self._held.append(rows.slice(end))
+        return ended
+
+    def rest(self) -> list[tuple[int, pa.RecordBatch]]:
+        """Return the rows of the last record of a task, which is complete."""
+        return [(self._task, self._joined())] if self._held else []
+
+    def _joined(self, *more: pa.RecordBatch) -> pa.RecordBatch:
+        batches, self._held = [*self._held, *more], []
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _end_of_records(batch: pa.RecordBatch) -> int:
@@ -112,10 +134,8 @@ class CurrentLog:
     error is raised.
 
     The refreshed schema may lack a newer column: the node that was asked may lag, and a row that
-    has not settled may have been written after the refresh. After receiving the first batch, and
-    each batch that may contain such rows, a caller must therefore refresh at all nodes. If the
-    schema changed, the caller drops the batch, and `read` yields the same rows again with the new
-    columns.
+    has not settled may have been written after the refresh. `read` therefore asks all nodes when
+    the first batch has arrived, and when a batch arrives that may contain such rows.
 
     With `keys_only`, only the columns of `ROW_KEY` are read.
 
@@ -165,34 +185,37 @@ class CurrentLog:
         return True
 
     def read(
-        self, tasks: Sequence[Task | RangeTask], *, clock: Clock | None = None
+        self,
+        tasks: Sequence[Task | RangeTask],
+        *,
+        clock: Clock | None = None,
+        may_be_newer: Callable[[pa.RecordBatch], bool] | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the batches of `tasks` in order, each with its task's index. No batch is empty."""
-        delivered = _Delivered()
+        """Yield the batches of `tasks` in order, each with its task's index. No batch is empty.
+
+        If `may_be_newer` is given, it returns whether a batch may be newer than the schema. Before
+        such a batch, and before the first one, the schema is refreshed at all nodes. If it has
+        changed, the batch is read again.
+        """
+        done, is_checked = _Delivered(), False
         while True:
-            schema = self.schema
+            _, source = self._open()
+            records = _WholeRecords(done.marks(), done.task)
+            found = read_tasks(source, tasks[done.task :], self._in_flight, clock=clock)
+            whole = chain(starmap(records.add, found), map(_WholeRecords.rest, [records]))
             try:
-                found = self._read(tasks, delivered, clock=clock)
-                for number, batch in join_split_records(found):
-                    yield number, batch
-                    if self.schema is not schema:
-                        break
-                    delivered.add(number, batch)
+                for task, rows in chain.from_iterable(whole):
+                    if may_be_newer is not None and (not is_checked or may_be_newer(rows)):
+                        is_checked = True
+                        if self.refresh(of_all=True):
+                            break
+                    done.add(task, rows)
+                    yield task, rows
                 else:
                     return
             except (QueryRefusedError, DecodeError):
                 if not self.reload():
                     raise
-
-    def _read(
-        self, tasks: Sequence[Task | RangeTask], delivered: _Delivered, *, clock: Clock | None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        before, first = delivered.marks(), delivered.task
-        _, source = self._open()
-        for number, batch in read_tasks(source, tasks[first:], self._in_flight, clock=clock):
-            rest = leave_out(batch, before)
-            if rest.num_rows:
-                yield first + number, rest
 
     def _open(self) -> tuple[LogSchema, LogSource]:
         if self._opened is None:
@@ -217,7 +240,7 @@ def _as_of_table(checkpoint: Checkpoint, schema: LogSchema) -> Checkpoint:
 
 
 class _Delivered:
-    """The part of a window that has been delivered: complete tasks, and part of the current one.
+    """The part of a window that was yielded: complete tasks, and part of the current one.
 
     A task's rows arrive stream by stream, so every stream but the last one seen is complete.
     """

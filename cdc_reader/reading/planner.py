@@ -34,8 +34,8 @@ have at most `_QUIET` in total."""
 class Planner:
     """Plans windows, and caches the streams of generations, which never change once visible.
 
-    Plan a window [P, Q) only after a `refresh` made at Q or later, because only then does the
-    timeline contain every generation that begins before Q. A generation's streams are searched for
+    Plan a window [P, Q) only with generations that were read at Q or later: only they include every
+    generation that begins before Q. A generation's streams are searched for
     strays up to `reach` µs before and after the time in which it is in force.
     """
 
@@ -59,23 +59,11 @@ class Planner:
 
     @property
     def timeline(self) -> Timeline:
-        """The generations known since the last `refresh`."""
+        """The generations to plan for."""
         return self._timeline
 
-    def refresh(self, since: Micros | None = None, *, of_all: bool = False) -> Timeline:
-        """Read the generations from the cluster again, or `of_all` its nodes.
-
-        What another table asked for at `since` or later may be used.
-        """
-        source = self._source
-        seen = Timeline(tuple(source.all_timestamps() if of_all else source.timestamps(since)))
-        for start in sorted(set(seen.starts) - set(self._timeline.starts)):
-            log.info("generation_found", start=start)
-        self.use(seen)
-        return seen
-
     def use(self, timeline: Timeline) -> None:
-        """Use this timeline for later plans, until the next `refresh`."""
+        """Plan for these generations from now on."""
         self._timeline = timeline
 
     def whole(self) -> Planner:
@@ -96,6 +84,18 @@ class Planner:
         self._planned = cuts = [self._streams[start] for start, _ in parts]
         return [
             Task(part, chunk) for (_, part), cut in zip(parts, cuts, strict=True) for chunk in cut
+        ]
+
+    def plan_others(self, window: Window) -> list[Task]:
+        """Return the tasks of `window` like `plan`, but for the streams of all other shards."""
+        if self._shard.is_whole:
+            return []
+        tasks = self.whole().plan(window)
+        others = (tuple(s for s in task.streams if s.token not in self._shard) for task in tasks)
+        return [
+            Task(task.window, streams)
+            for task, streams in zip(tasks, others, strict=True)
+            if streams
         ]
 
     def plan_ranges(self, window: Window) -> list[RangeTask]:

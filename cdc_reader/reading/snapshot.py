@@ -21,13 +21,13 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.errors import CheckpointError, DecodeError, QueryRefusedError
 from cdc_reader.reading import tuning
+from cdc_reader.reading.advance import settled_before
+from cdc_reader.reading.cursor import Checkpoint, LateState, SnapshotProgress
 from cdc_reader.reading.delivery import name_of_table
-from cdc_reader.reading.expiry import LossReporter, refuse_endless_snapshots
 from cdc_reader.reading.fetch import CurrentLog
-from cdc_reader.reading.horizon import lost_since, settled_before
 from cdc_reader.reading.in_flight import InFlight
+from cdc_reader.reading.loss import LossReporter, lost_since, refuse_endless_snapshots
 from cdc_reader.reading.ports import TOKEN, GenerationSource, SnapshotTable
-from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
 from cdc_reader.reading.retry import Stop, each_stopped_by
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ownership import Ownership
@@ -122,7 +122,7 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
     is_late_wanted = config.late_rows is LateRowsMode.DELIVER
     checkpoint = Checkpoint(
         position,
-        late_scan_at=now if is_late_wanted else None,
+        late=LateState.begin_snapshot(position, now) if is_late_wanted else None,
         table_id=base.id,
         table=base.name,
         snapshot=SnapshotProgress(now, _generation_at(table.generations, position)),

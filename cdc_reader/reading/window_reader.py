@@ -13,16 +13,17 @@ import pyarrow.compute as pc
 
 from cdc_reader._arrow import NO_TEXT
 from cdc_reader._stats import overloads
-from cdc_reader._time import Clock, Micros, Waiting
+from cdc_reader._time import Clock, Micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TIME
 from cdc_reader.cql.timeuuid import TIME_DIGITS
 from cdc_reader.reading.deduplication import rows_of, streams_in
 from cdc_reader.reading.fetch import CurrentLog, read_tasks
-from cdc_reader.reading.horizon import PublicationGate
 from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogSource
+from cdc_reader.reading.view import PublicationGate
+from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy, StrategyChoice, few
 from cdc_reader.streams.task import RangeTask, Task
@@ -48,51 +49,57 @@ class WindowReader:
         self._choice = StrategyChoice()
 
     def read(
-        self, window: Window, choose: Choose | None = None, *, with_expiry: bool = False
+        self,
+        window: Window,
+        choose: Choose | None = None,
+        *,
+        with_expiry: bool = False,
+        may_be_newer: Callable[[pa.RecordBatch], bool] = lambda _: False,
     ) -> Iterator[tuple[Task | RangeTask, pa.RecordBatch]]:
         """Yield the window's rows and their task: older generations first, each stream in order.
 
         `choose` selects which of the window's tasks to read; by default, all are read. A choice is
-        among chunks of streams.
+        among chunks of streams. For `may_be_newer`, see `CurrentLog.read`.
         """
         strategy = self._choice.next() if choose is None else Strategy.STREAMS
-        waiting, were_overloads = Waiting(self._clock), overloads()
+        took, were_overloads, began = 0, overloads(), self._clock.now()
         planned = self._plan(window, strategy)
         most = few(self._planner.count_streams())
         tasks = planned if choose is None else choose(planned)
         self.queries, self.rows = len(tasks), 0
         held = [0.0] * len(tasks)
         seen: set[bytes] = set()
-        found = self._log.read(tasks, clock=self._clock if with_expiry else None)
-        for number, batch in waiting.each(found):
+        clock = self._clock if with_expiry else None
+        for number, batch in self._log.read(tasks, clock=clock, may_be_newer=may_be_newer):
+            took += self._clock.now() - began
             # Rounding up counts each earlier page as a full one, however few rows it had.
             held[number] = math.ceil(held[number]) + batch.num_rows / self._fetch_size
             self.rows += batch.num_rows
             if choose is None and len(seen) <= most:
                 seen.update(streams_in(batch))
-            for rows in self._of_announced_streams(tasks[number], batch):
+            if (rows := self._of_announced_streams(tasks[number], batch)).num_rows:
                 yield tasks[number], rows
+            began = self._clock.now()
+        took += self._clock.now() - began
         if choose is not None:
             return
         self._planner.adapt(held)
         is_sparse = len(seen) <= most and overloads() == were_overloads
-        self._choice.record(strategy, waiting.took, len(tasks), is_sparse=is_sparse)
+        self._choice.record(strategy, took, len(tasks), is_sparse=is_sparse)
 
     def read_again(self, window: Window) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a window that was read before, each with its `EXPIRY`."""
         tasks = self._planner.plan(window)
         self.queries = len(tasks)
-        for _, batch in self._log.read(tasks, clock=self._clock):
-            yield batch
+        return (batch for _, batch in self._log.read(tasks, clock=self._clock))
 
     def _of_announced_streams(
         self, task: Task | RangeTask, batch: pa.RecordBatch
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the batch without rows of streams that are in the range but not announced yet."""
+    ) -> pa.RecordBatch:
+        """Return the batch without rows of streams that are in the range but not announced yet."""
         if isinstance(task, RangeTask):
-            batch = rows_of(batch, self._planner.streams_of(task).__contains__)
-        if batch.num_rows:
-            yield batch
+            return rows_of(batch, self._planner.streams_of(task).__contains__)
+        return batch
 
     def _plan(self, window: Window, strategy: Strategy) -> list[Task] | list[RangeTask]:
         if strategy is Strategy.RANGES:
@@ -114,21 +121,21 @@ class LogReader:
         self._source = source
         self._config = config
         self._clock = clock
+        self._generations = generations
         self._planner = Planner(generations, shard)
-        self._gate = PublicationGate(lambda: generations)
         self._in_flight = InFlight()
 
     def first_timestamp(self) -> Micros | None:
         """Return the start of the oldest generation, in µs, or None if none is announced yet."""
-        return min(self._planner.refresh(of_all=True).starts, default=None)
+        return min(self._generations.all_timestamps(), default=None)
 
     def plan(self, window: Window) -> list[Task]:
         """Return the tasks of `window`, for the generations that are visible now.
 
         First waits up to ten minutes for generations that are stored but not announced.
         """
-        self._gate.wait(window, self._clock)
-        self._planner.refresh(of_all=True)
+        PublicationGate(lambda: self._generations).wait(window, self._clock)
+        self._planner.use(Timeline(tuple(self._generations.all_timestamps())))
         return self._planner.plan(window)
 
     def read(

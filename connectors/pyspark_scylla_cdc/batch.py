@@ -11,13 +11,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.cql.schema import LogSchema
+from cdc_reader.reading.advance import settled_before, warn_of_future, written_before
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.horizon import (
-    PublicationGate,
-    settled_before,
-    warn_of_future,
-    written_before,
-)
+from cdc_reader.reading.view import PublicationGate
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ring import WHOLE_RING
 from cdc_reader.streams.window import Window

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.cql.schema import TableSchema
-from cdc_reader.reading import expiry
-from cdc_reader.reading.expiry import TtlHistory, first_written, since_created, warn_of_loss
+from cdc_reader.reading import loss
+from cdc_reader.reading.expiry import TtlHistory, first_written, since_created
+from cdc_reader.reading.loss import warn_of_loss
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.promise import Promise
@@ -23,7 +24,7 @@ def report_loss(
     if lost.is_empty:
         return Promise(ttls, window.start, options.data_loss)
     kept = f"their TTL was {ttls.at(lost.start)} s, and " if lost.start >= ttls.log_lost else ""
-    expiry.report_loss(
+    loss.report_loss(
         lost,
         options.table,
         ttls,

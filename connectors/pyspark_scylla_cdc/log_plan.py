@@ -9,11 +9,12 @@ from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import SourceError
 from cdc_reader.reading import tuning
+from cdc_reader.reading.cursor import RowKey
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.offsets.late import Planned
 from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.late import Planned
 from pyspark_scylla_cdc.planning.partition import LogPartition, partitions
 from pyspark_scylla_cdc.planning.plan import NONE_MISSED, divide, slices, spans
 from pyspark_scylla_cdc.planning.promise import Promise
@@ -33,6 +34,7 @@ def plan(
     planned: Planned | None = None,
     promise: Promise | None = None,
     missed: Mapping[Micros, Window] = NONE_MISSED,
+    twins: frozenset[RowKey] = frozenset(),
 ) -> list[LogPartition]:
     """Return the partitions that read `window`.
 
@@ -41,14 +43,14 @@ def plan(
     before they are read. `filled` is the window in which rows are expected. If it is given, or if
     there are fewer streams than partitions, the rows of a stream may be divided among several
     partitions by time. `missed` maps the start of each late-announced generation to its unread
-    window, which is before `window` and is read as well.
+    window, which is before `window` and is read as well, except the rows with the keys `twins`.
     """
     streams = streams_loader(options, base)
     least = options.min_partitions
     most = options.max_partitions if options.partition_key is None else least
     parts = spans(timeline, window, lambda generation: len(streams(generation)), filled, missed)
     count = 1 if filled is None else slices(parts, most, tuning.STREAMS_PER_QUERY)
-    return partitions(divide(parts, least, most, count), streams, planned, promise)
+    return partitions(divide(parts, least, most, count), streams, planned, promise, twins)
 
 
 def plan_snapshot(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property, lru_cache
 
+from attrs import frozen
+
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros
 from cdc_reader.changes.frames import (
@@ -26,16 +28,18 @@ from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema, TableSchema, TableState
 from cdc_reader.errors import (
+    ConfigurationError,
     QueryRefusedError,
     SchemaError,
     TableNotFoundError,
     UnsupportedTableError,
 )
-from cdc_reader.reading.expiry import refuse_endless_snapshots
-from cdc_reader.streams.generation import Timeline
+from cdc_reader.reading.loss import refuse_endless_snapshots
+from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.streams.generation import StreamGroup, Timeline
+from cdc_reader.streams.shard import MAX_TOKEN
 from cdc_reader.streams.strategy import StrategyChoice
 from pyspark_scylla_cdc.clusters import Cluster, cluster_of
-from pyspark_scylla_cdc.offsets.late import check_ttl
 from pyspark_scylla_cdc.options.errors import with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.options.table import SchemaMode
@@ -83,6 +87,16 @@ def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
     if options.late_rows is not LateRowsMode.IGNORE:
         check_ttl(base.cdc.ttl, options.late_rows)
     return options.late_rows
+
+
+def check_ttl(ttl: int, mode: str) -> None:
+    """Raise ConfigurationError if the log keeps rows forever."""
+    if not ttl:
+        remedy = (
+            "the log keeps rows forever, but only a TTL shows when a row arrived: set the "
+            "table's cdc ttl, or give 'ignore'"
+        )
+        raise ConfigurationError("lateRows", str(mode), remedy)
 
 
 def check_resnapshot(options: SourceOptions, ttl: int) -> None:
@@ -184,6 +198,32 @@ def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[Micro
         return _streams_of(connection, options.read, base, generation, options.partition_key or "")
 
     return load
+
+
+def loaded_generations(options: SourceOptions, base: TableSchema) -> GenerationSource:
+    """Return a source of the streams that `streams_loader` loads; it reads no timestamps."""
+    return _LoadedGenerations(streams_loader(options, base))
+
+
+@frozen
+class _LoadedGenerations:
+    _load: Callable[[Micros], Streams]
+
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+        del since
+        return ()
+
+    def all_timestamps(self) -> Sequence[Micros]:
+        return ()
+
+    def groups(self, start: Micros) -> Sequence[StreamGroup]:
+        """Return all streams in one group, in ring order."""
+        streams = self._load(start)
+        return [StreamGroup(MAX_TOKEN, tuple(streams))] if len(streams) else []
+
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
+        del since
+        return ()
 
 
 @lru_cache(maxsize=4)

@@ -19,7 +19,7 @@ from cdc_reader import (
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql.names import TableName
 from cdc_reader.metrics import LAG, ROWS, MemoryMetrics
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 
 WAY = ConnectionConfig("one,[::1]:9043", username="me", password="s3cret")
 TABLE = TableName("shop", "orders")

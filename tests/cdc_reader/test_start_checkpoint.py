@@ -16,8 +16,15 @@ from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.cursor import (
+    LAST_KEY,
+    Checkpoint,
+    KnownGenerations,
+    LateState,
+    Mark,
+    RowKey,
+)
 from cdc_reader.reading.delivery import WindowComplete
-from cdc_reader.reading.progress import LAST_KEY, Checkpoint, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla
 
@@ -112,8 +119,8 @@ def test_of_a_table_created_again(
         ({"position": 1 << 20_000}, r"position is a int: "),
         ({"position": "now"}, r"position is 'now': "),
         ({"position": True}, r"position is True: "),
-        ({"position": NOW, "generation": HUGE}, r"generation is 1000"),
-        ({"position": NOW, "late_scan_at": -1}, r"late_scan_at is -1: "),
+        ({"position": NOW, "generations": KnownGenerations(NOW, (HUGE,))}, "generations is 1000"),
+        ({"position": NOW, "late": LateState.begin(NOW, -1)}, "late rows is -1: "),
         (
             {"position": NOW, "marks": {STREAM: Mark(NO_TIME)}},
             r"mark is '[0-9a-f]{32}'",
@@ -139,7 +146,7 @@ def test_handmade_in_a_store(tmp_path: Any) -> None:
     name = CheckpointName("app", TableName("ks", "t1"))
     store = SqliteCheckpoints(tmp_path / "progress.db")
     store.save(name, Checkpoint(NOW, marks={STREAM: Mark(LAST_KEY)}))
-    for column, value in (("position", "'now'"), ("table_id", "'t1'"), ("position", "-7")):
+    for column, value in (("position", "'now'"), ("cursor", "'t1'"), ("position", "-7")):
         with store._transaction("BEGIN IMMEDIATE") as database:
             database.execute(f"UPDATE checkpoints SET {column} = {value}")
         with pytest.raises(CheckpointError, match=rf"^the checkpoint's {column} is "):

@@ -13,7 +13,7 @@ from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.snapshot_progress import SnapshotFigures
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Checkpoint, check_same_table
+from cdc_reader.reading.cursor import Checkpoint, check_same_table
 
 SECOND = 1_000_000
 _UNITS = (("d", 86_400 * SECOND), ("h", 3_600 * SECOND), ("min", 60 * SECOND), ("s", SECOND))

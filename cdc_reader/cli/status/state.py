@@ -19,7 +19,7 @@ from cdc_reader.cli.status.reader import SECOND, Reader
 from cdc_reader.cluster import ClusterClock, Connection, SchemaSource, TableGenerations
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import CdcOptions
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 
 
 @frozen

@@ -12,29 +12,27 @@ but it is not lost.
 
 If a row arrived too close to the time of a read, its key shows whether the read delivered it. Keys
 are kept only for delivered rows that arrived more than a confidence window after their write time,
-and within `DOUBT` before the read. Few keys are kept, because most rows arrive promptly. Neither
-the keys nor the times of reads survive a restart. After a restart, late rows that arrived after the
-last sweep, or shortly before it, may therefore be delivered again.
+and within `DOUBT` before the read. Few keys are kept, because most rows arrive promptly. The keys,
+and the times of reads, are part of the cursor (`LateState`), so a restarted reader recognizes the
+same rows as late.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Iterator, Mapping
-from typing import Self
+from collections.abc import Container, Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from cdc_reader._arrow import indices, scalar, to_arrow
 from cdc_reader._time import BEGINNING, FOREVER, Micros
+from cdc_reader.reading.cursor import LateState, RowName
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.ports import EXPIRY
-from cdc_reader.reading.progress import Mark, RowKey
-from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
 _SECOND = 1_000_000
@@ -51,107 +49,34 @@ DOUBT = ARRIVAL_ERROR + LONGEST_RESPONSE
 _SKEW = 2 * _SECOND
 """µs by which a row may seem to expire more than its TTL from now: nodes' clocks differ."""
 
-RowName = tuple[StreamId, RowKey]
-_NO_MARK = Mark()
-_NO_MARKS: Mapping[StreamId, Mark] = {}
-
-
-class LateRows:
-    """Tracks when each part of the log before the position was read, to recognize late rows.
-
-    All times are in µs; times of reads and arrivals are by the reader's clock. Reading begins at
-    `position`. The last sweep before a restart began at `late_scan_at`. Every row that had arrived
-    by that time was delivered if it lies between `start` and `position`, or if a mark's
-    `acked_through` covers it. A row that arrived later may have been missed, because its stream had
-    already been read past the row. `confidence` is the confidence window.
-    """
-
-    def __init__(
-        self,
-        start: Micros,
-        position: Micros,
-        late_scan_at: Micros,
-        confidence: int,
-        marks: Mapping[StreamId, Mark] = _NO_MARKS,
-    ) -> None:
-        self.late_scan_at = late_scan_at
-        self._left_out = marks, late_scan_at
-        self.start = start
-        """The write time, in µs, from which late rows are searched for."""
-        self._confidence = confidence
-        self._ends = [position]
-        self._reads = [late_scan_at]
-        self._doubtful: set[RowName] = set()
-
-    @classmethod
-    def resumed(cls, reads: Reads, confidence: int) -> Self:
-        """Return an object that continues from the stored `state` of an earlier one."""
-        rows = cls(reads.start, reads.ends[0], reads.reads[0], confidence)
-        rows._ends, rows._reads = list(reads.ends), list(reads.reads)
-        rows._doubtful = set(reads.known)
-        return rows
-
-    @property
-    def state(self) -> Reads:
-        """The current state, without the marks."""
-        return Reads(self.start, tuple(self._ends), tuple(self._reads), frozenset(self._doubtful))
-
-    def window_read(self, end: Micros, began: Micros) -> None:
-        """Record that a read begun at `began` covered the log from the previous end to `end`."""
-        self._ends.append(end)
-        self._reads.append(began)
-
-    def delivered(
-        self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, *, behind: bool = False
-    ) -> pa.RecordBatch:
-        """Record the doubtful rows of the batch, and return the batch without `EXPIRY`.
-
-        A row is doubtful if its computed arrival may be after the read that delivers it. If
-        `behind` is True, the batch was written before the position, so its rows may have arrived at
-        any time since their window was read.
-        """
-        since = BEGINNING if behind else self._reads[-1] - DOUBT
-        delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
-        self._doubtful.update(name for _, name, _ in delayed)
-        return batch.drop_columns([EXPIRY])
-
-    def sweep(self, position: Micros, late_horizon: int, began: Micros) -> Sweep:
-        """Start a sweep of the `late_horizon` µs before `position`, at the time `began`."""
-        window = Window(max(self.start, position - late_horizon), position)
-        sweep = Sweep(
-            window,
-            began,
-            self._confidence,
-            tuple(self._ends),
-            tuple(self._reads),
-            self._doubtful,
-            *self._left_out,
-        )
-        self._ends, self._reads = [window.start, position], [began, began]
-        self._left_out = _NO_MARKS, began
-        self._doubtful, self.late_scan_at = sweep.doubtful, began
-        return sweep
-
 
 @frozen
-class Reads:
-    """The state of `LateRows`, as a value that can be stored.
+class Delivered:
+    """Collects the names of delivered rows that may seem to have arrived after their read.
 
-    The log was read in parts. `ends` contains the end of each part, and `reads` the time at which
-    the read of each part began. The first read is the most recent sweep. Rows written before
-    `start` are ignored. `known` identifies delivered rows whose computed arrival may be after the
-    read of their part.
+    The read began at `began` (µs), and `confidence` is the confidence window.
     """
 
-    start: Micros
-    ends: tuple[Micros, ...]
-    reads: tuple[Micros, ...]
-    known: frozenset[RowName] = frozenset()
+    began: Micros
+    confidence: int
+    names: set[RowName] = field(factory=set)
+
+    def note(
+        self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, *, behind: bool = False
+    ) -> None:
+        """Collect the names of such rows in a batch with `EXPIRY`.
+
+        If `behind` is True, the batch was written before the position, so its rows may have arrived
+        at any time since their window was read.
+        """
+        since = BEGINNING if behind else self.began - DOUBT
+        delayed = _delayed(batch, ttls, now, since, self.confidence - DOUBT)
+        self.names.update(name for _, name, _ in delayed)
 
 
 @frozen
 class Sweep:
-    """A search of `window` for late rows, which began at `began`.
+    """A search of `window` for late rows, which began at `began` and `state` describes.
 
     The search adds the names of doubtful rows to `doubtful`.
     """
@@ -159,36 +84,51 @@ class Sweep:
     window: Window
     began: Micros
     _confidence: int
-    _ends: tuple[Micros, ...]
-    _reads: tuple[Micros, ...]
-    _known: set[RowName]
-    _marks: Mapping[StreamId, Mark]
-    _marked: Micros
+    _state: LateState
     doubtful: set[RowName] = field(factory=set)
+
+    @classmethod
+    def of(
+        cls, state: LateState, position: Micros, late_horizon: int, began: Micros, confidence: int
+    ) -> Sweep:
+        """Return a search of the `late_horizon` µs before `position`, which begins at `began`."""
+        window = Window(max(state.start, position - late_horizon), position)
+        return cls(window, began, confidence, state)
+
+    @property
+    def done(self) -> LateState:
+        """The state after the search, whose late rows have been delivered."""
+        ends = self.window.start, self.window.end
+        known, reads = frozenset(self.doubtful), (self.began, self.began)
+        return evolve(self._state, ends=ends, reads=reads, known=known)
 
     def late(self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.RecordBatch:
         """Return the rows of `batch` that were not delivered before, without `EXPIRY`."""
-        since = min(*self._reads, self._marked) - DOUBT
+        found = indices(self._late_in(batch, ttls, now))
+        return batch.drop_columns([EXPIRY]).take(found)
+
+    def delivered(self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.RecordBatch:
+        """Return the rows of `batch` that `late` leaves out, without `EXPIRY`."""
+        late = {*self._late_in(batch, ttls, now)}
+        left = [at for at in range(batch.num_rows) if at not in late]
+        return batch.drop_columns([EXPIRY]).take(indices(left))
+
+    def _late_in(self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> list[int]:
+        since = min(self._state.reads) - DOUBT
         delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
-        late = [at for at, name, arrival in delayed if self._is_late(name, arrival)]
-        return batch.drop_columns([EXPIRY]).take(indices(late))
+        return [at for at, name, arrival in delayed if self._is_late(name, arrival)]
 
     def _is_late(self, name: RowName, arrival: Micros) -> bool:
         if arrival >= self.began - DOUBT:
             self.doubtful.add(name)
         is_delayed = arrival > name[1].micros + self._confidence
-        return is_delayed and name not in self._known and arrival > self._read_at(*name)
+        is_known = name in self._state.known
+        return is_delayed and not is_known and arrival > self._read_at(name[1].micros)
 
-    def _read_at(self, stream: StreamId, key: RowKey) -> Micros:
-        """Return the time (µs) of the read that delivered the row, if the row had arrived by then.
-
-        The result is FOREVER if the row was certainly delivered.
-        """
-        mark = self._marks.get(stream, _NO_MARK)
-        if key in mark:
-            return FOREVER if key in mark.rows else self._marked
-        part = min(bisect_right(self._ends, key.micros), len(self._reads) - 1)
-        return self._reads[part]
+    def _read_at(self, written: Micros) -> Micros:
+        """Return when the read began that delivered the rows written at this time, in µs."""
+        reads = self._state.reads
+        return reads[min(bisect_right(self._state.ends, written), len(reads) - 1)]
 
 
 def arrived(

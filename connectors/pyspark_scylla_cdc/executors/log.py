@@ -11,15 +11,15 @@ from attrs import evolve
 from cdc_reader._time import Clock, Micros, SystemClock
 from cdc_reader.cql.schema import STREAM_ID, Column, LogSchema
 from cdc_reader.reading import tuning
-from cdc_reader.reading.deduplication import ROW_KEY, rows_named
+from cdc_reader.reading.deduplication import ROW_KEY, leave_out_keys, rows_named
 from cdc_reader.reading.fetch import read_ahead, read_tasks
 from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.strategy import FEW_QUERIES, Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask
 from pyspark_scylla_cdc.executors.timing import timed
-from pyspark_scylla_cdc.offsets.late import Planned, tasks_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.late import Planned, tasks_of
 from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, LogRead
 from pyspark_scylla_cdc.planning.promise import report_lost_late_rows
 from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
@@ -44,7 +44,7 @@ def log_rows(
     """Yield the partition's rows in the requested format, with the columns `names`."""
     output = row_format(options, schema)
     key = partition_key_of(options, schema.base)
-    is_by_key = isinstance(partition, LatePartition) or partition.planned is not None
+    is_by_key = isinstance(partition, LatePartition) or partition.selects_by_key
     wanted = output.log_columns(names)
     choice = _choice(options, partition)
     more = (*(ROW_KEY if is_by_key else ()), *([STREAM_ID] if choice else ()))
@@ -87,7 +87,7 @@ def _planned_rows(
     reads = partition.reads(streams, used, chunk)
     rows = partial(task_rows, source, clock=clock, planned=partition.planned)
     found = read_ahead(rows, reads, InFlight())
-    batches = (batch for _, batch in found)
+    batches = (leave_out_keys(batch, partition.left_out) for _, batch in found)
     if choice is None:
         return batches
     size = {"streams": partition.streams, "queries": partition.queries(chunk)}

@@ -11,7 +11,7 @@ from cdc_reader._time import Clock, Micros
 from cdc_reader.changes.frames.changes import ChangesFormat
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.schema import LogSchema
-from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
+from cdc_reader.reading.cursor import Checkpoint, SnapshotProgress
 from cdc_reader.reading.snapshot import SnapshotReader
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.ring import WHOLE_RING, TokenRanges

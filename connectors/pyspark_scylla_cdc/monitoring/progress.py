@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-from datetime import datetime
 from typing import Any
 
 from cdc_reader._time import FOREVER, Micros, as_datetime
@@ -42,9 +41,9 @@ def status_of(progress: Any, source: Any, end: Offset, now: Micros) -> StreamSta
     `progress` and `source` are Spark's StreamingQueryProgress and SourceProgress.
     """
     keyspace, _, name = (end.table or "").partition(".")
-    expires = end.ttls.expires(end.position)
+    newest = end.cursor.generation
+    expires = end.cursor.ttls.expires(end.position)
     is_moved = source.startOffset != source.endOffset
-    delivered = 0 if end.late is None else len(end.late.rows)
     since = None if source.startOffset is None else offset_of(source.startOffset)
     lost = end.lost if end.begins_anew(since) else None
     return StreamStatus(
@@ -54,20 +53,14 @@ def status_of(progress: Any, source: Any, end: Offset, now: Micros) -> StreamSta
         rows=source.numInputRows,
         rows_per_second=source.processedRowsPerSecond,
         seconds=progress.durationMs.get("triggerExecution", 0) / 1_000,
-        late_rows=delivered + end.late_rows if is_moved else 0,
+        late_rows=len(end.rows) + end.late_rows if is_moved else 0,
         position=as_datetime(end.position),
         expires=None if expires == FOREVER else as_datetime(expires),
         as_of=as_datetime(now),
         snapshot_share=_snapshot_share(since, end),
         lost=None if lost is None else (as_datetime(lost.start), as_datetime(lost.end)),
-        generation=_newest(end),
+        generation=None if newest is None else as_datetime(newest),
     )
-
-
-def _newest(end: Offset) -> datetime | None:
-    """Return when the newest generation that is known at `end` began."""
-    starts = () if end.generations is None else end.generations.starts
-    return as_datetime(starts[-1]) if starts else None
 
 
 def _snapshot_share(since: Offset | None, end: Offset) -> float | None:

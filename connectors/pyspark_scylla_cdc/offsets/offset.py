@@ -1,4 +1,4 @@
-"""Offsets of a stream: a position in the log of one table, as Spark stores it in a checkpoint."""
+"""Offsets of a stream: a reader's cursor in the log of one table, as Spark stores it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
+from cdc_reader.checkpoints.encoding import (
+    cursor_from_json,
+    cursor_to_json,
+    names_from_json,
+    names_to_json,
+)
 from cdc_reader.checkpoints.spark import VERSION
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableSchema, TableState
 from cdc_reader.errors import CheckpointError, ConfigurationError
+from cdc_reader.reading.cursor import Checkpoint, RowName, SnapshotProgress, is_moment
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.progress import is_moment
+from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.offsets.generations import KnownGenerations
-from pyspark_scylla_cdc.offsets.late import Late
 
 _REMEDIES = {
     "checkpointLocation": "start with a new checkpointLocation",
@@ -37,49 +42,54 @@ class SnapshotState(StrEnum):
 
 @frozen
 class Offset:
-    """An offset: every log row written before `position` (µs since 1970) has been delivered.
+    """An offset: all rows before its `cursor` have been delivered, and some that are not needed.
 
-    It belongs to the `table` (``keyspace.name``) with the id `table_id`.
-
-    Spark compares offsets as JSON text, so the order of keys is part of the format. While the
-    position stays the same, an offset changes only if late rows, or the rows of a generation that
-    was announced late, are delivered.
+    It belongs to the `table` (``keyspace.name``). The micro-batch that ends at the offset delivers
+    the late `rows` as well. Spark compares offsets as JSON text, so the order of keys is part of
+    the format. While the position stays the same, an offset changes only if late rows, or the rows
+    of a generation that was announced late, are delivered.
     """
 
-    position: int
-    snapshot: SnapshotState
+    cursor: Checkpoint
     table: str
-    table_id: UUID
-    ttls: TtlHistory = TtlHistory()
-    late: Late | None = None
-    """The late rows delivered; None if the query does not deliver late rows."""
+    has_snapshot: bool = False
+    """True if the query began with a snapshot of the base table."""
+    rows: frozenset[RowName] = frozenset()
     began: int | None = None
     """The start of the query's first micro-batch, in µs. Only the offset at the end of that
     micro-batch contains it; in other offsets it is None."""
-    token: int | None = None
-    """During a snapshot, the token up to which partitions have been delivered."""
     lost: Window | None = None
     """The window of the lost changes that made a new snapshot necessary; set at the end of the
     snapshot's first micro-batch, and until the snapshot is complete.
     """
-    generations: KnownGenerations | None = None
-    """The known generations; None before the log is read."""
     late_rows: int = 0
     """Late rows found since the previous offset, but not delivered. They are counted at the next
     offset that changes for another reason, because Spark runs a micro-batch for each new offset.
     """
 
     @property
+    def position(self) -> int:
+        """The write time, in µs, before which every log row has been delivered."""
+        return self.cursor.position
+
+    @property
+    def snapshot(self) -> SnapshotState:
+        """Whether the query began with a snapshot, and whether the table was read."""
+        if self.cursor.snapshot is not None:
+            return SnapshotState.PENDING
+        return SnapshotState.DONE if self.has_snapshot else SnapshotState.NONE
+
+    @property
     def is_before_snapshot(self) -> bool:
         """True if rows of the base table are still to be read, as of `position`."""
-        return self.snapshot is SnapshotState.PENDING
+        return self.cursor.snapshot is not None
 
     @property
     def done(self) -> int:
         """The token up to which the base table need not be read again."""
-        if not self.is_before_snapshot:
+        if self.cursor.snapshot is None:
             return MAX_TOKEN
-        return MIN_TOKEN if self.token is None else self.token
+        return max((each.end for each in self.cursor.snapshot.done), default=MIN_TOKEN)
 
     def begins_anew(self, since: Offset | None) -> bool:
         """Return True if the micro-batch from `since` to this offset begins a new snapshot.
@@ -94,28 +104,32 @@ class Offset:
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it."""
+        cursor = cursor_to_json(evolve(self.cursor, snapshot=None))
+        table_id, is_begun = cursor.pop("id"), self.done > MIN_TOKEN
+        late = {"late": {**cursor.pop("late"), **self._rows_to_json()}} if self.cursor.late else {}
         return {
             "version": VERSION,
             "position": self.position,
             "table": self.table,
-            "id": str(self.table_id),
+            "id": table_id,
             "snapshot": str(self.snapshot),
-            **({} if self.token is None else {"token": self.token}),
-            "ttl": [list(change) for change in self.ttls.changes],
-            **self.ttls.logs_to_json(),
-            **({} if self.generations is None else {"generations": self.generations.to_json()}),
-            **({} if self.late is None else {"late": self.late.to_json()}),
+            **({"token": self.done} if self.is_before_snapshot and is_begun else {}),
+            **cursor,
+            **late,
             **({} if self.began is None else {"began": self.began}),
             **({} if self.lost is None else {"lost": [self.lost.start, self.lost.end]}),
             **({"lateRows": self.late_rows} if self.late_rows else {}),
         }
+
+    def _rows_to_json(self) -> dict[str, Any]:
+        return {"rows": names_to_json(self.rows)}
 
     @classmethod
     def from_json(cls, stored: Any) -> Offset:
         """Parse an offset; raise ConfigurationError if this version did not write it."""
         try:
             return _read(stored)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (CheckpointError, KeyError, TypeError, ValueError, AttributeError):
             remedy = (
                 f"this is no offset of version {VERSION} of the source scylla_cdc: "
                 f"{_REMEDIES['checkpointLocation']}"
@@ -124,59 +138,20 @@ class Offset:
             shown = stored if found in (None, VERSION) else f"an offset of version {found}"
             raise ConfigurationError("checkpointLocation", shown, remedy) from None
 
-    def moved(
-        self,
-        position: int,
-        state: TableState,
-        now: int,
-        late: Late | None = None,
-        began: int | None = None,
-        done: int = MAX_TOKEN,
-        lost: Window | None = None,
-        generations: KnownGenerations | None = None,
-    ) -> Offset:
-        """Return the offset at the end of a micro-batch that ends at `position` (µs).
-
-        `state` is the table's state as of `now` (µs). `done` is the token up to which a snapshot
-        has been read. `lost` is the window of the expired changes that made a new snapshot
-        necessary. The offset's TTL history reaches back to `position` or, if it is older, to the
-        oldest read recorded in `late`.
-        """
-        oldest = position if late is None else min(position, *late.reads.reads)
-        snapshot, token = self.snapshot, None
-        if self.is_before_snapshot and done < MAX_TOKEN:
-            token = done
-        elif self.is_before_snapshot:
-            snapshot = SnapshotState.DONE
-        return evolve(
-            self,
-            position=position,
-            snapshot=snapshot,
-            token=token,
-            ttls=self.ttls_at(state, now).after(oldest),
-            late=late,
-            began=began,
-            lost=lost,
-            generations=generations,
-        )
-
     def again(self, position: int) -> Offset:
         """Return the offset at which a new snapshot as of `position` (µs) begins."""
-        return evolve(
-            self,
+        cursor = evolve(
+            self.cursor,
             position=position,
-            snapshot=SnapshotState.PENDING,
+            snapshot=snapshot_until(MIN_TOKEN, position),
             late=None,
-            began=None,
-            token=None,
-            lost=None,
             generations=None,
-            late_rows=0,
         )
+        return Offset(cursor, self.table, has_snapshot=True)
 
     def ttls_at(self, state: TableState | TableSchema, now: int) -> TtlHistory:
         """Return the history of the log's TTL up to `now` (µs)."""
-        return self.ttls.updated(state, now, self.position)
+        return self.cursor.ttls.updated(state, now, self.position)
 
     def check_table(
         self, table: TableName, table_id: UUID | None, option: str = "checkpointLocation"
@@ -187,15 +162,16 @@ class Offset:
                 f"{option}: the offset belongs to table {self.table}, but the query reads "
                 f"{table}: {_REMEDIES[option]}"
             )
-        if table_id is not None and self.table_id != table_id:
+        known = self.cursor.table_id
+        if table_id is not None and known != table_id:
             raise CheckpointError(
-                f"{option}: the offset belongs to table {table} with id {self.table_id}, which "
+                f"{option}: the offset belongs to table {table} with id {known}, which "
                 f"was dropped and created again with id {table_id}: {_REMEDIES[option]}"
             )
 
     def check_complete(self, option: str) -> None:
         """Raise CheckpointError, naming `option`, if a snapshot is unfinished at the offset."""
-        if self.token is not None:
+        if MIN_TOKEN < self.done < MAX_TOKEN:
             raise CheckpointError(
                 f"{option}: the offset is in the middle of a snapshot of {self.table}, which only "
                 "the query of its checkpointLocation can complete: give an offset that was "
@@ -235,23 +211,31 @@ class Offset:
             )
 
 
+def snapshot_until(token: int, position: int) -> SnapshotProgress:
+    """Return the progress of a snapshot as of `position` (µs) that was read up to `token`."""
+    done = (TokenRange(MIN_TOKEN, token),) if token > MIN_TOKEN else ()
+    return SnapshotProgress(position, done=TokenRanges(done))
+
+
 def _read(stored: Mapping[str, Any]) -> Offset:
     position, began = stored["position"], stored.get("began")
+    state = SnapshotState(stored["snapshot"])
     if stored["version"] != VERSION:
         raise ValueError("another version")
     if not is_moment(position) or not (began is None or is_moment(began)):
         raise ValueError("a position is a time in microseconds")
+    UUID(stored["id"])
+    cursor = cursor_from_json({**stored, "snapshot": None}, position, {})
+    token = _token(stored) if "token" in stored else MIN_TOKEN
+    if state is SnapshotState.PENDING:
+        cursor = evolve(cursor, snapshot=snapshot_until(token, position))
     return Offset(
-        position,
-        SnapshotState(stored["snapshot"]),
+        cursor,
         str(stored["table"]),
-        UUID(stored["id"]),
-        TtlHistory.from_json(stored["ttl"], stored),
-        Late.from_json(stored["late"]) if "late" in stored else None,
+        state is not SnapshotState.NONE,
+        names_from_json(stored["late"]["rows"]) if "late" in stored else frozenset(),
         began,
-        _token(stored) if "token" in stored else None,
         Window(*map(int, stored["lost"])) if "lost" in stored else None,
-        KnownGenerations.from_json(stored["generations"]) if "generations" in stored else None,
         int(stored.get("lateRows", 0)),
     )
 

@@ -30,7 +30,6 @@ from cdc_reader.errors import (
 )
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.offsets.late import LONGEST_ANSWER
 from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.table import (
     SchemaMode,
@@ -42,6 +41,9 @@ from pyspark_scylla_cdc.options.words import (
     in_option_words,
     in_words,
 )
+
+LONGEST_ANSWER = timedelta(seconds=8)
+"""The longest time a page may take, so that arrival times are known to within `DOUBT`."""
 
 
 @frozen

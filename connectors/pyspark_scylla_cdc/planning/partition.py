@@ -9,11 +9,11 @@ from attrs import frozen
 from pyspark.sql.datasource import InputPartition
 
 from cdc_reader._time import Micros
-from cdc_reader.reading.late.rows import RowName
+from cdc_reader.reading.cursor import RowKey, RowName
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.offsets.late import Planned
+from pyspark_scylla_cdc.planning.late import Planned
 from pyspark_scylla_cdc.planning.plan import StreamSpan
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.streams import Streams
@@ -54,7 +54,8 @@ class LogPartition(SourcePartition):
     """A share of a plan: spans, each with the ids of its streams if the plan has few streams.
 
     With `planned`, only rows that had arrived by `planned.moment` are read. With a `promise`, the
-    partition's rows must not expire before they are read.
+    partition's rows must not expire before they are read. Rows with the keys `left_out` were
+    delivered before, from another stream.
     """
 
     def __init__(
@@ -63,13 +64,20 @@ class LogPartition(SourcePartition):
         ids: Sequence[bytes | None],
         planned: Planned | None = None,
         promise: Promise | None = None,
+        left_out: frozenset[RowKey] = frozenset(),
     ) -> None:
+        self.left_out = left_out
         self.planned = planned
         self.promise = promise
         self._packed = tuple(
             (span.window.start, span.window.end, span.generation, span.first, span.last, raw)
             for span, raw in zip(spans, ids, strict=True)
         )
+
+    @property
+    def selects_by_key(self) -> bool:
+        """True if the keys of rows determine which of them are read."""
+        return self.planned is not None or bool(self.left_out)
 
     @property
     def window(self) -> Window:
@@ -127,6 +135,7 @@ def partitions(
     load: Callable[[Micros], Streams],
     planned: Planned | None = None,
     promise: Promise | None = None,
+    left_out: frozenset[RowKey] = frozenset(),
 ) -> list[LogPartition]:
     """Return one partition for each share of a plan."""
     few = sum(span.streams for share in shares for span in share) <= INLINE
@@ -135,5 +144,6 @@ def partitions(
         return load(span.generation).part(span.first, span.last).raw if few else None
 
     return [
-        LogPartition(share, [ids(span) for span in share], planned, promise) for share in shares
+        LogPartition(share, [ids(span) for span in share], planned, promise, left_out)
+        for share in shares
     ]

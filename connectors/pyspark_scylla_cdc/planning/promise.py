@@ -9,7 +9,8 @@ from cdc_reader.config import DataLossMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableState
 from cdc_reader.errors import DataLossError
-from cdc_reader.reading.expiry import LossReporter, TtlHistory, warn_of_loss
+from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.loss import LossReporter, warn_of_loss
 from cdc_reader.streams.window import Window
 
 

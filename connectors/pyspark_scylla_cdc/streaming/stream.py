@@ -6,7 +6,7 @@ Spark's behavior has these consequences:
   the first commit. No checkpoint stores its result, so the offset at the end of the first
   micro-batch also records where the micro-batch began.
 * Spark polls `latestOffset` about forty times a second. The method reads the clock, and queries
-  the cluster only when a micro-batch may be due (see `window_end`).
+  the cluster only when a micro-batch may be due (see `micro_batch`).
 * A micro-batch may be planned again after a restart, so its partitions depend only on the two
   offsets and the generation tables.
 * Spark does not call `stop` on a clean stop, and calls `commit` one micro-batch late. This reader
@@ -15,7 +15,7 @@ Spark's behavior has these consequences:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,11 +23,13 @@ from attrs import evolve
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Clock, Micros
+from cdc_reader._time import Clock, Micros, duration_micros
 from cdc_reader.changes.frames.columns import SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE
 from cdc_reader.cql.schema import LogSchema, TableState
-from cdc_reader.reading.expiry import TtlHistory, warn_of_loss
-from cdc_reader.reading.horizon import settled_before, warn_of_future
+from cdc_reader.reading.advance import Step, settled_before, warn_of_future
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, RowKey
+from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.loss import warn_of_loss
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
@@ -35,9 +37,10 @@ from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.data_loss import promise_from, report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition
 from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan, plan_snapshot
-from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
+from pyspark_scylla_cdc.offsets.offset import Offset, snapshot_until
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.late import Planned
 from pyspark_scylla_cdc.planning.partition import LatePartition, SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.snapshot import MarkPartition
@@ -55,7 +58,8 @@ from pyspark_scylla_cdc.spark_versions import (
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
 )
-from pyspark_scylla_cdc.streaming.window_end import WindowEnd
+from pyspark_scylla_cdc.streaming.late_rows import key_reader
+from pyspark_scylla_cdc.streaming.micro_batch import MicroBatches
 
 log = get_logger(__name__)
 
@@ -86,7 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._names = names
         self._clock = SourceClock(options, clock)
-        self._window_end = WindowEnd(options, schema, self._clock, self._count_late_rows)
+        self._batches = MicroBatches(options, schema, self._clock, self._count_late_rows)
         self._late_rows = 0
         self._initial: Offset | None = None
         self._lost_in_plan: Window | None = None
@@ -105,7 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @hide_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._window_end.finish(self._clock.now())
+        self._batches.finish(self._clock.now())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return _ONE_WINDOW
@@ -127,31 +131,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             warn_of_future(since.position, now, self._options.table)
             self._has_begun = True
         with still_there(self._options, self._schema):
-            batch = self._window_end.next(
+            batch = self._batches.next(
                 since, now, lambda: since.ttls_at(self._state(since), now), limited=limited
             )
-        has_late_rows = batch.late not in (None, since.late)
-        is_empty = batch.window.is_empty and not batch.missed and not since.is_before_snapshot
+        step, late = batch.step, batch.cursor.late
+        has_late_rows = late not in (None, since.cursor.late) or bool(batch.rows)
+        is_empty = step.window.is_empty and not step.missed and not since.is_before_snapshot
         if is_empty and not has_late_rows and self._lost_in_plan is None:
             return start
         state, lost = self._state(since), None
         began = since.position if since == self._initial else None
-        first = _first(since, batch.missed.values())
-        if not (found := self._lost(since, first, state, now)).is_empty:
+        if not (found := self._lost(since, step.first, state, now)).is_empty:
             check_resnapshot(self._options, state.cdc.ttl)
             if self._lost_in_plan is None:  # otherwise, the loss was logged with the plan
                 warn_of_loss(found, self._options.table)
             since, lost, self._lost_in_plan = self._again(since, now), found, None
-            batch = self._window_end.next(
+            batch = self._batches.next(
                 since, now, lambda: since.ttls_at(state, now), limited=limited
             )
-        for generation in batch.missed:
+        for generation in batch.step.missed:
             log.warning("generation_announced_late", start=generation)
-        end, late, done, known = batch.window.end, batch.late, batch.done, batch.generations
-        if since.is_before_snapshot and done < MAX_TOKEN:
+        if batch.cursor.snapshot is not None:
             lost = lost or since.lost
-        moved = since.moved(end, state, now, late, began, done, lost, known)
+        cursor = evolve(batch.cursor, ttls=since.ttls_at(state, now))
+        cursor = evolve(cursor, ttls=cursor.kept_ttls())
         late_rows, self._late_rows = self._late_rows, 0
+        moved = evolve(since, cursor=cursor, rows=batch.rows, began=began, lost=lost)
         return evolve(moved, late_rows=late_rows).to_json()
 
     def _count_late_rows(self, count: int) -> None:
@@ -159,49 +164,62 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @hide_traceback()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        state = SnapshotState.DONE if self._options.snapshot else SnapshotState.NONE
-        return self._at(self._window_end.settled(self._clock.now()), state).to_json()
+        settled = self._batches.settled(self._clock.now())
+        return evolve(self._at(settled), has_snapshot=self._options.snapshot).to_json()
 
     @hide_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         since, until = self._checked(start), Offset.from_json(end)
         if until.began is not None and since != until:
             since = self._beginning_at(until.began)
-            since = evolve(since, ttls=evolve(until.ttls, changes=since.ttls.changes))
+            ttls = evolve(until.cursor.ttls, changes=since.cursor.ttls.changes)
+            since = evolve(since, cursor=evolve(since.cursor, ttls=ttls))
         if since != until:
             until.check_new_snapshot(self._options.data_loss)
         if until.begins_anew(since):
             since = since.again(until.position)
         window, tokens = Window(since.position, until.position), TokenRange(since.done, until.done)
         parts: list[SourcePartition] = []
-        if until.late is not None and until.late.rows and until != since:
-            parts.append(LatePartition(until.late.rows))
-        known = until.generations
-        missed = {} if known is None else known.missed(since.generations, since.position)
+        if until.rows and until != since:
+            parts.append(LatePartition(until.rows))
+        step = self._step(since, until)
+        missed = step.missed
         if window.is_empty and not missed and not tokens.size:
             return of_one_plan(parts)
         ttls = since.ttls_at(self._state(since), self._clock.now())
-        whole = Window(_first(since, missed.values()), until.position)
+        whole = Window(step.first, until.position)
         promise = self._promise(since, until, whole, ttls)
         check_columns(self._options, self._names)
-        timeline, filled = self._timeline(until, window), self._filled(whole)
+        timeline, filled = step.timeline, self._filled(whole)
         rows: list[SourcePartition] = []
         rows += plan_snapshot(self._options, timeline, since.position, tokens)
         rows += self._marks(since, tokens)
         if window.is_empty and not missed:
             return of_one_plan([*rows, *parts])
-        planned = None if until.late is None else until.late.planned(whole, ttls)
-        base = self._schema.base
-        rest = plan(self._options, base, timeline, window, filled, planned, promise, missed)
+        planned = Planned.of(until.cursor, whole, ttls)
+        twins, base = self._twins(since, step), self._schema.base
+        rest = plan(self._options, base, timeline, window, filled, planned, promise, missed, twins)
         return of_one_plan([*rows, *parts, *rest])
 
-    def _timeline(self, until: Offset, window: Window) -> Timeline:
-        """Return the generations of a micro-batch, as recorded in its end offset if possible."""
-        known = until.generations
-        if known is not None and known.covers(window.start):
-            return Timeline(known.starts)
-        visible = timeline_of(self._options)
-        return visible if known is None else known.timeline(visible)
+    def _step(self, since: Offset, until: Offset) -> Step:
+        """Return the step between two offsets, with the generations that `until` records."""
+        before, known = since.cursor, until.cursor.generations
+        window = Window(since.position, until.position)
+        if known is None:
+            timeline = timeline_of(self._options)
+            return Step(window, KnownGenerations(window.start, ()), timeline)
+        covers = known.covers(window.start)
+        timeline = Timeline(known.starts) if covers else known.timeline(timeline_of(self._options))
+        missed = known.missed(before.generations, before.first, window.start)
+        return Step(window, known, timeline, missed, frozenset(missed))
+
+    def _twins(self, since: Offset, step: Step) -> frozenset[RowKey]:
+        """Return the keys of rows of late-announced generations that were delivered as others."""
+        if not step.missed:
+            return frozenset()
+        options, reach = self._options, duration_micros(self._options.late_horizon)
+        reader = key_reader(options, self._schema, self._clock, reach)
+        return reader.at(step.timeline).twins(step, since.cursor, options.confidence)
 
     def _marks(self, since: Offset, tokens: TokenRange) -> Iterator[MarkPartition]:
         """Yield the marks of a micro-batch that reads these tokens of a snapshot."""
@@ -220,18 +238,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _beginning_at(self, position: Micros) -> Offset:
         """Return the initial offset of a query that begins at `position`."""
+        given, offset = self._options.starting_offset, self._at(position)
         if self._options.snapshot:
-            return self._at(position, SnapshotState.PENDING)
-        given, offset = self._options.starting_offset, self._at(position, SnapshotState.NONE)
+            begun = evolve(offset.cursor, snapshot=snapshot_until(MIN_TOKEN, position))
+            return evolve(offset, cursor=begun, has_snapshot=True)
         if given is None or given.position != position:
             return offset
-        return evolve(offset, generations=given.generations)
+        known = given.cursor.generations
+        return evolve(offset, cursor=evolve(offset.cursor, generations=known))
 
-    def _at(self, position: Micros, snapshot: SnapshotState) -> Offset:
+    def _at(self, position: Micros) -> Offset:
         """Return the offset at `position` for a new query."""
         base, ttls = self._schema.base, self._options.ttls(self._schema.base, self._clock.now())
         assert base.id is not None  # noqa: S101 - the schema is from the cluster
-        return Offset(position, snapshot, str(base.name), base.id, ttls.after(position))
+        cursor = Checkpoint(position, table_id=base.id, ttls=ttls.after(position))
+        return Offset(cursor, str(base.name))
 
     def _checked(self, stored: dict[str, Any]) -> Offset:
         """Parse the offset of a checkpoint; raise an error if it does not belong to this query."""
@@ -338,10 +359,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
         oldest = oldest_alive(timeline_of(self._options), kept_since)
         if self._options.snapshot:
-            return max(oldest, self._window_end.settled(now))
+            return max(oldest, self._batches.settled(now))
         return max(self._options.window(now).start, oldest, kept_since)
-
-
-def _first(since: Offset, missed: Iterable[Window]) -> Micros:
-    """Return the earliest write time read by a micro-batch that begins at `since`, in µs."""
-    return min([since.position, *(window.start for window in missed)])

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from cdc_reader._time import Micros
 from cdc_reader.cluster import ClusterClock, Connection
-from cdc_reader.reading.horizon import settled_before
+from cdc_reader.reading.advance import settled_before
 from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import TELLS_START

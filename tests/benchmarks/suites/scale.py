@@ -11,6 +11,7 @@ from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.planner import Planner
+from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from tests.benchmarks.apart import apart, peak_mb
 from tests.benchmarks.figure import Figure
@@ -50,7 +51,7 @@ def _plan(config: ConnectionConfig) -> tuple[float, float, float, int, int]:
     connection = Connection(config, ReadConfig())
     table = CdcTable(connection, TableName(KEYSPACE, TABLE))
     planner = Planner(table.generations)
-    planner.refresh()
+    planner.use(Timeline(tuple(table.generations.timestamps())))
     before, start, now = peak_mb(), time.perf_counter(), time.time_ns() // 1_000
     tasks = planner.plan(Window(now, now + 1_000_000))
     seconds = time.perf_counter() - start

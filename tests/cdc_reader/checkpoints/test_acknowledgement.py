@@ -18,7 +18,7 @@ from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRow
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, LateState, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
@@ -230,8 +230,8 @@ def test_only_changed_marks_are_saved() -> None:
     assert taken is not None
     assert list(taken.marks) == [STREAMS[1]]
     assert work.take() is None
-    work.complete(Checkpoint(window(0).end, 7, {}, 9), window(0))
-    assert work.take() == Checkpoint(window(0).end, 7, {}, 9)
+    work.complete(reached(window(0).end, 7), window(0))
+    assert work.take() == reached(window(0).end, 7)
 
 
 def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
@@ -265,18 +265,24 @@ def test_eager_work_names_rows_one_by_one() -> None:
     assert taken.marks == {STREAMS[0]: Mark(None, single)}
 
 
+def reached(position: int, at: int) -> Checkpoint:
+    """Return the checkpoint of a reader that has reached a position, and knows more by then."""
+    known = KnownGenerations(BASE, (BASE + at,))
+    return Checkpoint(position, known, late=LateState.begin(position, BASE + at))
+
+
 def test_the_position_waits_for_late_rows_in_flight() -> None:
-    """While a late row is unacknowledged, the position and `late_scan_at` do not advance."""
-    work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
+    """While a late row is unacknowledged, nothing of the checkpoint advances."""
+    work = Acknowledgements(Checkpoint(BASE), settled=True)
     first, second = window(0).end, window(1).end
-    assert work.complete(Checkpoint(first, 5, {}, 1), window(0)) == window(0)
+    assert work.complete(reached(first, 5), window(0)) == window(0)
     late = page(place(0, 4))
     work.deliver(late)
-    assert work.complete(Checkpoint(first, 6, {}, 2), None) is None
-    assert work.complete(Checkpoint(second, 7, {}, 3), window(1)) is None
-    assert work.take() == Checkpoint(first, 5, {}, 1)
+    assert work.complete(reached(first, 6), None) is None
+    assert work.complete(reached(second, 7), window(1)) is None
+    assert work.take() == reached(first, 5)
     assert acknowledge(work, late, 0) == window(1)
-    assert work.take() == Checkpoint(second, 7, {}, 3)
+    assert work.take() == reached(second, 7)
 
 
 def test_windows_completed_together_are_reported_as_one() -> None:

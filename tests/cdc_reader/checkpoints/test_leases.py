@@ -29,7 +29,7 @@ from cdc_reader.errors import (
     QueryRefusedError,
     TransientError,
 )
-from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000
 NOW = 1_700_000_000 * SECOND
+KNOWN = KnownGenerations(0, (1,))
 NAME = CheckpointName("app", TableName("ks", "t"))
 DURATION = timedelta(seconds=10)
 ONE, OTHER, THIRD = (Owner(str(n), "host", n, NOW) for n in range(3))
@@ -250,11 +251,11 @@ def test_a_save_under_a_lease_is_one_request(
     mark = Mark(RowKey(timeuuid.make(NOW + 5, bytes(8)).bytes, 0))
     all_statements = Fault("delay", "ks.cdc_checkpoints", times=None, seconds=0.000_001)
     with server.faults.during(all_statements):
-        scylla_store.save_as(ONE, NAME, Checkpoint(NOW, 1, {StreamId(bytes(16)): mark}))
-        scylla_store.save_as(ONE, NAME, Checkpoint(NOW + 9, 1))
+        scylla_store.save_as(ONE, NAME, Checkpoint(NOW, KNOWN, {StreamId(bytes(16)): mark}))
+        scylla_store.save_as(ONE, NAME, Checkpoint(NOW + 9, KNOWN))
         assert server.faults.struck(all_statements) == 2
 
-    assert scylla_store.load(NAME) == Checkpoint(NOW + 9, 1)
+    assert scylla_store.load(NAME) == Checkpoint(NOW + 9, KNOWN)
 
 
 def test_a_save_by_a_clock_ahead_is_waited_for(

@@ -9,7 +9,7 @@ import pytest
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema, TableSchema
-from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
+from cdc_reader.reading.cursor import Checkpoint, SnapshotProgress
 from cdc_reader.reading.snapshot import RangeComplete
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 

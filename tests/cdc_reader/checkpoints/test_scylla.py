@@ -17,7 +17,7 @@ from cdc_reader.config import ConnectionConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, RetriesExhaustedError
-from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NAME = CheckpointName("app", TableName("ks", "t"))
 NOW = 1_700_000_000_000_000
+KNOWN = KnownGenerations(0, (1,))
 STREAMS = [StreamId.from_parts(token, 0, 0) for token in range(50)]
 
 
@@ -49,23 +50,23 @@ def test_an_idle_window_is_one_write(
     from cdc_reader.testing import Fault
 
     server: EmbeddedScylla = scylla.server  # type: ignore[assignment]  # the test needs faults
-    store.save(NAME, Checkpoint(NOW, 1, dict.fromkeys(STREAMS, mark(5))))
-    store.save(NAME, Checkpoint(NOW + 10, 1))
+    store.save(NAME, Checkpoint(NOW, KNOWN, dict.fromkeys(STREAMS, mark(5))))
+    store.save(NAME, Checkpoint(NOW + 10, KNOWN))
     all_statements = Fault("delay", f"{keyspace}.cdc_checkpoints", times=None, seconds=0.000_001)
     with server.faults.during(all_statements):
         for window in range(2, 12):
-            store.save(NAME, Checkpoint(NOW + 10 * window, 1))
+            store.save(NAME, Checkpoint(NOW + 10 * window, KNOWN))
         assert server.faults.struck(all_statements) == 10
-    assert store.load(NAME) == Checkpoint(NOW + 110, 1)
+    assert store.load(NAME) == Checkpoint(NOW + 110, KNOWN)
 
 
 def test_obsolete_marks_are_deleted(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
     """Marks below the new position are deleted. Other marks are stored under the new position."""
-    store.save(NAME, Checkpoint(NOW, 1, dict.fromkeys(STREAMS, mark(5))))
-    store.save(NAME, Checkpoint(NOW, 1, {STREAMS[3]: mark(15)}))
-    store.save(NAME, Checkpoint(NOW + 10, 1))
+    store.save(NAME, Checkpoint(NOW, KNOWN, dict.fromkeys(STREAMS, mark(5))))
+    store.save(NAME, Checkpoint(NOW, KNOWN, {STREAMS[3]: mark(15)}))
+    store.save(NAME, Checkpoint(NOW + 10, KNOWN))
     rows = scylla.session.execute(f"SELECT base, stream FROM {keyspace}.cdc_checkpoints").all()
     assert [tuple(row) for row in rows] == [(NOW + 10, STREAMS[3])]
 
@@ -74,11 +75,11 @@ def test_a_clock_that_is_behind_does_not_lose_saves(
     store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each save gets a later timestamp than earlier saves, including saves of other processes."""
-    store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
+    store.save(NAME, Checkpoint(NOW, KNOWN, {STREAMS[0]: mark(5)}))
     store.close()
     hour = 3_600_000_000_000
     monkeypatch.setattr(time, "time_ns", lambda real=time.time_ns: real() - hour)
-    store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(7)}))
+    store.save(NAME, Checkpoint(NOW, KNOWN, {STREAMS[0]: mark(7)}))
     store.save(NAME, Checkpoint(NOW + 1, None))
     store.close()
     assert store.load(NAME) == Checkpoint(NOW + 1, None, {STREAMS[0]: mark(7)})
@@ -89,7 +90,7 @@ def test_a_checkpoint_expires_by_its_ttl(
 ) -> None:
     """Positions and marks are stored with the configured TTL."""
     store = ScyllaCheckpoints(connection, keyspace, "c", ttl=timedelta(days=3))
-    store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
+    store.save(NAME, Checkpoint(NOW, KNOWN, {STREAMS[0]: mark(5)}))
     store.close()
     query = f"SELECT ttl(position), ttl(acked_through) FROM {keyspace}.c"
     [(position, acked_through)] = scylla.session.execute(query).all()
@@ -135,11 +136,11 @@ def test_a_table_without_one_of_the_columns_is_refused(
 ) -> None:
     """The error names the missing column, and the table stays unchanged."""
     schema = SCHEMA.format(table=f"{keyspace}.cdc_checkpoints")
-    scylla.session.execute(schema.replace("    late_scan_at bigint static,\n", ""))
-    with pytest.raises(CheckpointError, match=r"differs in late_scan_at bigint; use"):
+    scylla.session.execute(schema.replace("    cursor text static,\n", ""))
+    with pytest.raises(CheckpointError, match=r"differs in cursor text; use"):
         store.load(NAME)
     cql = "SELECT column_name FROM system_schema.columns WHERE keyspace_name = %s"
-    assert len(scylla.session.execute(cql, (keyspace,)).all()) == 15
+    assert len(scylla.session.execute(cql, (keyspace,)).all()) == 11
     store.close()
 
 

@@ -13,7 +13,7 @@ from cdc_reader.checkpoints.spark import SparkCheckpoint
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 
 TABLE = TableName("ks", "t")
 ID = UUID("f3b1a6c0-c7f0-11f0-8000-0123456789ab")

@@ -19,7 +19,7 @@ from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import ManualClock
 
@@ -245,5 +245,6 @@ def _save_for_ever(path: Path, said: Connection) -> None:
     number = 0
     while True:
         number += 1
-        store.save(NAME, Checkpoint(0, number, {STREAM: Mark(_key(number))}))
+        known = KnownGenerations(0, (number,))
+        store.save(NAME, Checkpoint(0, known, {STREAM: Mark(_key(number))}))
         said.send(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
@@ -18,8 +18,15 @@ from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteC
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading.cursor import (
+    Checkpoint,
+    KnownGenerations,
+    LateState,
+    Mark,
+    RowKey,
+    SnapshotProgress,
+)
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.progress import Checkpoint, Mark, RowKey, SnapshotProgress
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.stream import StreamId
@@ -63,6 +70,17 @@ def open_store(
     store.close()
 
 
+def late_state(start: int, parts: Any, known: Any, snapshot_at: int | None) -> LateState:
+    """Return a state of the parts, each of which is an end and a read."""
+    ends, reads = zip(*parts, strict=True)
+    return LateState(start, ends, reads, known, snapshot_at)
+
+
+def ascending(starts: list[int]) -> tuple[int, ...]:
+    """Return the starts of generations in order."""
+    return tuple(sorted(set(starts)))
+
+
 keys = st.builds(
     key,
     st.integers(-3, 12),
@@ -86,12 +104,21 @@ snapshots = st.builds(
     st.builds(TokenRanges, st.lists(st.builds(TokenRange, tokens, tokens), max_size=4)),
     st.integers(0, 1 << 40),
 )
+moments = st.integers(0, timeuuid.MAX_MICROS)
+known = st.builds(KnownGenerations, moments, st.lists(moments, max_size=3).map(ascending))
+late_states = st.builds(
+    late_state,
+    st.just(BEGINNING) | moments,
+    st.lists(st.tuples(moments, moments), min_size=1, max_size=3),
+    st.frozensets(st.tuples(st.sampled_from(STREAMS), keys), max_size=3),
+    st.none() | moments,
+)
 checkpoints = st.builds(
     Checkpoint,
     st.integers(BASE, BASE + 9),
-    optional,
+    st.none() | known,
     marks,
-    optional,
+    st.none() | late_states,
     st.none() | st.uuids(),
     histories,
     st.none() | snapshots,

@@ -17,7 +17,7 @@ from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.command import main
 from cdc_reader.cli.status.reader import Reader
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
+from cdc_reader.reading.cursor import Checkpoint, SnapshotProgress
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.shard import MIN_TOKEN
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock

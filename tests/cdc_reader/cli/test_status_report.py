@@ -18,7 +18,7 @@ from cdc_reader.cli.command import main
 from cdc_reader.cli.status.reader import SECOND, trend
 from cdc_reader.cli.status.report import _DATA
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.testing import EmbeddedScylla
 from tests.browser import browser
 

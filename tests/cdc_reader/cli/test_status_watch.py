@@ -28,7 +28,7 @@ from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import TransientError
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.retry import Stop
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
 

@@ -16,7 +16,7 @@ from cdc_reader.cluster.errors import with_grant
 from cdc_reader.cql.statement import Statement
 from cdc_reader.cql.types import Native
 from cdc_reader.errors import PermissionDeniedError
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.streams.task import RangeTask
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, Fault

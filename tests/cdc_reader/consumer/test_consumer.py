@@ -46,7 +46,7 @@ from cdc_reader.metrics import (
     MemoryMetrics,
     PrometheusMetrics,
 )
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now

@@ -23,7 +23,7 @@ from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.leases import Leases
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import LeaseHeldError, LeaseUnsupportedError
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.testing import ManualClock
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now
 from tests.cdc_reader.consumer.processes import Processes, await_some, await_stillness

@@ -20,7 +20,7 @@ from cdc_reader.consumer.handling import Together
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
 from cdc_reader.metrics import CHANGES, OUTSTANDING, ROWS, MemoryMetrics
-from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
+from cdc_reader.reading.cursor import Checkpoint, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from tests.cdc_reader.consumer.conftest import READ, now
 

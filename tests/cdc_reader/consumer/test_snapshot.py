@@ -28,7 +28,7 @@ from cdc_reader.metrics import (
     SNAPSHOT_SHARE,
     MemoryMetrics,
 )
-from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
+from cdc_reader.reading.cursor import Checkpoint, SnapshotProgress
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now
 from tests.cdc_reader.support.tuned import tuning_of_module
 

@@ -17,12 +17,8 @@ from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import CdcOptions, TableState
 from cdc_reader.errors import ConfigurationError, DataLossError
-from cdc_reader.reading.expiry import (
-    LossReporter,
-    TtlHistory,
-    refuse_endless_snapshots,
-    report_loss,
-)
+from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.loss import LossReporter, refuse_endless_snapshots, report_loss
 from cdc_reader.streams.window import Window
 
 SECOND = 1_000_000

@@ -23,9 +23,9 @@ from cdc_reader.errors import (
     PermissionDeniedError,
     TableNotFoundError,
 )
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, Mark, RowKey
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
-from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import ManualClock
@@ -252,7 +252,9 @@ def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
     [read] = deliveries
     assert isinstance(read, RowsRead)
     marks = last_marks(read.batch)
-    rest = followed.follow(Checkpoint(EPOCH, EPOCH, marks), EPOCH + SECOND)
+    rest = followed.follow(
+        Checkpoint(EPOCH, KnownGenerations(EPOCH, (EPOCH,)), marks), EPOCH + SECOND
+    )
     assert cells(deliveries + rest, "c") == [(c,) for c in range(10)]
 
 
@@ -261,7 +263,7 @@ def test_expired_rows_are_reported_once_or_raised(
 ) -> None:
     """`data_loss` determines whether an expired start is logged once or raises an error."""
     followed.clock.advance(3 * 24 * 60 * MINUTE)
-    resumed = Checkpoint(EPOCH, EPOCH)
+    resumed = Checkpoint(EPOCH, KnownGenerations(EPOCH, (EPOCH,)))
     end = followed.clock.now()
     followed.follow(resumed, end)
     assert caplog.text.count("rows_lost") == 1
@@ -513,7 +515,8 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
             written.add(minute)
             followed.insert(1, minute)
             followed.insert(1, 100 + minute, followed.clock.now() - 3 * MINUTE)
-        scanned = got.checkpoint.late_scan_at
+        state = got.checkpoint.late
+        scanned = state and state.searched_at
         if minute >= 10 and scanned and scanned > EPOCH + 10 * MINUTE - 10 * SECOND:
             break
     last = deliveries[-1]

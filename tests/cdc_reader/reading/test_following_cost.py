@@ -18,9 +18,9 @@ from cdc_reader._time import duration_micros
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig, poll_interval
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import WindowComplete
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
 from tests.cdc_reader.support.tuned import tuned

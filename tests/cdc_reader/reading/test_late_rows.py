@@ -14,12 +14,12 @@ from cdc_reader._time import duration_micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, LateState
 from cdc_reader.reading.delivery import RowsRead
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late.rows import DOUBT, _arrivals, arrived
 from cdc_reader.reading.ports import EXPIRY
-from cdc_reader.reading.progress import Checkpoint
-from tests.cdc_reader.support.followed import SECOND, Followed, cells, last_marks
+from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, last_marks
 from tests.cdc_reader.support.tuned import tuning_of_module
 
 _POLL = timedelta(seconds=4.6)
@@ -74,7 +74,9 @@ def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> 
     followed.clock.advance(30 * SECOND)
     followed.insert(1, 3, at=written)
     followed.clock.advance(30 * SECOND)
-    resumed = Checkpoint(start, start, marks, late_scan_at)
+    known = KnownGenerations(start, (EPOCH,))
+    late = None if late_scan_at is None else LateState.begin(start, late_scan_at)
+    resumed = Checkpoint(start, known, marks, late)
     deliveries = followed.follow(resumed, followed.clock.now() + 30 * SECOND)
     assert cells(deliveries, "c") == [(3,)]
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_reader.config import ReadConfig
+from cdc_reader.reading.cursor import Checkpoint, Mark
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.delivery import Delivery, WindowComplete
-from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.testing.in_process import RecordedQuery
 from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, rows_read
 from tests.cdc_reader.support.tuned import tuned, tuning_of_module

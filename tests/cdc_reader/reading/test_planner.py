@@ -68,10 +68,10 @@ def _groups(draw: st.DrawFn, number: int) -> tuple[StreamGroup, ...]:
 
 
 def planner_of(history: History, chunk_size: int, shard: Shard | None = None) -> Planner:
-    """Return a planner that has read the history."""
+    """Return a planner for the generations of the history."""
     with tuned(streams_per_query=chunk_size):
         planner = Planner(history, shard)
-    planner.refresh()
+    planner.use(Timeline(tuple(history.timestamps())))
     return planner
 
 

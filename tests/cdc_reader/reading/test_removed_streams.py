@@ -13,8 +13,8 @@ from cdc_reader._time import BEGINNING
 from cdc_reader.cluster import CdcTable
 from cdc_reader.config import DataLossMode, DeliveryMode, ReadConfig
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery, WindowComplete
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.window_reader import LogReader
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window

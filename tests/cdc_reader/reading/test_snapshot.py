@@ -23,7 +23,7 @@ from cdc_reader.errors import (
     TableNotFoundError,
     TransientError,
 )
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.snapshot import (
     RangeComplete,
     SnapshotDelivery,
@@ -121,9 +121,11 @@ def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
     start = begin(followed, confidence_window="20s")
     assert start.position == now - 20 * SECOND
     assert start.snapshot is not None
-    assert (start.snapshot.began, start.late_scan_at) == (now, None)
+    assert (start.snapshot.began, start.late) == (now, None)
     assert start.table_id == table_of(followed).state().id
-    assert begin(followed, late_rows="deliver").late_scan_at == now
+    late = begin(followed, late_rows="deliver").late
+    assert late is not None
+    assert (late.searched_at, late.snapshot_at) == (now, now)
 
 
 def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:

@@ -17,8 +17,8 @@ from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.snapshot import begin_snapshot
 from cdc_reader.streams.shard import Shard
 from cdc_reader.testing.in_process import RecordedQuery

@@ -8,10 +8,11 @@ from cdc_reader._time import BEGINNING, FOREVER, SystemClock
 from cdc_reader.cluster import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.planner import Planner
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.window_reader import WindowReader
+from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.in_process import InProcessConnection
@@ -31,7 +32,7 @@ def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
     table = CdcTable(InProcessConnection(server, config), TableName("ks", "t"))
     log = CurrentLog(table, Checkpoint(BEGINNING))
     planner = Planner(table.generations)
-    planner.refresh()
+    planner.use(Timeline(tuple(table.generations.timestamps())))
     reader = WindowReader(log, planner, SystemClock(), config)
     found = []
     for _ in range(2):

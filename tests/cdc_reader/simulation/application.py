@@ -22,10 +22,9 @@ from cdc_reader.consumer import ConsumerConfig
 from cdc_reader.consumer import snapshot_start as consumer_snapshot
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import LeaseLostError, RetriesExhaustedError, TransientError
+from cdc_reader.reading.cursor import Checkpoint, RowName
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.late.rows import RowName
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.snapshot import (
     RangeComplete,
@@ -218,7 +217,7 @@ class Application:
         self._world.tell(f"{self._shard} {self._hold} starts from {_shown(start)}")
         self.starts += 1
         self._handed: list[DeliveredLogRow | DeliveredRow] = []
-        self._position_reached, self._late_scan_at = start.position, start.late_scan_at
+        self._position_reached, self._late_scan_at = start.position, _searched_at(start)
         self._acknowledgements = Acknowledgements(start, settled=not self._scenario.is_eager)
         self.laws.begin(start)
         self.snapshot_laws.begin(start)
@@ -276,7 +275,7 @@ class Application:
             self.laws.complete(delivery, self._clock.now())
             window = None if delivery.late else delivery.window
             self._acknowledgements.complete(delivery.checkpoint, window)
-            self._late_scan_at = delivery.checkpoint.late_scan_at
+            self._late_scan_at = _searched_at(delivery.checkpoint)
             self._position_reached = delivery.position
         else:
             names = [row.name for row in self.laws.deliver(delivery, self._clock.now())]
@@ -401,3 +400,8 @@ def _shown(start: Checkpoint) -> str:
     """Return the checkpoint as text, without the marks and ids, which differ between runs."""
     plain = evolve(start, marks={}, table_id=None, ttls=evolve(start.ttls, logs=()))
     return f"{plain} with marks on {len(start.marks)} streams"
+
+
+def _searched_at(checkpoint: Checkpoint) -> int | None:
+    """Return when the last search for late rows began, or None if they are not delivered."""
+    return None if checkpoint.late is None else checkpoint.late.searched_at

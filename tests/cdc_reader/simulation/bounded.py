@@ -11,7 +11,7 @@ import pyarrow as pa
 from attrs import evolve
 
 from cdc_reader.errors import DataLossError, DecodeError, QueryRefusedError
-from cdc_reader.reading.progress import RowKey
+from cdc_reader.reading.cursor import RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.table_reader import TableReader
 from cdc_reader.testing.in_process import InProcessConnection

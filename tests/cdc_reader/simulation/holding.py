@@ -11,7 +11,7 @@ from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.errors import LeaseLostError
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from tests.cdc_reader.simulation.laws import LawBroken
 from tests.cdc_reader.simulation.world import ReaderClock, World
 

@@ -19,9 +19,9 @@ from attrs import define, evolve, field
 
 from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.cql import timeuuid
+from cdc_reader.reading.cursor import Checkpoint, Mark, RowKey, RowName
 from cdc_reader.reading.delivery import RowsRead, WindowComplete
-from cdc_reader.reading.late.rows import DOUBT, RowName
-from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
+from cdc_reader.reading.late.rows import DOUBT
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
@@ -205,7 +205,7 @@ class Laws:
             for row in claimed
             if self._is_acknowledged(row)
             and row.name not in undone
-            and not (self._wants_strays and self._may_seem_late(row))
+            and not self._may_seem_late(kept, row)
         }
         self._past.claimed = set(self._claimed)
 
@@ -264,13 +264,17 @@ class Laws:
     def _is_in_time(self, row: LogRow) -> bool:
         return row.is_in_time(self._scenario.confidence, self._scenario.skew)
 
-    def _may_seem_late(self, row: LogRow) -> bool:
-        """Return True if the row may seem late, so that a restarted reader may deliver it again.
+    def _may_seem_late(self, kept: Checkpoint, row: LogRow) -> bool:
+        """Return True if a reader that starts from the checkpoint may take the row for a late one.
 
-        The times of reads are not stored. After a restart, only rows that arrived in time are
-        therefore certain to have been read.
+        Not if the checkpoint names the row, or if it arrived well before the last search.
         """
-        return not row.is_in_time(self._scenario.confidence, self._scenario.skew + DOUBT)
+        if kept.late is None or row.is_in_time(
+            self._scenario.confidence, self._scenario.skew + DOUBT
+        ):
+            return False
+        is_old = row.arrived < min(kept.late.reads) - self._scenario.skew - 2 * DOUBT
+        return not (is_old or row.name in kept.late.known)
 
     def _claims(self, kept: Checkpoint, row: LogRow) -> bool:
         """Return True if a reader that starts from the checkpoint treats the row as delivered.
@@ -296,7 +300,9 @@ class Laws:
             if len(partitions) == 1
             else self._world.sets
         )
-        if not any(self._operates(each.start, window) for each in sets):
+        if window.end > self._life.position and not any(
+            self._operates(each.start, window) for each in sets
+        ):
             raise LawBroken(f"{window} is asked of streams that are not in force then")
 
     def _operates(self, start: int, window: Window) -> bool:

@@ -18,7 +18,7 @@ from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotRows
 from cdc_reader.streams.generation import Generation, stream_of
 from cdc_reader.streams.ring import TokenRange, TokenRanges

@@ -24,23 +24,26 @@ from cdc_reader.consumer import snapshot_start
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import TransientError
 from cdc_reader.reading import (
+    advance,
     bounded,
+    cursor,
     deduplication,
     fetch,
     follower,
-    horizon,
+    loss,
     planner,
     snapshot,
+    undelivered,
 )
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.late import rows as late_rows
 from cdc_reader.reading.late import strays
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ownership import Ownership
 from cdc_reader.streams.range_cutter import RangeCutter
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.shard import Shard
-from cdc_reader.streams.window import Window, WindowSize
+from cdc_reader.streams.window import Window
 from tests.cdc_reader.simulation.simulation import DIFFERING, BrokenSeed, simulate
 
 _MOST_SEEDS = 60
@@ -75,16 +78,26 @@ def _until_it_fails(self: Any, query: Any, request: Any, attempt: Any) -> Iterat
 def _ahead(self: Any, table: Any, clock: Any, config: Any, start: Any, shard: Any = None) -> None:
     _INIT(self, table, clock, config, start, shard)
     if start.marks:
-        self._position = max(key.micros for mark in start.marks.values() for key in _keys(mark))
+        last = max(key.micros for mark in start.marks.values() for key in _keys(mark))
+        self._cursor = evolve(self._cursor, position=last)
 
 
 def _keys(mark: Any) -> list[Any]:
     return [*mark.rows, *([mark.acked_through] if mark.acked_through else [])]
 
 
-def _caught_up_at_once(self: Any) -> Iterator[Any]:
-    for span in self._horizon.missed(self._position):
-        yield self._complete(Window(span.start, self._position), late=True)
+def _caught_up_at_once(self: Any, step: Any) -> Iterator[Any]:
+    self._cursor = evolve(self._cursor, generations=step.generations)
+    for window in step.missed.values():
+        yield (self._complete(window, late=True),)
+
+
+def _in_the_last_part(self: Any, end: int, _began: int) -> Any:
+    return evolve(self, ends=(*self.ends[:-1], end))
+
+
+def _only_the_visible(self: Any, visible: Timeline, _kept_since: int) -> Any:
+    return cursor.KnownGenerations(self.since, visible.starts)
 
 
 def _saved_anyway(self: Any, _owner: Any, name: Any, checkpoint: Any) -> bool:
@@ -168,16 +181,27 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (queries.SharedAnswers, "answer", _of_the_first_pass, 21)
     ),
     "hand-over: of a window, only the newest part is read": (
-        (Timeline, "touched", _only_the_newest, 7)
+        (Timeline, "touched", _only_the_newest, 8)
     ),
     "hand-over: newer generations first": (Timeline, "touched", _newer_first, 63),
     "hand-over: one announced late is passed over": (
-        (horizon.SettledHorizon, "missed", lambda _self, _position: [], 40)
+        (cursor.KnownGenerations, "missed", lambda *_: {}, 28)
     ),
     "catch-up: said to be done before it is": (
-        (follower.Follower, "_catch_up", _caught_up_at_once, 40)
+        (follower.Follower, "_catch_up", _caught_up_at_once, 28)
     ),
-    "resume: marks are not heeded": (follower, "leave_out", lambda batch, _marks: batch, 8),
+    "cursor: what it knew of late rows is forgotten": (
+        (cursor.LateState, "knowing", lambda self, _names: self, 15)
+    ),
+    "cursor: late rows are read as if all had arrived": (
+        (
+            cursor.LateState,
+            "after",
+            lambda self, end, _: evolve(self, ends=(*self.ends[:-1], end)),
+            36,
+        )
+    ),
+    "resume: marks are not heeded": (undelivered, "leave_out", lambda batch, _marks: batch, 8),
     "resume: from the last mark on": (follower.Follower, "__init__", _ahead, 3),
     "dedup: what was seen is forgotten": (
         (deduplication.Deduplicator, "_seen", lambda _self: pa.array([], pa.string()), 8)
@@ -186,7 +210,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (deduplication.Deduplicator, "_is_behind", lambda _self, _stream, _key: False, 12)
     ),
     "late rows: none is found": (
-        (late_rows.Sweep, "_is_late", lambda _self, _name, _arrival: False, 6)
+        (late_rows.Sweep, "_is_late", lambda _self, _name, _arrival: False, 4)
     ),
     "late rows: those that came in time are found too": (
         (late_rows.Sweep, "_is_late", lambda _self, _name, _arrival: True, 4)
@@ -195,16 +219,16 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (planner.Planner, "strays", lambda _self, _window, _starts=None: [], 89)
     ),
     "strays: a row that is in two streams is delivered from both": (
-        (strays.Strays, "single", lambda _self, found, _fresh=None: iter(found), 14)
+        (strays.Strays, "single", lambda _self, found, _twins: iter(found), 4)
+    ),
+    "strays: a twin among the rows in force is overlooked": (
+        (strays.Twins, "note", lambda _self, _batch: None, 4)
     ),
     "window: ends are a microsecond too late": (
         (timeuuid, "bound", lambda micros: _BOUND(micros + 1), 8)
     ),
     "window: goes beyond what has settled": (
-        WindowSize,
-        "next_window",
-        lambda self, position, _horizon: Window(position, position + self.current),
-        1,
+        (advance, "settled_before", lambda now, _confidence: now, 1)
     ),
     "faults: a page that fails is asked for from the beginning": (
         (queries, "_attempts", _from_the_beginning, 5)
@@ -212,20 +236,20 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "faults: a page that fails is taken for the last": (
         (queries.Queries, "_pages", _until_it_fails, 5)
     ),
-    "schema: read once": (fetch.CurrentLog, "refresh", lambda _self: False, 14),
+    "schema: read once": (fetch.CurrentLog, "refresh", lambda *_, **__: False, 1),
     "shards: each reads everything": (
         (planner.Planner, "_own", lambda _self, generation: generation.streams(), 7)
     ),
     "expiry: not judged after reading": (
-        (horizon.SettledHorizon, "check_read", lambda _self, *_read: None, 9)
+        (loss.FollowerLosses, "check_read", lambda *_, **__: None, 8)
     ),
     "expiry: a bounded read is not judged after reading": (
-        (bounded.BoundedRead, "finish", lambda _self: None, 60)
+        (bounded.BoundedRead, "finish", lambda _self: None, 8)
     ),
     "clock: the machine's is never corrected": (
         (ClusterClock, "_correction", lambda _self, _own: 0, 3)
     ),
-    "lease: not looked at when saving": (MemoryCheckpoints, "save_as", _saved_anyway, 13),
+    "lease: not looked at when saving": (MemoryCheckpoints, "save_as", _saved_anyway, 11),
     "lease: renewed though another took over": (MemoryCheckpoints, "renew", _renewed_anyway, 7),
     "lease: counted on for good": (
         (Lease, "is_sure", property(lambda self: self._until > BEGINNING), 3)
@@ -245,7 +269,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "log: late rows are not sought": (
         snapshot.SnapshotReader,
         "complete",
-        property(lambda self: evolve(_COMPLETE(self), late_scan_at=None)),
+        property(lambda self: evolve(_COMPLETE(self), late=None)),
         4,
     ),
     "ranges: done before their rows are handled": (
@@ -254,7 +278,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "ranges: done and read again": (snapshot.SnapshotReader, "_cutter", _all_of_it, 4),
     "ranges: gaps are lost where they are merged": (TokenRanges, "adding", _without_gaps, 1),
     "ranges: dropped when the schema changes": (
-        (RangeCutter, "put_back", lambda _self, _ranges: None, 65)
+        (RangeCutter, "put_back", lambda _self, _ranges: None, 24)
     ),
     "rows: a page that fails is taken for the last": (
         queries.Queries,
@@ -265,7 +289,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "rows: a shard reads those of others": (Ownership, "__init__", _of_all_shards, 3),
     "rows: a shard has those of its part of the ring": (Ownership, "__init__", _of_no_groups, 2),
     "checkpoint: saved as begun though it is complete": (
-        (acknowledgement, "evolve", _unless_snapshot, 76)
+        (acknowledgement, "evolve", _unless_snapshot, 8)
     ),
 }
 """The same as `MUTATIONS`, for histories that start with a snapshot."""
@@ -273,18 +297,21 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 
 NODES_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "streams: what was seen is forgotten": ((TabletGenerations, "_with_seen", _forgotten, 152)),
+    "cursor: generations that a node does not show are forgotten": (
+        (cursor.KnownGenerations, "with_visible", _only_the_visible, 199)
+    ),
     "streams: one node is asked at first": (
         (TabletGenerations, "all_timestamps", lambda self: self._with_seen(_at_any_node(self)), 735)
     ),
     "streams: a node that does not know the set is believed": (
         (TabletGenerations, "_check_forgotten", lambda _self, _start, _node: None, 14)
     ),
-    "columns: those of any node": (log.CdcTable, "_of_nodes", _of_any_node, 33),
+    "columns: those of any node": (log.CdcTable, "_of_nodes", _of_any_node, 7),
     "columns: one node is asked whether they changed": (
         (fetch.CurrentLog, "refresh", _refreshed_at_one_node, 120)
     ),
     "columns: a node that does not know them refuses for all": (
-        (queries.Queries, "_page", lambda _self, _query, _state, attempt: attempt(), 12)
+        (queries.Queries, "_page", lambda _self, _query, _state, attempt: attempt(), 1)
     ),
 }
 """The same as `MUTATIONS`, for histories in which nodes differ."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from cdc_reader.reading.late.rows import RowName
-from cdc_reader.reading.progress import RowKey
+from cdc_reader.reading.cursor import RowKey, RowName
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing.embedded.cdc.log_schema import log_name
 from cdc_reader.testing.embedded.storage.cell import Cell

@@ -12,10 +12,10 @@ from cdc_reader._time import FOREVER, Micros
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading.cursor import Checkpoint, Mark
 from cdc_reader.reading.deduplication import key_at, runs
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla, ManualClock

@@ -14,9 +14,9 @@ from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName, quoted
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock

@@ -17,9 +17,9 @@ from cdc_reader.cluster.generations import (
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import QueryRefusedError
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import Task

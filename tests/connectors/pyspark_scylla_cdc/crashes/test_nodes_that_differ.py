@@ -22,8 +22,8 @@ import pytest
 from cdc_reader._time import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.reader import CdcReader
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import RowsRead
-from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
 from tests.cdc_reader.consumer.processes import Processes

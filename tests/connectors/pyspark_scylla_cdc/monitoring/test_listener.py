@@ -22,16 +22,14 @@ from pyspark.sql.streaming.listener import (
 
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, LateState, RowKey
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late.rows import Reads
-from cdc_reader.reading.progress import RowKey
+from cdc_reader.streams.shard import MIN_TOKEN
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import ManualClock
 from pyspark_scylla_cdc import ScyllaCdcListener
-from pyspark_scylla_cdc.offsets.generations import KnownGenerations
-from pyspark_scylla_cdc.offsets.late import Late
-from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
+from pyspark_scylla_cdc.offsets.offset import Offset, snapshot_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,9 +47,18 @@ NO_TABLE = {"query": "copy", "keyspace": "", "table": ""}
 FAILURES = "scylla_cdc_spark_failures_total"
 LOST = "SparkException: cannot plan: cdc_reader.errors.DataLossError: rows of shop.orders ..."
 DAY = 86_400
-START = Offset(NOW - 90 * SECOND, SnapshotState.NONE, str(TABLE), uuid4(), TtlHistory(((0, DAY),)))
-END = evolve(START, position=NOW - 30 * SECOND)
+START = Offset(
+    Checkpoint(NOW - 90 * SECOND, table_id=uuid4(), ttls=TtlHistory(((0, DAY),))), str(TABLE)
+)
 COPY = uuid4()
+
+
+def at(offset: Offset, **changed: Any) -> Offset:
+    """Return the offset with another cursor."""
+    return evolve(offset, cursor=evolve(offset.cursor, **changed))
+
+
+END = at(START, position=NOW - 30 * SECOND)
 
 
 def source(start: str | Json, end: str | Json, rows: int) -> dict[str, Any]:
@@ -157,7 +164,7 @@ def test_a_log_without_a_ttl_keeps_rows_for_good(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
     """If the log has no TTL, the headroom is infinite."""
-    end = evolve(END, ttls=TtlHistory(((0, 0),)))
+    end = at(END, ttls=TtlHistory(((0, 0),)))
     listener.onQueryProgress(event(source(text(START), text(end), 4)))
     assert listener.streams[0].retention_headroom_seconds == math.inf
     headroom = "scylla_cdc_spark_retention_headroom_seconds"
@@ -171,9 +178,14 @@ def test_the_share_of_a_snapshot(
 
     The share and the elapsed time determine the time left.
     """
-    pending = evolve(START, snapshot=SnapshotState.PENDING)
-    first, second = (evolve(pending, token=(quarter - 2) << 62) for quarter in (1, 2))
-    done = evolve(START, snapshot=SnapshotState.DONE)
+    pending = evolve(
+        at(START, snapshot=snapshot_until(MIN_TOKEN, START.position)), has_snapshot=True
+    )
+    first, second = (
+        at(pending, snapshot=snapshot_until((quarter - 2) << 62, START.position))
+        for quarter in (1, 2)
+    )
+    done = evolve(START, has_snapshot=True)
     found = []
     for start, end in [(None, first), (first, second), (second, done), (done, done)]:
         ours = source(text(START), text(end), 4) | {"startOffset": text(start) if start else None}
@@ -192,7 +204,8 @@ def test_a_new_snapshot_names_what_was_lost(
     """A new snapshot's first micro-batch reports the lost span in its log event and `streams`."""
     caplog.set_level("INFO")
     lost = Window(NOW - 9_000 * SECOND, NOW - 5_400 * SECOND)
-    first = evolve(END, snapshot=SnapshotState.PENDING, token=0, lost=lost)
+    begun = at(END, snapshot=snapshot_until(0, END.position))
+    first = evolve(begun, has_snapshot=True, lost=lost)
     listener.onQueryProgress(event(source(text(START), text(first), 4)))
     (status,) = listener.streams
     assert status.lost == tuple(
@@ -200,7 +213,9 @@ def test_a_new_snapshot_names_what_was_lost(
     )
     assert status.snapshot_share == pytest.approx(0.5)
     assert "lost='2026-" in caplog.text
-    listener.onQueryProgress(event(source(text(first), text(evolve(first, token=5)), 4)))
+    listener.onQueryProgress(
+        event(source(text(first), text(at(first, snapshot=snapshot_until(5, END.position))), 4))
+    )
     assert listener.streams[0].lost is None
 
 
@@ -298,7 +313,7 @@ def test_the_later_of_two_sources_of_one_table_counts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
     """If two sources read one table, Prometheus gets the larger lag. `streams` contains both."""
-    behind = evolve(END, position=NOW - 60 * SECOND)
+    behind = at(END, position=NOW - 60 * SECOND)
     sources = [source(text(START), text(end), 4) for end in (behind, END)]
     listener.onQueryProgress(event(*sources))
     assert [status.lag_seconds for status in listener.streams] == [60, 30]
@@ -309,8 +324,9 @@ def test_the_later_of_two_sources_of_one_table_counts(
 def test_late_rows(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
     """The offset lists the late rows that a micro-batch delivers, or has the number found."""
     row = (StreamId(bytes(16)), RowKey(timeuuid.make(START.position, bytes(8)).bytes, 0))
-    late = Late(Reads(START.position, (END.position,), (NOW,)), frozenset({row}))
-    delivered, found = evolve(END, late=late), evolve(END, late_rows=5)
+    late = LateState.begin(END.position, NOW)
+    delivered = evolve(at(END, late=late), rows=frozenset({row}))
+    found = evolve(END, late_rows=5)
     for start, end in [(START, delivered), (START, found), (found, found)]:
         listener.onQueryProgress(event(source(text(start), text(end), 4)))
     assert registry.get_sample_value("scylla_cdc_spark_late_rows_total", LABELS) == 6
@@ -319,7 +335,7 @@ def test_late_rows(listener: ScyllaCdcListener, registry: CollectorRegistry) -> 
 def test_the_newest_generation(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
     """The offset contains the start of the newest generation."""
     known = KnownGenerations(START.position, (NOW - 2 * DAY * SECOND, NOW - DAY * SECOND))
-    end = evolve(END, generations=known)
+    end = at(END, generations=known)
     listener.onQueryProgress(event(source(text(START), text(end), 4)))
     (status,) = listener.streams
     assert status.generation == datetime.fromtimestamp(NOW // SECOND - DAY, UTC)
@@ -331,7 +347,7 @@ def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixt
     """Each micro-batch is logged as one event, which leaves out unknown values."""
     known = KnownGenerations(START.position, (NOW - DAY * SECOND,))
     with caplog.at_level("INFO", "pyspark_scylla_cdc"):
-        for end in (END, evolve(END, generations=known)):
+        for end in (END, at(END, generations=known)):
             listener.onQueryProgress(event(source(text(START), text(end), 4)))
     short, long = [record.message for record in caplog.records]
     assert short.startswith("event='micro_batch' query='copy' table='shop.orders' batch=3 rows=4")

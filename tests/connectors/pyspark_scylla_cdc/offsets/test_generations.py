@@ -6,13 +6,16 @@ import json
 from collections import Counter
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_reader._time import BEGINNING
+from cdc_reader.checkpoints.encoding import cursor_from_json, cursor_to_json
+from cdc_reader.reading.advance import known_at
+from cdc_reader.reading.cursor import MOST_GENERATIONS, Checkpoint, KnownGenerations
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.offsets.generations import MOST, KnownGenerations
 from pyspark_scylla_cdc.planning.plan import spans
 
 END = 60
@@ -29,7 +32,7 @@ class Poll:
 POLLS = st.lists(
     st.builds(Poll, st.integers(0, 9), st.frozensets(st.integers(0, END), max_size=2)), max_size=20
 )
-ANNOUNCED = st.dictionaries(st.integers(1, END), st.integers(0, 20), max_size=MOST - 1)
+ANNOUNCED = st.dictionaries(st.integers(1, END), st.integers(0, 20), max_size=15)
 
 
 @given(st.integers(0, 20), ANNOUNCED, POLLS)
@@ -42,21 +45,22 @@ def test_each_row_is_read_once(begin: int, announced: dict[int, int], polls: lis
     announced = {0: 0, **announced}
     ends = [*polls, *[Poll(0, frozenset())] * (21 - len(polls)), Poll(END, frozenset())]
     read: Counter[tuple[int, int]] = Counter()
-    known: KnownGenerations | None = None
-    position = begin
+    cursor = Checkpoint(begin)
     for number, poll in enumerate(ends):
         visible = [start for start, at in announced.items() if at <= number]
         shown = Timeline(start for start in visible if start not in poll.hidden or not start)
-        later = KnownGenerations.after(known, position, shown)
-        missed = later.missed(known, position)
+        position = cursor.position
+        later = known_at(cursor, shown, BEGINNING)
+        moved = evolve(cursor, generations=later)
+        missed = later.missed(cursor.generations, cursor.first, position)
         window = Window(position, min(END, position + poll.step))
         if window.is_empty and not missed:
             continue
         for span in spans(later.timeline(shown), window, lambda _: 1, missed=missed):
             read.update((span.generation, at) for at in range(span.window.start, span.window.end))
-        known = KnownGenerations.from_json(json.loads(json.dumps(later.to_json())))
-        assert known == later
-        position = window.end
+        stored = json.loads(json.dumps(cursor_to_json(moved)))
+        cursor = cursor_from_json(stored, window.end, {})
+        assert cursor.generations == later
     operating = Timeline(announced).operating()
     every = {(span.start, at) for span in operating for at in range(END) if at in span}
     own = {name: times for name, times in read.items() if name in every}
@@ -64,22 +68,30 @@ def test_each_row_is_read_once(begin: int, announced: dict[int, int], polls: lis
     assert max(read.values(), default=1) == 1
 
 
-def test_an_offset_names_the_newest_generations() -> None:
-    """An offset lists the newest generations. Older ones count as known, but are still read."""
-    visible = Timeline(range(0, 1_000, 10))
-    known = KnownGenerations.after(None, 0, visible)
-    assert known.starts == visible.starts[-MOST:]
+def test_a_cursor_names_the_newest_generations() -> None:
+    """A cursor lists the newest generations. Older ones count as known, but are still read."""
+    visible = Timeline(range(0, 20_000, 10))
+    known = KnownGenerations(0, ()).with_visible(visible, BEGINNING)
+    assert known.starts == visible.starts[-MOST_GENERATIONS:]
     assert known.timeline(visible) == visible
-    assert known.covers(985)
+    assert known.covers(19_985)
     assert not known.covers(500)
-    later = KnownGenerations.after(known, 2_000, Timeline([*visible.starts, 5, 975]))
-    assert later.missed(known, 2_000) == {975: Window(975, 980)}
-    assert later.missed(None, 2_000) == {}
+    later = known.with_visible(Timeline([*visible.starts, 5, 19_975]), BEGINNING)
+    assert later.missed(known, 0, 30_000) == {19_975: Window(19_975, 19_980)}
+    assert later.missed(None, 0, 30_000) == {}
+
+
+def test_a_cursor_drops_generations_whose_rows_have_expired() -> None:
+    """A generation is dropped when it ended before the oldest rows of the log were written."""
+    visible = Timeline(range(0, 100, 10))
+    known = KnownGenerations(0, ()).with_visible(visible, 55)
+    assert known.starts == (50, 60, 70, 80, 90)
+    assert known.with_visible(Timeline((0, 65, 90)), 70).starts == (70, 80, 90)
 
 
 @pytest.mark.parametrize("position", [0, 7])
 def test_a_cluster_without_generations(position: int) -> None:
     """A cluster may have no generation at first, and announce its first one late."""
-    known = KnownGenerations.after(None, 3, Timeline(()))
-    later = KnownGenerations.after(known, position, Timeline((5,)))
-    assert later.missed(known, position) == ({5: Window(5, 7)} if position == 7 else {})
+    known = KnownGenerations(3, ())
+    later = known.with_visible(Timeline((5,)), BEGINNING)
+    assert later.missed(known, 3, position) == ({5: Window(5, 7)} if position == 7 else {})

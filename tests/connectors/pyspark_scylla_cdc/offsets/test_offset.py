@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader.cql import timeuuid
-from cdc_reader.cql.schema import CdcOptions, TableState
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.offsets.generations import KnownGenerations
-from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
+from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState, snapshot_until
 
 ID = UUID("5c2e7e9a-2f0b-11f0-8080-808080808080")
 HISTORY = TtlHistory([(1_795_000_000_000_000, 86_400), (1_795_221_000_000_000, 3_600)])
@@ -40,18 +39,22 @@ IN_SNAPSHOT = (
 MOMENTS = st.integers(0, timeuuid.MAX_MICROS)
 TOKENS = st.integers(MIN_TOKEN, MAX_TOKEN)
 LATE = {"since": 7, "ends": [7], "reads": [7], "known": [], "rows": []}
-OFFSET = Offset(1795221125091067, SnapshotState.DONE, "shop.orders", ID, HISTORY)
+CURSOR = Checkpoint(1795221125091067, table_id=ID, ttls=HISTORY)
+OFFSET = Offset(CURSOR, "shop.orders", has_snapshot=True)
+KNOWN = KnownGenerations(1795000000000000, (1794000000000000, 1795100000000000))
 FORMATS = {
     f"{PLAIN}}}": OFFSET,
     FULL: evolve(
         OFFSET,
-        ttls=evolve(HISTORY, logs=[UUID(int=ID.int + 1)]),
-        generations=KnownGenerations(1795000000000000, (1794000000000000, 1795100000000000)),
+        cursor=evolve(CURSOR, ttls=evolve(HISTORY, logs=[UUID(int=ID.int + 1)]), generations=KNOWN),
         began=1795000000000000,
         lost=Window(1795000000000000, 1795100000000000),
     ),
     IN_SNAPSHOT: evolve(
-        OFFSET, snapshot=SnapshotState.PENDING, ttls=TtlHistory(), token=-(1 << 62)
+        OFFSET,
+        cursor=evolve(
+            CURSOR, ttls=TtlHistory(), snapshot=snapshot_until(-(1 << 62), CURSOR.position)
+        ),
     ),
 }
 
@@ -68,16 +71,17 @@ histories = st.lists(st.tuples(st.integers(), st.integers(0))).map(
 )
 
 
+CURSORS = st.builds(Checkpoint, MOMENTS, table_id=st.uuids(), ttls=histories)
+
+
 @given(
-    st.builds(Offset, MOMENTS, st.sampled_from(SnapshotState), st.text(), st.uuids(), histories)
+    st.builds(Offset, CURSORS, st.text(), st.booleans())
     | st.builds(
-        Offset,
-        MOMENTS,
-        st.just(SnapshotState.PENDING),
-        st.text(),
-        st.uuids(),
-        histories,
-        token=TOKENS,
+        lambda cursor, token: Offset(
+            evolve(cursor, snapshot=snapshot_until(token, cursor.position)), "ks.t", True
+        ),
+        CURSORS,
+        TOKENS,
     )
 )
 def test_there_and_back(offset: Offset) -> None:
@@ -121,12 +125,12 @@ def test_what_this_version_did_not_write_is_refused(stored: Any) -> None:
 @given(st.lists(TOKENS, max_size=5).map(sorted))
 def test_a_snapshot_goes_on_to_its_end(tokens: list[int]) -> None:
     """In a snapshot, only the token advances. At the last token, the snapshot is complete."""
-    offset = Offset(7, SnapshotState.PENDING, "shop.orders", ID, HISTORY)
-    state = TableState(ID, CdcOptions())
-    assert (offset.done, offset.is_before_snapshot) == (MIN_TOKEN, True)
-    for token in [*tokens, MAX_TOKEN]:
-        offset = offset.moved(7, state, 8, done=token)
+    cursor = Checkpoint(7, table_id=ID, ttls=HISTORY)
+    begun = Offset(evolve(cursor, snapshot=snapshot_until(MIN_TOKEN, 7)), "shop.orders", True)
+    assert (begun.done, begun.is_before_snapshot) == (MIN_TOKEN, True)
+    for token in tokens:
+        offset = evolve(begun, cursor=evolve(cursor, snapshot=snapshot_until(token, 7)))
         assert (offset.position, offset.done) == (7, token)
-        assert offset.is_before_snapshot == (token < MAX_TOKEN)
-    assert offset.snapshot is SnapshotState.DONE
-    assert offset.token is None
+        assert offset.snapshot is SnapshotState.PENDING
+    complete = evolve(begun, cursor=cursor)
+    assert (complete.done, complete.snapshot) == (MAX_TOKEN, SnapshotState.DONE)

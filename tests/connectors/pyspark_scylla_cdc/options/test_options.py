@@ -16,8 +16,9 @@ from cdc_reader._time import BEGINNING, FOREVER, SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
+from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.kinds import POSITIVE_DURATION, Option
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.options.table import GONE, OPTIONS, SchemaMode, markdown
@@ -25,7 +26,7 @@ from pyspark_scylla_cdc.schema import markdown as types_markdown
 
 REQUIRED = {"hosts": "db1,db2:9043", "keyspace": "shop", "table": "orders"}
 OFFSET = json.dumps(
-    Offset(1_795_219_200_000_000, SnapshotState.NONE, "shop.orders", UUID(int=1)).to_json()
+    Offset(Checkpoint(1_795_219_200_000_000, table_id=UUID(int=1)), "shop.orders").to_json()
 )
 REFERENCE = Path(__file__).parents[4] / "docs/reference/spark-options.md"
 

@@ -30,8 +30,7 @@ from pyspark_scylla_cdc.planning.partition import LogPartition
 from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import idle
-from pyspark_scylla_cdc.streaming.idle import Idle
-from pyspark_scylla_cdc.streaming.row_probe import RowProbe
+from pyspark_scylla_cdc.streaming.idle import Idle, RowProbe
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.cdc_reader.support.tuned import tuned
 from tests.connectors.pyspark_scylla_cdc.support.readers import offset_at, stream_reader
@@ -277,13 +276,14 @@ def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int
     def probe() -> RowProbe:
         return RowProbe(log, lambda _: Streams(bytes(STREAM)))
 
-    rest = Idle(probe, lambda: Timeline((0,)), shortest, longest)
+    rest = Idle(probe, shortest, longest)
     position = now = looked = 0
     was_empty = False
     for gap in gaps:
         now += gap
-        end = rest.end(Window(position, now))
-        assert end in (position, now)
+        grown = Window(position, now)
+        is_worth = rest.is_long(grown) or rest.has_rows(grown, Timeline((0,)))
+        end = now if is_worth else position
         has_rows = any(time in Window(position, now) for time in writes)
         if end == position:
             was_new = any(time in Window(position, looked) for time in writes)

@@ -8,38 +8,43 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from cassandra.cluster import Session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_reader._time import Clock, SystemClock
+from cdc_reader.checkpoints.encoding import cursor_from_json, cursor_to_json
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.advance import Step
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, LateState, RowKey
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late.rows import Reads
+from cdc_reader.reading.fetch import KeyLog
+from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.ports import EXPIRY
-from cdc_reader.reading.progress import RowKey
-from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.generation import StreamGroup, Timeline
+from cdc_reader.streams.shard import MAX_TOKEN
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
-from pyspark_scylla_cdc.offsets.late import Late, first_records
-from pyspark_scylla_cdc.planning.streams import Streams
+from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.planning.late import Planned, first_records
 from pyspark_scylla_cdc.spark_versions import TELLS_START, ReadMaxFiles
-from pyspark_scylla_cdc.streaming import late_watch
-from pyspark_scylla_cdc.streaming.key_reader import KeyReader
-from pyspark_scylla_cdc.streaming.late_watch import DeliveringWatch, Step, SweepSettings
+from pyspark_scylla_cdc.streaming import late_rows
+from pyspark_scylla_cdc.streaming.late_rows import DeliveringWatch, LateRows
 from tests.connectors.pyspark_scylla_cdc.support.available_now import read_available
 from tests.connectors.pyspark_scylla_cdc.support.followed_log import FollowedLog
 
@@ -141,7 +146,7 @@ def test_micro_batch_done_again(follow: Make) -> None:
 @pytest.mark.slow
 def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Late rows beyond the limit are delivered in the next micro-batches, even after a restart."""
-    monkeypatch.setattr(late_watch, "MOST", 4)
+    monkeypatch.setattr(late_rows, "MOST", 4)
     followed = follow(lateRows="deliver")
     followed.run(130)
     for pk in range(11):
@@ -280,7 +285,7 @@ def test_more_strays_than_an_offset_may_name(
     follow: Make, cluster: EmbeddedScylla, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A window with too many strays ends early, and the next window starts with the rest."""
-    monkeypatch.setattr(late_watch, "MOST", 4)
+    monkeypatch.setattr(late_rows, "MOST", 4)
     followed = follow(lateRows="deliver")
     followed.run(60)
     cluster.join(vnodes=3)
@@ -469,6 +474,29 @@ class Log:
         return [int.from_bytes(key.time[8:]) for batch in batches for _, key in keys(batch)]
 
 
+class Written:
+    """A source of one generation, which has the stream."""
+
+    def timestamps(self, since: int | None = None) -> list[int]:
+        """Return the start of the generation."""
+        del since
+        return [0]
+
+    def all_timestamps(self) -> list[int]:
+        """Return the start of the generation."""
+        return [0]
+
+    def groups(self, start: int) -> list[StreamGroup]:
+        """Return the stream."""
+        del start
+        return [StreamGroup(MAX_TOKEN, (STREAM,))]
+
+    def unpublished(self, since: int | None = None) -> list[int]:
+        """Return nothing."""
+        del since
+        return []
+
+
 @frozen
 class Round:
     """A micro-batch: the pause before it, and the durations of its plan and its read, in µs.
@@ -521,34 +549,37 @@ def test_exactly_once(rounds: list[Round], server: int) -> None:
         began += each.length
 
     def read_keys() -> KeyReader:
-        return KeyReader(log, lambda _: Streams(bytes(STREAM)), lambda: Timeline((0,)), clock)
+        return KeyReader(KeyLog(log), Written(), clock, HORIZON)
 
     def watch() -> DeliveringWatch:
-        return DeliveringWatch(read_keys, SweepSettings(HORIZON, CONFIDENCE), clock)
+        return DeliveringWatch(read_keys, HORIZON, CONFIDENCE, clock)
 
-    def attempt(told: Late, window: Window) -> list[int]:
+    def attempt(told: LateRows, window: Window) -> list[int]:
         late = [int.from_bytes(key.time[8:]) for _, key in told.rows]
         if window.is_empty:
             return sorted(late)
         read = log.read(Task(window, (STREAM,)), clock=clock)
-        return sorted([*late, *log.numbers(told.planned(window, TTLS).rows(read, clock))])
+        planned = Planned.of(Checkpoint(window.end, late=told.state), window, TTLS)
+        assert planned is not None
+        return sorted([*late, *log.numbers(planned.rows(read, clock))])
 
     delivered: list[int] = []
-    watching, late, position = watch(), None, start
+    watching, cursor = watch(), Checkpoint(start, ttls=TTLS)
+    known, timeline = KnownGenerations(0, (0,)), Timeline((0,))
     for each in [*rounds, *LAST]:
         clock.advance(each.pause)
-        window = Window(position, max(position, clock.now() - CONFIDENCE))
+        window = Window(cursor.position, max(cursor.position, clock.now() - CONFIDENCE))
         clock.advance(each.planning)
-        told = watching.next(Step(window, late), lambda: TTLS)
-        if told is None or (told == late and window.is_empty):
+        told = watching.next(partial(evolve, cursor), cursor, Step(window, known, timeline))
+        if told.state == cursor.late and window.is_empty:
             clock.advance(each.doing)
             continue
         found = attempt(told, window)
         clock.advance(each.doing)
         assert attempt(told, window) == found
         delivered += found
-        position = window.end
-        late = Late.from_json(json.loads(json.dumps(told.to_json())))
+        stored = cursor_to_json(evolve(cursor, late=told.state))
+        cursor = cursor_from_json(json.loads(json.dumps(stored)), window.end, {})
         watching = watch() if each.restarts else watching
     assert sorted(delivered) == list(range(len(log.rows)))
 
@@ -571,10 +602,11 @@ TIMES = st.lists(st.tuples(MOMENTS, MOMENTS), min_size=1, max_size=5)
 def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
     """The late rows of an offset survive serialization, which always yields the same text."""
     ends, reads = zip(*times, strict=True)
-    told = Late(Reads(start, ends, reads, known), rows)
+    cursor = Checkpoint(7, late=LateState(start, ends, reads, known), table_id=UUID(int=1))
+    told = Offset(cursor, "ks.t", rows=rows)
     text = json.dumps(told.to_json())
-    assert Late.from_json(json.loads(text)) == told
-    assert json.dumps(Late.from_json(json.loads(text)).to_json()) == text
+    assert Offset.from_json(json.loads(text)) == told
+    assert json.dumps(Offset.from_json(json.loads(text)).to_json()) == text
 
 
 @given(

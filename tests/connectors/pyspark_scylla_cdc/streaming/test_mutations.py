@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from cdc_reader.reading.late.rows import RowName
+from cdc_reader._time import FOREVER
+from cdc_reader.reading.cursor import KnownGenerations, LateState, RowName
+from cdc_reader.reading.view import PublicationGate
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
-from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from pyspark_scylla_cdc.offsets.generations import KnownGenerations
-from pyspark_scylla_cdc.offsets.late import Planned
 from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.planning.late import Planned
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.streaming.late_watch import DeliveringWatch
+from pyspark_scylla_cdc.streaming.late_rows import DeliveringWatch
 from pyspark_scylla_cdc.streaming.snapshot_end import RowsAhead
-from pyspark_scylla_cdc.streaming.window_end import WindowEnd
 from tests.connectors.pyspark_scylla_cdc.streaming import (
     test_late,
     test_new_generation,
@@ -67,10 +66,10 @@ def _without_the_last(self: Streams, first: int, last: int) -> Streams:
     return _PART(self, first, max(first + 1, last - 1))
 
 
-def _forgotten(self: DeliveringWatch, *values: Any) -> frozenset[RowName]:
-    before, found = self._state, _SWEEP(self, *values)
-    self._state = before
-    return found
+def _forgotten(
+    self: DeliveringWatch, reader: Any, cursor: Any, state: LateState, now: int
+) -> tuple[LateState, frozenset[RowName]]:
+    return state, _SEARCH(self, reader, cursor, state, now)[1]
 
 
 def _all(_self: Planned, batches: Iterable[pa.RecordBatch], clock: object) -> Any:
@@ -86,12 +85,13 @@ def _nothing_done(self: Offset) -> int:
     return MIN_TOKEN if self.is_before_snapshot else MAX_TOKEN
 
 
-def _published_or_not(_self: WindowEnd, window: Window, _now: int) -> Window:
-    return window
+def _published_or_not(self: PublicationGate, *_: Any) -> int:
+    del self
+    return FOREVER
 
 
 _PART = Streams.part
-_SWEEP = DeliveringWatch._sweep
+_SEARCH = DeliveringWatch._search
 _END = RowsAhead.end
 
 MUTATIONS: dict[str, tuple[Check, Mutation]] = {
@@ -99,13 +99,13 @@ MUTATIONS: dict[str, tuple[Check, Mutation]] = {
         (_announcements, Mutation(Streams, "part", _without_the_last))
     ),
     "window: goes beyond a generation that is half published": (
-        (_a_half_published_generation, Mutation(WindowEnd, "_published", _published_or_not))
+        (_a_half_published_generation, Mutation(PublicationGate, "limit", _published_or_not))
     ),
     "generations: one announced late is not read from its start": (
         (_announcements, Mutation(KnownGenerations, "missed", lambda *_: {}))
     ),
     "late rows: a sweep does not record what it found": (
-        (_announcements, Mutation(DeliveringWatch, "_sweep", _forgotten))
+        (_announcements, Mutation(DeliveringWatch, "_search", _forgotten))
     ),
     "late rows: an executor reads those that arrived after the plan": (
         (_a_repeated_micro_batch, Mutation(Planned, "rows", _all))

@@ -8,8 +8,8 @@ With ``lateRows=deliver``, a micro-batch from offset a to offset b contains exac
 A repeated micro-batch therefore contains the same rows, and each row is in exactly one micro-batch.
 Four steps ensure this:
 
-1. Before it offers b, the driver notes the current moment, `Reads.reads[-1]`, and reads the keys of
-   the window. It records the rows that may have arrived after that moment. A row's remaining TTL
+1. Before it offers b, the driver notes the moment, `LateState.reads[-1]`, and reads the keys
+   of the window. It records the rows that may have arrived after that moment. A row's remaining TTL
    shows its time of arrival to within `DOUBT`, and the computed time is never too early.
 2. An executor leaves out rows that may have arrived after that moment, except the recorded rows
    (`cdc_reader.reading.late.rows.arrived`). A row that is left out arrived after that moment;
@@ -36,88 +36,43 @@ the number of late rows.
 
 from __future__ import annotations
 
-import base64
-import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Self
 
 import pyarrow as pa
 from attrs import frozen
 
-from cdc_reader._time import Clock
-from cdc_reader.cql import timeuuid
-from cdc_reader.errors import ConfigurationError
+from cdc_reader._time import Clock, Micros
+from cdc_reader.reading.cursor import Checkpoint, RowName
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late.rows import Reads, RowName, arrived
-from cdc_reader.reading.progress import RowKey, is_moment
+from cdc_reader.reading.late.rows import arrived
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
 
-LONGEST_ANSWER = timedelta(seconds=8)
-"""The longest time a page may take, so that arrival times are known to within `DOUBT`."""
-
 _CLOCKS = 1_000_000
 """µs by which the clocks of the driver and an executor may differ."""
-
-_NAME = struct.Struct(">16s16si")
-
-
-@frozen
-class Late:
-    """The late rows of an offset: the micro-batch that ends at the offset delivers `rows`.
-
-    `reads` records what has been delivered so far.
-    """
-
-    reads: Reads
-    rows: frozenset[RowName] = frozenset()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as JSON, in the key order that is part of the offset's format."""
-        return {
-            "since": self.reads.start,
-            "ends": list(self.reads.ends),
-            "reads": list(self.reads.reads),
-            "known": _packed(self.reads.known),
-            "rows": _packed(self.rows),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Late:
-        """Parse a stored value; raise KeyError, TypeError or ValueError if it is invalid."""
-        ends, reads = tuple(map(int, stored["ends"])), tuple(map(int, stored["reads"]))
-        if not ends or len(ends) != len(reads):
-            raise ValueError("expected the same number of reads and ends")
-        if not all(map(is_moment, (*ends, *reads))):
-            raise ValueError("expected times in microseconds")
-        known = _unpacked(stored["known"])
-        state = Reads(int(stored["since"]), ends, reads, known)
-        return cls(state, _unpacked(stored["rows"]))
-
-    @property
-    def position(self) -> int:
-        """The end of the last window read, which is the position of the offset."""
-        return self.reads.ends[-1]
-
-    def planned(self, window: Window, ttls: TtlHistory) -> Planned:
-        """Return the filter for the rows of `window`, the last window read.
-
-        `ttls` are the log's TTLs.
-        """
-        known = frozenset(name for name in self.reads.known if name[1].micros in window)
-        return Planned(self.reads.reads[-1], ttls, known)
 
 
 @frozen
 class Planned:
     """The rows of a window that had arrived when it was planned, at `moment` (µs)."""
 
-    moment: int
+    moment: Micros
     ttls: TtlHistory
     known: frozenset[RowName]
+
+    @classmethod
+    def of(cls, cursor: Checkpoint, window: Window, ttls: TtlHistory) -> Self | None:
+        """Return the filter for the rows of `window`, the last window read before `cursor`.
+
+        `ttls` are the log's TTLs. Returns None if the query does not deliver late rows.
+        """
+        if cursor.late is None:
+            return None
+        known = frozenset(name for name in cursor.late.known if name[1].micros in window)
+        return cls(cursor.late.reads[-1], ttls, known)
 
     def rows(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
         """Yield the rows that had arrived by `moment`; leave out empty batches.
@@ -150,31 +105,3 @@ def tasks_of(names: Iterable[RowName]) -> Iterator[Task]:
 
 def _order(name: RowName) -> tuple[StreamId, tuple[tuple[int, bytes], int]]:
     return name[0], name[1].order
-
-
-def _packed(names: Iterable[RowName]) -> list[str]:
-    return [
-        base64.b64encode(_NAME.pack(stream, key.time, key.seq)).decode()
-        for stream, key in sorted(names, key=_order)
-    ]
-
-
-def _unpacked(texts: Iterable[str]) -> frozenset[RowName]:
-    found = (_NAME.unpack(base64.b64decode(text, validate=True)) for text in texts)
-    try:
-        names = frozenset((StreamId(stream), RowKey(time, seq)) for stream, time, seq in found)
-    except struct.error as error:
-        raise ValueError(str(error)) from None
-    if not all(timeuuid.is_valid(key.time) for _, key in names):
-        raise ValueError("expected time UUIDs")
-    return names
-
-
-def check_ttl(ttl: int, mode: str) -> None:
-    """Raise ConfigurationError if the log keeps rows forever."""
-    if not ttl:
-        remedy = (
-            "the log keeps rows forever, but only a TTL shows when a row arrived: set the "
-            "table's cdc ttl, or give 'ignore'"
-        )
-        raise ConfigurationError("lateRows", str(mode), remedy)
