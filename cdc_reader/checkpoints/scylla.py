@@ -13,10 +13,12 @@ import threading
 import time
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Self
 
 from attrs import define, evolve, field
 
 from cdc_reader._time import as_duration
+from cdc_reader._view import View
 from cdc_reader.checkpoints.marks import prune_marks
 from cdc_reader.checkpoints.scylla_table import CheckpointTable, LeaseCells, Stored
 from cdc_reader.checkpoints.store import CheckpointName, Owner
@@ -26,6 +28,7 @@ from cdc_reader.config import CONSISTENCIES, ConnectionConfig, ReadConfig, as_co
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError, TransientError
 from cdc_reader.reading.progress import Checkpoint, Mark
+from cdc_reader.reading.retry import Interruption
 from cdc_reader.streams.stream import StreamId
 
 _PART = 64 * 1024
@@ -43,7 +46,7 @@ class _Kept:
     stored: Stored | None = None
 
 
-class ScyllaCheckpoints:
+class ScyllaCheckpoints(View):
     """A `LeasingStore` in the table `keyspace`.`table`, created on first use; thread-safe.
 
     The keyspace must exist. A checkpoint expires `ttl` after it was last saved, or never if `ttl`
@@ -51,6 +54,8 @@ class ScyllaCheckpoints:
     `retry_deadline`. Durations are timedeltas, or strings such as ``30d``. Raises the usual
     connection errors, and CheckpointError for a table that cannot be used.
     """
+
+    __slots__ = ("_statements",)
 
     def __init__(
         self,
@@ -69,16 +74,18 @@ class ScyllaCheckpoints:
         config = as_connection(connection)
         self._place = f"{name} at {config.hosts}"
         queries = Connection(config, ReadConfig(retry_deadline=retry_deadline))
+        self._name, self._ttl = name, _seconds(ttl)
         self._statements = Statements(queries, consistency, f"checkpoints in {name}")
-        seconds = _seconds(ttl)
-        self._table = CheckpointTable(name, self._statements, seconds)
-        self._leases = LeaseCells(name, self._statements, seconds)
         self._lock = threading.Lock()
         self._ready = False
         self._kept: dict[CheckpointName, _Kept] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._place}>"
+
+    def interrupted_by(self, interruption: Interruption) -> Self:
+        """Return this store with waits that `interruption` ends."""
+        return self._view(_statements=self._statements.interrupted_by(interruption))
 
     def load(self, name: CheckpointName) -> Checkpoint | None:
         """See `CheckpointStore.load`."""
@@ -150,6 +157,14 @@ class ScyllaCheckpoints:
             self._ready = False
             self._kept.clear()
             self._statements.close()
+
+    @property
+    def _table(self) -> CheckpointTable:
+        return CheckpointTable(self._name, self._statements, self._ttl)
+
+    @property
+    def _leases(self) -> LeaseCells:
+        return LeaseCells(self._name, self._statements, self._ttl)
 
     def _entry(self, name: CheckpointName) -> _Kept:
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from attrs import field, frozen
 from cassandra import ConsistencyLevel
@@ -17,6 +17,7 @@ from cassandra.query import (
 )
 from cassandra.query import Statement as DriverStatement
 
+from cdc_reader._view import View
 from cdc_reader.cluster.connection import PREPARED, Connection
 from cdc_reader.cluster.errors import request_error
 from cdc_reader.cluster.queries import Query
@@ -26,6 +27,7 @@ from cdc_reader.cql.schema import Column
 from cdc_reader.cql.statement import UNSET, Statement
 from cdc_reader.decoding import decode
 from cdc_reader.errors import CdcError
+from cdc_reader.reading.retry import Interruption
 
 _BATCH_BYTES = 50_000
 
@@ -46,7 +48,22 @@ class Write:
     values: tuple[object, ...] = field(repr=lambda values: f"<{len(values)} values>")
 
 
-class Statements:
+class _Writing(View):
+    """Writes over a connection."""
+
+    __slots__ = ("_connection",)
+    _connection: Connection
+
+    def interrupted_by(self, interruption: Interruption) -> Self:
+        """Return a view of this object, over the same connection, whose waits it ends."""
+        return self._view(_connection=self._connection.interrupted_by(interruption))
+
+    def close(self) -> None:
+        """Close the connection; a later use reopens it."""
+        self._connection.close()
+
+
+class Statements(_Writing):
     """Executes statements over a connection at one consistency level; thread-safe.
 
     Transient failures are retried. Raises only errors of `cdc_reader.errors`, which say what the
@@ -90,10 +107,6 @@ class Statements:
         query = Query(cql, values, columns, self._consistency, self._doing)
         return [row for batch in self._connection.batches(query) for row in batch.to_pylist()]
 
-    def close(self) -> None:
-        """Close the connection; a later use reopens it."""
-        self._connection.close()
-
     def _bound(self, write: Write) -> DriverStatement:
         bound = self._statement(write.cql).bind(write.values)
         bound.consistency_level = self._level
@@ -112,7 +125,7 @@ class Statements:
         return self._connection.prepare(cql, self._doing)
 
 
-class CqlWriter:
+class CqlWriter(_Writing):
     """Writes to a cluster, with the retries and timeouts of its configuration; thread-safe.
 
     Statements must be idempotent: a statement whose response is lost is sent again.
@@ -147,10 +160,6 @@ class CqlWriter:
                     )
         finally:
             _finish(under_way)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
 
     def _bind(self, statement: Statement) -> BoundStatement:
         values = [

@@ -41,7 +41,7 @@ from cdc_reader.reading.late.strays import Strays
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import LogTable
 from cdc_reader.reading.progress import Checkpoint, RowKey
-from cdc_reader.reading.retry import Stop, each_stopped_by
+from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.window_reader import ByWriteTime, Choose, WindowReader
 from cdc_reader.streams.polling import PollSchedule
 from cdc_reader.streams.shard import Shard
@@ -135,7 +135,9 @@ class Follower:
         only after the retry deadline.
         """
         with suppress(StoppedError):
-            yield from each_stopped_by(self._stopped, self._follow(end))
+            for delivery in self._follow(end):
+                self._stopped.check()
+                yield delivery
 
     def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with the table's id and the part of the TTL history it needs."""

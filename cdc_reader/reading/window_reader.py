@@ -23,6 +23,7 @@ from cdc_reader.reading.horizon import PublicationGate
 from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogSource
+from cdc_reader.reading.retry import Stop
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy, StrategyChoice, few
 from cdc_reader.streams.task import RangeTask, Task
@@ -110,12 +111,14 @@ class LogReader:
         config: ReadConfig,
         clock: Clock,
         shard: Shard | None = None,
+        stop: Stop | None = None,
     ) -> None:
         self._source = source
         self._config = config
         self._clock = clock
         self._planner = Planner(generations, shard)
         self._gate = PublicationGate(lambda: generations)
+        self._stop = stop or Stop()
         self._in_flight = InFlight()
 
     def first_timestamp(self) -> Micros | None:
@@ -127,7 +130,7 @@ class LogReader:
 
         First waits up to ten minutes for generations that are stored but not announced.
         """
-        self._gate.wait(window, self._clock)
+        self._gate.wait(window, self._clock, self._stop)
         self._planner.refresh(of_all=True)
         return self._planner.plan(window)
 

@@ -7,15 +7,17 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from enum import Enum
 from functools import partial
 from itertools import chain, islice
-from typing import Protocol
+from typing import Protocol, Self
 
 from cdc_reader._time import Clock, SystemClock
+from cdc_reader._view import View
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Operation, TableSchema
 from cdc_reader.cql.statement import Statement
 from cdc_reader.errors import UnsupportedTableError
+from cdc_reader.reading.retry import Interruption, interrupted
 from cdc_reader.replication.writes import TableWrites
 
 _SECOND = 1_000_000
@@ -63,7 +65,7 @@ class Expiry(Enum):
     in time."""
 
 
-class Replicator:
+class Replicator(View):
     """Applies changes from any number of tables to tables with the same columns.
 
     Every cell gets its original timestamp, so the order of changes does not matter, and applying a
@@ -75,6 +77,9 @@ class Replicator:
     Pass `apply` to a consumer as its handler; several threads may call it.
     """
 
+    __slots__ = ("_writer",)
+    _writer: Writer
+
     def __init__(
         self,
         writer: Writer,
@@ -85,7 +90,6 @@ class Replicator:
     ) -> None:
         named = (targets or {}).items()
         self._writer = writer
-        self._write_all: WriteAll = getattr(writer, "write_all", partial(_one_by_one, writer))
         self._targets = {TableName.of(name): TableName.of(target) for name, target in named}
         self._writes: dict[TableName, TableWrites] = {}
         self._expiry = Expiry(expiry)
@@ -106,7 +110,12 @@ class Replicator:
         """
         some = iter(changes)
         together = iter(lambda: list(islice(some, TOGETHER)), [])
-        self._write_all(map(self._by_partition, together))
+        write_all: WriteAll = getattr(self._writer, "write_all", partial(_one_by_one, self._writer))
+        write_all(map(self._by_partition, together))
+
+    def interrupted_by(self, interruption: Interruption) -> Self:
+        """Return a replicator whose writer's waits `interruption` ends, if the writer allows it."""
+        return self._view(_writer=interrupted(self._writer, interruption))
 
     def _by_partition(self, changes: Iterable[Change]) -> list[list[Statement]]:
         """Return the statements that apply the changes, in one list for each partition."""
