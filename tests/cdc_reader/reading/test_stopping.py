@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from attrs import evolve
+from attrs import evolve, frozen
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
 from cdc_reader.changes.change import Change
@@ -27,10 +27,12 @@ from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints
 from cdc_reader.cluster.write import CqlWriter
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig, handling
 from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges
+from cdc_reader.consumer.handling import Handler, Together
 from cdc_reader.cql.statement import Statement
 from cdc_reader.cql.types import Native
 from cdc_reader.errors import CheckpointError, StoppedError
 from cdc_reader.reading import retry
+from cdc_reader.reading.retry import Interruption
 from cdc_reader.testing import EmbeddedScylla, Fault
 from tests.cdc_reader.support.line import Line
 
@@ -123,6 +125,22 @@ class Running(threading.Thread):
         self.join(PATIENCE)
         assert not self.is_alive()
         return self.error
+
+
+@frozen
+class Insert:
+    """A handler, or a function for dead letters, that inserts a row."""
+
+    target: CqlWriter
+
+    def __call__(self, *_: object) -> None:
+        self.write()
+
+    def write(self, _: object = None) -> None:
+        self.target.write([Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))])
+
+    def interrupted_by(self, interruption: Interruption) -> Insert:
+        return Insert(self.target.interrupted_by(interruption))
 
 
 @contextmanager
@@ -239,8 +257,8 @@ def test_a_dead_letter_in_an_outage_does_not_delay_stopping_a_consumer(
 ) -> None:
     """A stop interrupts `dead_letter`, and the consumer ends without an error."""
     target = CqlWriter(patient(line.contact_point), READ)
-    insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
-    target.write([insert])
+    insert = Insert(target)
+    insert()
     line.hold()
 
     def fail(_: Change) -> None:
@@ -249,7 +267,7 @@ def test_a_dead_letter_in_an_outage_does_not_delay_stopping_a_consumer(
     stuck = consumer(
         connection,
         fail,
-        dead_letter=lambda *_: target.write([insert]),
+        dead_letter=insert,
         config=ConsumerConfig(attempts=1),
     )
     running = Running(stuck.run)
@@ -328,15 +346,20 @@ def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
     assert closing.ended() is None
 
 
+@pytest.mark.parametrize(
+    "handler",
+    [lambda insert: insert, lambda insert: insert.write, lambda insert: Together(insert.write, 9)],
+    ids=["object", "method", "together"],
+)
 def test_an_unreachable_target_does_not_delay_stopping_a_consumer(
-    connection: ConnectionConfig, line: Line
+    connection: ConnectionConfig, line: Line, handler: Callable[[Insert], Handler]
 ) -> None:
     """A stop interrupts a handler's write to an unreachable target, without an error."""
     target = CqlWriter(patient(line.contact_point), READ)
-    insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
-    target.write([insert])
+    insert = Insert(target)
+    insert()
     line.hold()
-    stuck = consumer(connection, lambda _: target.write([insert]))
+    stuck = consumer(connection, handler(insert))
     running = Running(stuck.run)
     running.until(line.holds.is_set)
     stuck.stop()

@@ -154,7 +154,7 @@ _BOUND = timeuuid.bound
 
 
 def _of_the_first_pass(
-    answers: queries.SharedAnswers, name: str, _since: int | None, ask: Callable[[], Any]
+    answers: queries.SharedAnswers, name: str, _since: Any, ask: Callable[[], Any], _until: Any
 ) -> Any:
     """Return what was asked first, however long ago."""
     kept = vars(answers).setdefault("kept", {})
