@@ -65,16 +65,23 @@ class _Access:
     stop: Stop
     table: CdcTable
     clock: ClusterClock
-    log: LogReader | None = None
+    log: tuple[LogSchema, LogReader] | None = None
 
     def interrupted_by(self, interruption: Interruption) -> _Access:
         """Return access for reads that `interruption` ends."""
-        table, clock = self.table, self.clock
-        return _Access(
-            interruption.stop,
-            table.interrupted_by(interruption),
-            clock.interrupted_by(interruption),
-        )
+        table = self.table.interrupted_by(interruption)
+        return _Access(interruption.stop, table, self.clock.interrupted_by(interruption))
+
+    def window(self, start: Moment | None, end: Moment | None) -> Window:
+        """Return the window between two moments; raise ConfigurationError if they are reversed."""
+        now = self.now(start, end)
+        window = Window(start_micros(start, now), end_micros(end, now))
+        check_order(window.start, window.end)
+        return window
+
+    def now(self, *moments: object) -> Micros:
+        """Return the cluster's time if a moment is relative; otherwise return BEGINNING."""
+        return self.clock.now() if any(map(is_relative, moments)) else BEGINNING
 
 
 class TableReader:
@@ -163,7 +170,7 @@ class TableReader:
         other form, and if `start` is after `end`.
         """
         access = self._access
-        return self._bounded(access, self._window(access, start, end))
+        return self._bounded(access, access.window(start, end))
 
     def change_batches(
         self,
@@ -189,7 +196,7 @@ class TableReader:
         from cdc_reader.changes.frames import change_format, format_of, project
 
         access, wanted = self._access, change_format(format)
-        window, schema = self._window(access, start, end), self._refreshed(access)
+        window, schema = access.window(start, end), self._refreshed(access)
         row_format = format_of(wanted, project(schema, wanted.columns))
         rows = self._converted(access, row_format, schema, window)
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
@@ -197,8 +204,7 @@ class TableReader:
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:
         """Yield the rows of `batches` as changes, each stream in order."""
         access = self._access
-        window = self._window(access, start, end)
-        return each_until(access.stop, self._changes(access, window))
+        return each_until(access.stop, self._changes(access, access.window(start, end)))
 
     def follow(
         self, start: Moment | Checkpoint | None = None, end: Moment | None = None
@@ -262,9 +268,8 @@ class TableReader:
         self, access: _Access, start: Moment | Checkpoint | None, end: Moment | None
     ) -> Iterator[Delivery]:
         if isinstance(start, Checkpoint):
-            last = end_micros(end, self._now(access, end))
-            return self._follower_over(access, start).follow(last)
-        window = self._window(access, start, end)
+            return self._follower_over(access, start).follow(end_micros(end, access.now(end)))
+        window = access.window(start, end)
         follower = self._follower_over(access, Checkpoint(window.start))
         return self._followed(access, window, follower.follow(window.end))
 
@@ -369,17 +374,6 @@ class TableReader:
         ended, self._access = self._access, self._access.interrupted_by(Interruption(Stop()))
         ended.stop.set()
 
-    def _window(self, access: _Access, start: Moment | None, end: Moment | None) -> Window:
-        """Return the window between two moments; raise ConfigurationError if they are reversed."""
-        now = self._now(access, start, end)
-        window = Window(start_micros(start, now), end_micros(end, now))
-        check_order(window.start, window.end)
-        return window
-
-    def _now(self, access: _Access, *moments: object) -> Micros:
-        """Return the cluster's time if a moment is relative; otherwise return BEGINNING."""
-        return access.clock.now() if any(map(is_relative, moments)) else BEGINNING
-
     def _followed(
         self, access: _Access, window: Window, deliveries: Iterator[Delivery]
     ) -> Iterator[Delivery]:
@@ -403,7 +397,7 @@ class TableReader:
             return self._schema
         schema = access.table.schema()
         if schema != self._schema:
-            self._schema, access.log = schema, None
+            self._schema = schema
         self._version = schema.version
         return schema
 
@@ -496,14 +490,8 @@ class TableReader:
 
     def _log(self, access: _Access) -> LogReader:
         """Return the reader of the log, with the columns of `schema`."""
-        if access.log is None:
-            schema = self._schema or self._refreshed(access)
-            access.log = LogReader(
-                access.table.source(schema),
-                access.table.generations,
-                self._config,
-                access.clock,
-                self._shard,
-                access.stop,
-            )
-        return access.log
+        schema, table = self._schema or self._refreshed(access), access.table
+        if access.log is None or access.log[0] is not schema:
+            source, its = table.source(schema), (self._config, access.clock, self._shard)
+            access.log = schema, LogReader(source, table.generations, *its, access.stop)
+        return access.log[1]

@@ -84,7 +84,7 @@ class ScyllaCheckpoints(View):
         return f"<{type(self).__name__} {self._place}>"
 
     def interrupted_by(self, interruption: Interruption) -> Self:
-        """Return this store with waits that `interruption` ends."""
+        """Return the same store with waits that `interruption` ends."""
         return self._view(_statements=self._statements.interrupted_by(interruption))
 
     def load(self, name: CheckpointName) -> Checkpoint | None:

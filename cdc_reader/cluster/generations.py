@@ -6,7 +6,7 @@ Each kind has its own `GenerationSource`. `TableGenerations` determines a table'
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property, partial
 from itertools import count, pairwise
@@ -161,7 +161,7 @@ class VnodeGenerations(ReplicatedGenerations):
 
     def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         """See `GenerationSource.timestamps`; the tables of a connection share the answer."""
-        return self._shared("generations", since, self._timestamps)
+        return self._queries.answer("generations", since, self._timestamps)
 
     def _timestamps(self) -> Sequence[Micros]:
         try:
@@ -193,16 +193,11 @@ class VnodeGenerations(ReplicatedGenerations):
         partly stored counts too. The stored generations are read before the timestamps, so a
         generation announced in between does not count as unpublished.
         """
-        return self._shared("unpublished", since, self._unpublished)
+        return self._queries.answer("unpublished", since, self._unpublished)
 
     def _unpublished(self) -> Sequence[Micros]:
         described = starts(self._tables.batches(_VNODE_DESCRIBED))
         return sorted(set(described) - set(self.timestamps()))
-
-    def _shared(
-        self, name: str, since: Micros | None, ask: Callable[[], Sequence[Micros]]
-    ) -> Sequence[Micros]:
-        return self._queries.shared.answer(name, since, ask, self._queries.interruption)
 
 
 class TabletGenerations(Asking):

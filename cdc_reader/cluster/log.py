@@ -203,10 +203,10 @@ class CdcTable(Asking):
 
     __slots__ = ("_tolerant",)
 
-    def __init__(self, queries: Queries, name: TableName, *, tolerant: bool = False) -> None:
+    def __init__(self, queries: Queries, name: TableName) -> None:
         self._queries = queries
         self._name = name
-        self._tolerant = tolerant
+        self._tolerant = False
         self._generations = TableGenerations(queries, name)
         self._schema: LogSchema | None = None
         self._state: TableState | None = None

@@ -262,9 +262,13 @@ class Queries(View, ABC):
             raise failure
         return found
 
+    def answer(self, name: str, since: Micros | None, ask: Callable[[], T]) -> T:
+        """Return an answer that the tables of this connection share; see `SharedAnswers.answer`."""
+        return self.shared.answer(name, since, ask, self.interruption)
+
     def schema_version(self, since: Micros | None = None) -> str:
         """Return the schema version of the node that answers; see `SharedAnswers.answer`."""
-        return self.shared.answer("schema_version", since, self._schema_version, self.interruption)
+        return self.answer("schema_version", since, self._schema_version)
 
     def _schema_version(self) -> str:
         return _version(self.batches(_SCHEMA_VERSION))

@@ -48,27 +48,14 @@ class Write:
     values: tuple[object, ...] = field(repr=lambda values: f"<{len(values)} values>")
 
 
-class _Writing(View):
-    """Writes over a connection."""
-
-    __slots__ = ("_connection",)
-    _connection: Connection
-
-    def interrupted_by(self, interruption: Interruption) -> Self:
-        """Return a view of this object, over the same connection, whose waits it ends."""
-        return self._view(_connection=self._connection.interrupted_by(interruption))
-
-    def close(self) -> None:
-        """Close the connection; a later use reopens it."""
-        self._connection.close()
-
-
-class Statements(_Writing):
+class Statements(View):
     """Executes statements over a connection at one consistency level; thread-safe.
 
     Transient failures are retried. Raises only errors of `cdc_reader.errors`, which say what the
     statement was for.
     """
+
+    __slots__ = ("_connection",)
 
     def __init__(self, connection: Connection, consistency: str, doing: str) -> None:
         self._connection = connection
@@ -77,6 +64,10 @@ class Statements(_Writing):
         is_local = consistency.startswith("LOCAL_")
         self._serial = ConsistencyLevel.LOCAL_SERIAL if is_local else ConsistencyLevel.SERIAL
         self._doing = doing
+
+    def interrupted_by(self, interruption: Interruption) -> Self:
+        """Return the same statements with waits that `interruption` ends."""
+        return self._view(_connection=self._connection.interrupted_by(interruption))
 
     def define(self, cql: str) -> None:
         """Execute a schema statement, which has no values."""
@@ -107,6 +98,10 @@ class Statements(_Writing):
         query = Query(cql, values, columns, self._consistency, self._doing)
         return [row for batch in self._connection.batches(query) for row in batch.to_pylist()]
 
+    def close(self) -> None:
+        """Close the connection; a later use reopens it."""
+        self._connection.close()
+
     def _bound(self, write: Write) -> DriverStatement:
         bound = self._statement(write.cql).bind(write.values)
         bound.consistency_level = self._level
@@ -125,11 +120,13 @@ class Statements(_Writing):
         return self._connection.prepare(cql, self._doing)
 
 
-class CqlWriter(_Writing):
+class CqlWriter(View):
     """Writes to a cluster, with the retries and timeouts of its configuration; thread-safe.
 
     Statements must be idempotent: a statement whose response is lost is sent again.
     """
+
+    __slots__ = ("_connection",)
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig | None = None) -> None:
         self._connection = Connection(config, read or ReadConfig())
@@ -160,6 +157,17 @@ class CqlWriter(_Writing):
                     )
         finally:
             _finish(under_way)
+
+    def interrupted_by(self, interruption: Interruption) -> Self:
+        """Return a writer over the same connection with waits that `interruption` ends.
+
+        A handler whose method `interrupted_by` calls this one can be interrupted by a consumer.
+        """
+        return self._view(_connection=self._connection.interrupted_by(interruption))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
     def _bind(self, statement: Statement) -> BoundStatement:
         values = [

@@ -110,11 +110,15 @@ class Replicator(View):
         """
         some = iter(changes)
         together = iter(lambda: list(islice(some, TOGETHER)), [])
-        write_all: WriteAll = getattr(self._writer, "write_all", partial(_one_by_one, self._writer))
+        writer = self._writer
+        write_all: WriteAll = getattr(writer, "write_all", partial(_one_by_one, writer))
         write_all(map(self._by_partition, together))
 
     def interrupted_by(self, interruption: Interruption) -> Self:
-        """Return a replicator whose writer's waits `interruption` ends, if the writer allows it."""
+        """Return the same replicator with waits that `interruption` ends, if the writer has any.
+
+        A consumer calls this method if `apply` is its handler, so that `stop` ends waits.
+        """
         return self._view(_writer=interrupted(self._writer, interruption))
 
     def _by_partition(self, changes: Iterable[Change]) -> list[list[Statement]]:

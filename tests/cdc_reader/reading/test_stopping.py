@@ -240,6 +240,17 @@ def test_a_stopped_bounded_read_raises_stopped_error(
         assert isinstance(running.ended(), StoppedError)
 
 
+def test_a_stopped_read_stays_stopped(connection: ConnectionConfig) -> None:
+    """A read that began before a stop does not go on when the reader is used again."""
+    with CdcReader(connection, "ks.t", config=evolve(READ, fetch_size=2)) as reader:
+        stopped = reader.batches()
+        next(stopped)
+        reader.stop()
+        assert sum(batch.num_rows for batch in reader.batches()) == COUNT
+        with pytest.raises(StoppedError):
+            next(stopped)
+
+
 @pytest.mark.parametrize("read", ["batches", "changes", "follow", "follow_changes"])
 def test_nothing_is_delivered_after_a_stop(connection: ConnectionConfig, read: str) -> None:
     """After a stop nothing is delivered, not even pages that were already received."""
@@ -410,17 +421,27 @@ def test_an_outage_does_not_delay_a_cancellation(
     loop.close()
 
 
-def test_sigterm_ends_the_command_in_an_outage(server: EmbeddedScylla) -> None:
-    """SIGTERM ends a command whose reads would otherwise be retried for two minutes."""
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("tail", *SETTLED), OUTAGE),
+        (("status", "--watch"), Fault("delay", "system_schema", times=None, seconds=PATIENCE)),
+    ],
+    ids=["tail", "status"],
+)
+def test_sigterm_ends_the_command_in_an_outage(
+    server: EmbeddedScylla, arguments: tuple[str, ...], fault: Fault
+) -> None:
+    """SIGTERM ends a command whose reads would otherwise be retried, or awaited, for long."""
     run = "from cdc_reader.cli import main; main()"
-    with outage(server) as struck:
+    with outage(server, fault) as struck:
         command = subprocess.Popen(
-            [sys.executable, "-c", run, "tail", "ks.t", *SETTLED, "--hosts", server.contact_point],
+            [sys.executable, "-c", run, *arguments, "ks.t", "--hosts", server.contact_point],
             stderr=subprocess.DEVNULL,
         )
         try:
             Running(command.wait).until(struck)
             os.kill(command.pid, signal.SIGTERM)
-            assert command.wait(PATIENCE) == 0
+            assert command.wait(PATIENCE / 2) == 0
         finally:
             command.kill()
