@@ -22,7 +22,7 @@ from cdc_reader.reading.snapshot import (
 )
 
 MakeReader = Callable[..., SnapshotReader]
-"""Makes a reader of the table that the argument, a function of the table itself, returns.
+"""Applies a function to the table, and makes a reader of the result.
 
 `cells` adds the TTLs and write times of cells."""
 

@@ -112,7 +112,11 @@ class Connection(Queries):
         return self._config.hosts
 
     def session(self) -> Session:
-        """Return the driver's session; the first call connects, within the connect timeout."""
+        """Return the driver's session; the first call connects, within the connect timeout.
+
+        A read that has been stopped does not open another session after `close`.
+        """
+        self.interruption.check()
         with self._lock:
             if self._opening is None or self._opening.has_failed:
                 self._opening = Opening(self._config, self._read.fetch_size)
@@ -122,7 +126,7 @@ class Connection(Queries):
     def nodes(self) -> Sequence[Host]:
         """See `Queries.nodes`; leaves out the nodes of other datacenters."""
         session = self.session()
-        wait_for_nodes(session)
+        wait_for_nodes(session, self.interruption)
         cluster = session.cluster
         policy = cluster.profile_manager.default.load_balancing_policy
         hosts = cluster.metadata.all_hosts()

@@ -116,7 +116,7 @@ class Handling:
     ) -> None:
         interruption = Interruption(stopping, GRACE)
         self.handler = interrupted(handler, interruption)
-        self._dead_letter = dead_letter and interrupted(dead_letter, interruption)
+        self._dead_letter = interrupted(dead_letter, interruption)
         self._stopping = stopping
         self._config = config
         self._recorder = recorder

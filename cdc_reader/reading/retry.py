@@ -1,7 +1,7 @@
 """The shared retry policy, and stops, which interrupt retries and waits.
 
-Whatever may wait takes an `Interruption` or a `Stop` as an argument. An object that waits often is
-bound to one instead: its method `interrupted_by` returns the same object with interruptible waits.
+Functions that wait or retry take an `Interruption` or a `Stop`. Objects whose methods wait have a
+method `interrupted_by` instead, which returns the same object with waits that can be interrupted.
 """
 
 from __future__ import annotations
