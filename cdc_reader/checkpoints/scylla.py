@@ -13,12 +13,10 @@ import threading
 import time
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Self
 
 from attrs import define, evolve, field
 
 from cdc_reader._time import as_duration
-from cdc_reader._view import View
 from cdc_reader.checkpoints.marks import prune_marks
 from cdc_reader.checkpoints.scylla_table import CheckpointTable, LeaseCells, Stored
 from cdc_reader.checkpoints.store import CheckpointName, Owner
@@ -28,7 +26,7 @@ from cdc_reader.config import CONSISTENCIES, ConnectionConfig, ReadConfig, as_co
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError, TransientError
 from cdc_reader.reading.progress import Checkpoint, Mark
-from cdc_reader.reading.retry import Interruption
+from cdc_reader.reading.retry import Interruptible
 from cdc_reader.streams.stream import StreamId
 
 _PART = 64 * 1024
@@ -46,7 +44,7 @@ class _Kept:
     stored: Stored | None = None
 
 
-class ScyllaCheckpoints(View):
+class ScyllaCheckpoints(Interruptible):
     """A `LeasingStore` in the table `keyspace`.`table`, created on first use; thread-safe.
 
     The keyspace must exist. A checkpoint expires `ttl` after it was last saved, or never if `ttl`
@@ -56,6 +54,7 @@ class ScyllaCheckpoints(View):
     """
 
     __slots__ = ("_statements",)
+    _waiting = "_statements"
 
     def __init__(
         self,
@@ -82,10 +81,6 @@ class ScyllaCheckpoints(View):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._place}>"
-
-    def interrupted_by(self, interruption: Interruption) -> Self:
-        """Return the same store with waits that `interruption` ends."""
-        return self._view(_statements=self._statements.interrupted_by(interruption))
 
     def load(self, name: CheckpointName) -> Checkpoint | None:
         """See `CheckpointStore.load`."""

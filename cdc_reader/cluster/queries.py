@@ -32,7 +32,7 @@ from cdc_reader.errors import (
     SchemaError,
     TransientError,
 )
-from cdc_reader.reading.retry import NEVER, Interruption, wait_for
+from cdc_reader.reading.retry import NEVER, Interruptible, Interruption, wait_for
 
 T = TypeVar("T")
 
@@ -316,19 +316,16 @@ class _AtNode(Queries):
         return action()
 
 
-class Asking(View):
+class Asking(Interruptible):
     """An object that asks through `_queries`; its views share what it learns from the answers."""
 
     __slots__ = ("_queries",)
     _queries: Queries
+    _waiting = "_queries"
 
     def over(self, queries: Queries) -> Self:
         """Return a view that asks through `queries`."""
         return self._view(_queries=queries)
-
-    def interrupted_by(self, interruption: Interruption) -> Self:
-        """Return a view whose waits `interruption` ends; see `Queries.interrupted_by`."""
-        return self.over(self._queries.interrupted_by(interruption))
 
 
 def one_of_each(versions: Mapping[Node, str]) -> list[Node]:

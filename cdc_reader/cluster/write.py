@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from attrs import field, frozen
 from cassandra import ConsistencyLevel
@@ -17,7 +17,6 @@ from cassandra.query import (
 )
 from cassandra.query import Statement as DriverStatement
 
-from cdc_reader._view import View
 from cdc_reader.cluster.connection import PREPARED, Connection
 from cdc_reader.cluster.errors import request_error
 from cdc_reader.cluster.queries import Query
@@ -27,7 +26,7 @@ from cdc_reader.cql.schema import Column
 from cdc_reader.cql.statement import UNSET, Statement
 from cdc_reader.decoding import decode
 from cdc_reader.errors import CdcError
-from cdc_reader.reading.retry import Interruption
+from cdc_reader.reading.retry import Interruptible
 
 _BATCH_BYTES = 50_000
 
@@ -48,7 +47,7 @@ class Write:
     values: tuple[object, ...] = field(repr=lambda values: f"<{len(values)} values>")
 
 
-class Statements(View):
+class Statements(Interruptible):
     """Executes statements over a connection at one consistency level; thread-safe.
 
     Transient failures are retried. Raises only errors of `cdc_reader.errors`, which say what the
@@ -56,6 +55,7 @@ class Statements(View):
     """
 
     __slots__ = ("_connection",)
+    _waiting = "_connection"
 
     def __init__(self, connection: Connection, consistency: str, doing: str) -> None:
         self._connection = connection
@@ -64,10 +64,6 @@ class Statements(View):
         is_local = consistency.startswith("LOCAL_")
         self._serial = ConsistencyLevel.LOCAL_SERIAL if is_local else ConsistencyLevel.SERIAL
         self._doing = doing
-
-    def interrupted_by(self, interruption: Interruption) -> Self:
-        """Return the same statements with waits that `interruption` ends."""
-        return self._view(_connection=self._connection.interrupted_by(interruption))
 
     def define(self, cql: str) -> None:
         """Execute a schema statement, which has no values."""
@@ -120,13 +116,14 @@ class Statements(View):
         return self._connection.prepare(cql, self._doing)
 
 
-class CqlWriter(View):
+class CqlWriter(Interruptible):
     """Writes to a cluster, with the retries and timeouts of its configuration; thread-safe.
 
     Statements must be idempotent: a statement whose response is lost is sent again.
     """
 
     __slots__ = ("_connection",)
+    _waiting = "_connection"
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig | None = None) -> None:
         self._connection = Connection(config, read or ReadConfig())
@@ -157,13 +154,6 @@ class CqlWriter(View):
                     )
         finally:
             _finish(under_way)
-
-    def interrupted_by(self, interruption: Interruption) -> Self:
-        """Return a writer over the same connection with waits that `interruption` ends.
-
-        A handler whose method `interrupted_by` calls this one can be interrupted by a consumer.
-        """
-        return self._view(_connection=self._connection.interrupted_by(interruption))
 
     def close(self) -> None:
         """Close the connection."""

@@ -15,12 +15,13 @@ from datetime import timedelta
 from functools import partial
 from itertools import chain
 from types import MethodType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, TypeAlias, TypeVar
 
 from attrs import frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock
+from cdc_reader._view import View
 from cdc_reader.errors import RetriesExhaustedError, StoppedError, TransientError
 
 if TYPE_CHECKING:
@@ -116,6 +117,18 @@ def interrupted(waiting: T, interruption: Interruption) -> T:
         return MethodType(waiting.__func__, its_object)  # type: ignore[return-value]
     bind: Callable[[Interruption], T] | None = getattr(waiting, "interrupted_by", None)
     return waiting if bind is None else bind(interruption)
+
+
+class Interruptible(View):
+    """An object that waits only through one attribute: `_waiting`, in `__slots__`, is its name."""
+
+    __slots__ = ()
+    _waiting: ClassVar[str]
+
+    def interrupted_by(self, interruption: Interruption) -> Self:
+        """Return a view of this object whose waits `interruption` ends."""
+        name = self._waiting
+        return self._view(**{name: interrupted(getattr(self, name), interruption)})
 
 
 class Ending(Protocol[T_co]):

@@ -7,17 +7,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from enum import Enum
 from functools import partial
 from itertools import chain, islice
-from typing import Protocol, Self
+from typing import Protocol
 
 from cdc_reader._time import Clock, SystemClock
-from cdc_reader._view import View
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Operation, TableSchema
 from cdc_reader.cql.statement import Statement
 from cdc_reader.errors import UnsupportedTableError
-from cdc_reader.reading.retry import Interruption, interrupted
+from cdc_reader.reading.retry import Interruptible
 from cdc_reader.replication.writes import TableWrites
 
 _SECOND = 1_000_000
@@ -65,7 +64,7 @@ class Expiry(Enum):
     in time."""
 
 
-class Replicator(View):
+class Replicator(Interruptible):
     """Applies changes from any number of tables to tables with the same columns.
 
     Every cell gets its original timestamp, so the order of changes does not matter, and applying a
@@ -78,7 +77,7 @@ class Replicator(View):
     """
 
     __slots__ = ("_writer",)
-    _writer: Writer
+    _waiting = "_writer"
 
     def __init__(
         self,
@@ -113,13 +112,6 @@ class Replicator(View):
         writer = self._writer
         write_all: WriteAll = getattr(writer, "write_all", partial(_one_by_one, writer))
         write_all(map(self._by_partition, together))
-
-    def interrupted_by(self, interruption: Interruption) -> Self:
-        """Return the same replicator with waits that `interruption` ends, if the writer has any.
-
-        A consumer calls this method if `apply` is its handler, so that `stop` ends waits.
-        """
-        return self._view(_writer=interrupted(self._writer, interruption))
 
     def _by_partition(self, changes: Iterable[Change]) -> list[list[Statement]]:
         """Return the statements that apply the changes, in one list for each partition."""

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from attrs import evolve, frozen
 
-from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
+from cdc_reader import CdcReader, ConnectionConfig, ReadConfig, Replicator
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints
 from cdc_reader.cluster.write import CqlWriter
@@ -73,6 +73,7 @@ def server() -> Iterator[EmbeddedScylla]:
         )
         server.execute("CREATE TABLE ks.t (p int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
         server.execute("CREATE TABLE ks.u (p int PRIMARY KEY) WITH cdc = {'enabled': true}")
+        server.execute("CREATE TABLE ks.copy (p int PRIMARY KEY, v int)")
         for number in range(COUNT):
             server.execute(f"INSERT INTO ks.t (p, v) VALUES ({number}, {number})")
         yield server
@@ -359,8 +360,14 @@ def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
 
 @pytest.mark.parametrize(
     "handler",
-    [lambda insert: insert, lambda insert: insert.write, lambda insert: Together(insert.write, 9)],
-    ids=["object", "method", "together"],
+    [
+        lambda insert: insert,
+        lambda insert: insert.write,
+        lambda insert: Together(insert.write, 9),
+        lambda insert: Replicator(insert.target, {"ks.t": "ks.copy"}).apply,
+        lambda insert: Together(Replicator(insert.target, {"ks.t": "ks.copy"}).apply_all, 9),
+    ],
+    ids=["object", "method", "together", "replicator", "replicator-together"],
 )
 def test_an_unreachable_target_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line, handler: Callable[[Insert], Handler]
