@@ -120,7 +120,10 @@ def interrupted(waiting: T, interruption: Interruption) -> T:
 
 
 class Interruptible(View):
-    """An object that waits only through one attribute: `_waiting`, in `__slots__`, is its name."""
+    """An object all of whose waits are in one attribute, which is in `__slots__`.
+
+    `_waiting` is the name of the attribute.
+    """
 
     __slots__ = ()
     _waiting: ClassVar[str]
