@@ -21,7 +21,6 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from cdc_reader._time import BEGINNING, Micros
-from cdc_reader._view import View
 from cdc_reader.cluster.errors import most_keys
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding import Page, decode
@@ -32,7 +31,7 @@ from cdc_reader.errors import (
     SchemaError,
     TransientError,
 )
-from cdc_reader.reading.retry import NEVER, Interruptible, Interruption, wait_for
+from cdc_reader.reading.retry import NEVER, Interruptible, Interruption, View, wait_for
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from copy import copy
 from datetime import timedelta
 from functools import partial
 from itertools import chain
@@ -21,7 +22,6 @@ from attrs import frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock
-from cdc_reader._view import View
 from cdc_reader.errors import RetriesExhaustedError, StoppedError, TransientError
 
 if TYPE_CHECKING:
@@ -117,6 +117,25 @@ def interrupted(waiting: T, interruption: Interruption) -> T:
         return MethodType(waiting.__func__, its_object)  # type: ignore[return-value]
     bind: Callable[[Interruption], T] | None = getattr(waiting, "interrupted_by", None)
     return waiting if bind is None else bind(interruption)
+
+
+class View:
+    """An object whose views share its `__dict__`, and have their own attributes in `__slots__`.
+
+    What an object learns through one view, all of its views know.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_first")
+
+    def _view(self, **own: object) -> Self:
+        """Return a view of this object with the attributes `own`, which must be in `__slots__`."""
+        view = copy(self)  # copies the attributes in `__slots__`
+        view.__dict__ = self.__dict__
+        # The first object may be registered by a weak reference: it lives as long as its views.
+        own.setdefault("_first", getattr(self, "_first", self))
+        for name, value in own.items():
+            setattr(view, name, value)
+        return view
 
 
 class Interruptible(View):
