@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -20,10 +19,10 @@ from cdc_reader._time import Clock, Micros, Moment, SystemClock
 from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName, table_names
-from cdc_reader.errors import ConfigurationError, StoppedError
+from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery
-from cdc_reader.reading.retry import Stop, each_until, stopped_by
+from cdc_reader.reading.retry import Interruption, Stop
 from cdc_reader.reading.snapshot import SnapshotDelivery
 from cdc_reader.streams.shard import Shard
 from cdc_reader.table_reader import TableReader
@@ -76,8 +75,7 @@ class CdcReader:
 
         Raises StoppedError if `stop` is called in the meantime.
         """
-        with stopped_by(self._stop):
-            return self.clock.now()
+        return self.clock.interrupted_by(Interruption(self._stop)).now()
 
     @property
     def tables(self) -> tuple[TableReader, ...]:
@@ -132,7 +130,8 @@ class CdcReader:
 
         A window's changes are yielded after all its rows have been read.
         """
-        return self._changes(self.follow(start, end))
+        stop = self._stop
+        return _changes(self.follow(start, end), stop)
 
     def follow_change_batches(
         self,
@@ -154,14 +153,6 @@ class CdcReader:
         Raises ConfigurationError if there are several tables, because their columns differ.
         """
         return self.table.snapshot()
-
-    def _changes(self, deliveries: Iterator[Delivery]) -> Iterator[Change]:
-        from cdc_reader.changes.grouping import TableChanges
-
-        changes: dict[TableName, TableChanges] = defaultdict(TableChanges)
-        parts = (part for delivery in deliveries for part in changes[delivery.table].each(delivery))
-        with suppress(StoppedError):
-            yield from each_until(self._stop, parts)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self._tables))
@@ -197,6 +188,19 @@ class CdcReader:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _changes(deliveries: Iterator[Delivery], stop: Stop) -> Iterator[Change]:
+    """Yield the changes of each delivery, until `stop` is set."""
+    from cdc_reader.changes.grouping import TableChanges
+
+    changes: dict[TableName, TableChanges] = defaultdict(TableChanges)
+    for delivery in deliveries:
+        for part in changes[delivery.table].each(delivery):
+            with stop.calling(part.end):
+                yield from part
+            if stop.is_set():
+                return
 
 
 def _row(table: TableReader) -> tuple[str, ...]:

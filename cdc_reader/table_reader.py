@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from attrs import evolve
+from attrs import define, evolve
 
 from cdc_reader._settings import member
 from cdc_reader._time import (
@@ -17,7 +17,6 @@ from cdc_reader._time import (
     Clock,
     Micros,
     Moment,
-    SystemClock,
     check_order,
     end_micros,
     is_relative,
@@ -42,9 +41,9 @@ from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.loss import OnLoss, lost_since
 from cdc_reader.reading.ports import LogSource, SnapshotTable
-from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
+from cdc_reader.reading.retry import NEVER, Interruption, Stop, each_until
 from cdc_reader.reading.snapshot import SnapshotDelivery, SnapshotReader, begin_snapshot
-from cdc_reader.reading.window_reader import LogReader
+from cdc_reader.reading.windows.window_reader import LogReader
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
@@ -55,7 +54,35 @@ if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.formatting import Formatting
     from cdc_reader.changes.frames import ChangeFormat, Format
 
-T = TypeVar("T")
+
+@define(eq=False)
+class _Access:
+    """The table, its log and the clock, for reads that `stop` ends.
+
+    All accesses of a reader share what they learn of the cluster, except for `log`, which is made
+    when it is needed.
+    """
+
+    stop: Stop
+    table: CdcTable
+    clock: ClusterClock
+    log: tuple[LogSchema, LogReader] | None = None
+
+    def interrupted_by(self, interruption: Interruption) -> _Access:
+        """Return access for reads that `interruption` ends."""
+        table = self.table.interrupted_by(interruption)
+        return _Access(interruption.stop, table, self.clock.interrupted_by(interruption))
+
+    def window(self, start: Moment | None, end: Moment | None) -> Window:
+        """Return the window between two moments; raise ConfigurationError if they are reversed."""
+        now = self.now(start, end)
+        window = Window(start_micros(start, now), end_micros(end, now))
+        check_order(window.start, window.end)
+        return window
+
+    def now(self, *moments: object) -> Micros:
+        """Return the cluster's time if a moment is relative; otherwise return BEGINNING."""
+        return self.clock.now() if any(map(is_relative, moments)) else BEGINNING
 
 
 class TableReader:
@@ -78,17 +105,15 @@ class TableReader:
         shard: str | Shard | None = None,
     ) -> None:
         self.name = TableName.of(name)
-        self._table = CdcTable(connection, self.name)
         self._hosts = connection.hosts
         self._config = config or ReadConfig()
-        self._clock = ClusterClock.of(connection, clock or SystemClock())
+        table, its = CdcTable(connection, self.name), ClusterClock.of(connection, clock)
+        self._access = _Access(NEVER.stop, table, its).interrupted_by(Interruption(Stop()))
         self._schema, self._is_given = schema, schema is not None
         self._version: str | None = None
         self._ttls = TtlHistory()
         self._refreshed_at = BEGINNING
-        self._log_reader: LogReader | None = None
         self._shard = Shard.of(shard)
-        self._stop = Stop()
         self._oldest: Checkpoint | None = None
         """The last checkpoint that `begin` returned for a start at the oldest row."""
 
@@ -99,7 +124,7 @@ class TableReader:
         They are read on first use, which raises TableNotFoundError, CdcNotEnabledError or
         UnsupportedTableError if the table cannot be followed.
         """
-        return self._refreshed() if self._schema is None else self._schema
+        return self._refreshed(self._access) if self._schema is None else self._schema
 
     @property
     def known_schema(self) -> LogSchema | None:
@@ -116,8 +141,7 @@ class TableReader:
 
         No row of the log is older.
         """
-        with stopped_by(self._stop):
-            return self._log.first_timestamp()
+        return self._log(self._access).first_timestamp()
 
     def plan(self, window: Window) -> list[Task]:
         """Return tasks that together cover exactly the rows of `window`, older generations first.
@@ -125,13 +149,13 @@ class TableReader:
         Queries the cluster's generations first, and waits up to ten minutes for generations
         that have streams but are not announced yet. Tasks can be pickled and read in any process.
         """
-        with stopped_by(self._stop):
-            self._refreshed()
-            return self._log.plan(window)
+        access = self._access
+        self._refreshed(access)
+        return self._log(access).plan(window)
 
     def read(self, tasks: Iterable[Task]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `tasks`, one batch per page, each stream in the server's order."""
-        return each_stopped_by(self._stop, self._log.read(tasks))
+        return self._log(self._access).read(tasks)
 
     def batches(
         self, start: Moment | None = None, end: Moment | None = None
@@ -146,8 +170,8 @@ class TableReader:
         that has streams but is not announced yet. Raises ConfigurationError for a moment in any
         other form, and if `start` is after `end`.
         """
-        window = self._window(start, end)
-        return each_stopped_by(self._stop, self._bounded(window))
+        access = self._access
+        return self._bounded(access, access.window(start, end))
 
     def change_batches(
         self,
@@ -172,16 +196,16 @@ class TableReader:
         """
         from cdc_reader.changes.frames import change_format, format_of, project
 
-        wanted, window = change_format(format), self._window(start, end)
-        schema = self._refreshed()
+        access, wanted = self._access, change_format(format)
+        window, schema = access.window(start, end), self._refreshed(access)
         row_format = format_of(wanted, project(schema, wanted.columns))
-        rows = each_stopped_by(self._stop, self._converted(row_format, schema, window))
+        rows = self._converted(access, row_format, schema, window)
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
 
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:
         """Yield the rows of `batches` as changes, each stream in order."""
-        stop, window = self._stop, self._window(start, end)
-        return each_until(stop, self._changes(window, stop))
+        access = self._access
+        return each_until(access.stop, self._changes(access, access.window(start, end)))
 
     def follow(
         self, start: Moment | Checkpoint | None = None, end: Moment | None = None
@@ -197,7 +221,7 @@ class TableReader:
         Raises ConfigurationError if `start` is a moment after `end`. From a checkpoint that has
         already reached `end`, nothing is delivered.
         """
-        return self._follow(self._table, start, end)
+        return self._follow(self._access, start, end)
 
     def follow_change_batches(
         self,
@@ -231,50 +255,53 @@ class TableReader:
         from cdc_reader.changes.formatting import Formatting
         from cdc_reader.changes.frames import change_format
 
-        formatting = Formatting(change_format(format))
+        access, formatting = self._access, Formatting(change_format(format))
         is_initial = member("snapshot", snapshot, SnapshotMode) is SnapshotMode.INITIAL
         if is_initial and not (start is None or isinstance(start, Checkpoint)):
             remedy = "leave out start, which the snapshot determines, or give a checkpoint"
             raise ConfigurationError("snapshot", str(snapshot), remedy)
-        formatting.check(self._refreshed(), snapshot=is_initial)
+        formatting.check(self._refreshed(access), snapshot=is_initial)
         if start is None and is_initial:
             start = self.begin_snapshot()
-        return self._formatted(formatting, start, end)
+        return self._formatted(access, formatting, start, end)
 
     def _follow(
-        self, table: CdcTable, start: Moment | Checkpoint | None, end: Moment | None
+        self, access: _Access, start: Moment | Checkpoint | None, end: Moment | None
     ) -> Iterator[Delivery]:
         if isinstance(start, Checkpoint):
-            return self._follower(start, table=table).follow(end_micros(end, self._now(end)))
-        window = self._window(start, end)
-        follower = self._follower(Checkpoint(window.start), table=table)
-        return self._followed(window, follower.follow(window.end))
+            return self._follower_over(access, start).follow(end_micros(end, access.now(end)))
+        window = access.window(start, end)
+        follower = self._follower_over(access, Checkpoint(window.start))
+        return self._followed(access, window, follower.follow(window.end))
 
     def _follower(
-        self,
-        start: Moment | Checkpoint | None = None,
-        on_loss: OnLoss | None = None,
-        *,
-        table: CdcTable | None = None,
+        self, start: Checkpoint, on_loss: OnLoss, on_retry: Callable[[], object]
     ) -> Follower:
-        """Return the follower that `follow` runs, for `CdcConsumer`, which monitors it.
+        """Return a follower for `CdcConsumer`, which monitors it; `stop` ends the follower.
 
-        The follower calls `on_loss` after it has warned of rows that expired before they were read.
-        `stop` ends the follower.
+        The follower calls `on_loss` after it has warned of rows that expired before they were read,
+        and `on_retry` before it repeats a request.
         """
-        if not isinstance(start, Checkpoint):
-            start = Checkpoint(start_micros(start, self._now(start)))
+        return self._follower_over(self._monitored(on_retry), start, on_loss)
+
+    def _follower_over(
+        self, access: _Access, start: Checkpoint, on_loss: OnLoss | None = None
+    ) -> Follower:
         start.check()
         return Follower(
-            table or self._table,
-            self._clock,
+            access.table,
+            access.clock,
             self._config,
             start,
             self._shard,
-            self._stop,
+            access.stop,
             on_loss,
             at_oldest=start == self._oldest,
         )
+
+    def _monitored(self, on_retry: Callable[[], object]) -> _Access:
+        access = self._access
+        return access.interrupted_by(Interruption(access.stop, on_retry=on_retry))
 
     def lost(self, start: Checkpoint) -> Window:
         """Return the span of write times, from a checkpoint on, whose rows have been lost.
@@ -283,10 +310,10 @@ class TableReader:
         """
         if start.position == BEGINNING:
             return Window(BEGINNING, BEGINNING)
-        with stopped_by(self._stop):
-            now, state = self._clock.now(), self._table.state()
-            start = evolve(start, ttls=start.ttls.updated(state, now, start.position))
-            return lost_since(start, now, self._config.data_loss)
+        access = self._access
+        now, state = access.clock.now(), access.table.state()
+        start = evolve(start, ttls=start.ttls.updated(state, now, start.position))
+        return lost_since(start, now, self._config.data_loss)
 
     def begin(self, start: Moment | None = None) -> Checkpoint:
         """Return the checkpoint at which `follow(start)` begins.
@@ -295,12 +322,12 @@ class TableReader:
         position. Raises DataLossError if `data_loss` is ``fail`` and rows written since `start`
         have expired. With any other `data_loss`, the follower reports the loss.
         """
-        with stopped_by(self._stop):
-            now = self._clock.now()
-            first = start_micros(start, now)
-            if self._config.data_loss is DataLossMode.FAIL and first > BEGINNING:
-                self._read(self._refreshed()).begin(Window(first, FOREVER))
-            begun = begin_following(self._table, now, first)
+        access = self._access
+        now = access.clock.now()
+        first = start_micros(start, now)
+        if self._config.data_loss is DataLossMode.FAIL and first > BEGINNING:
+            self._read(access, self._refreshed(access)).begin(Window(first, FOREVER))
+        begun = begin_following(access.table, now, first)
         self._oldest = begun if first == BEGINNING else None
         return begun
 
@@ -311,28 +338,29 @@ class TableReader:
         To continue a snapshot, pass its `TableSnapshot.checkpoint`, or the checkpoint of a
         `RangeComplete`, as `start`. Raises CheckpointError if `start` has no snapshot.
         """
-        with stopped_by(self._stop):
-            if start is None:
-                start = begin_snapshot(self._table, self._clock, self._config)
-            if start.snapshot is None:
-                raise CheckpointError(
-                    f"the snapshot of {self.name} was completed before this checkpoint: follow "
-                    "the log from it, or leave it out for a new snapshot"
-                )
-            schema = self._refreshed()
-            return TableSnapshot(self._table, schema, start, partial(self._rows, start))
+        access = self._access
+        if start is None:
+            start = begin_snapshot(access.table, access.clock, self._config)
+        if start.snapshot is None:
+            raise CheckpointError(
+                f"the snapshot of {self.name} was completed before this checkpoint: follow "
+                "the log from it, or leave it out for a new snapshot"
+            )
+        return TableSnapshot(self._refreshed(access), start, partial(self._rows_as, start))
 
-    def _snapshot_reader(self, start: Checkpoint) -> SnapshotReader:
+    def _snapshot_reader(self, start: Checkpoint, on_retry: Callable[[], object]) -> SnapshotReader:
         """Return the reader of a snapshot's rows and TTLs, for `CdcConsumer`, which monitors it.
 
-        Raises ValueError if the checkpoint has no snapshot.
+        The reader calls `on_retry` before it repeats a request. Raises ValueError if the checkpoint
+        has no snapshot.
         """
-        return self._rows(start, self._table, cells=True)
+        access = self._monitored(on_retry)
+        return self._rows(access, start, access.table, cells=True)
 
     def begin_snapshot(self) -> Checkpoint:
         """Return the checkpoint of a snapshot that begins now; see `snapshot`."""
-        with stopped_by(self._stop):
-            return begin_snapshot(self._table, self._clock, self._config)
+        access = self._access
+        return begin_snapshot(access.table, access.clock, self._config)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} at {self._hosts}>"
@@ -344,122 +372,127 @@ class TableReader:
         bounded read raises StoppedError, because its rows are incomplete. Does not wait for retries
         or pending responses. Reads that begin later are not affected.
         """
-        stop, self._stop = self._stop, Stop()
-        stop.set()
+        ended, self._access = self._access, self._access.interrupted_by(Interruption(Stop()))
+        ended.stop.set()
 
-    def _window(self, start: Moment | None, end: Moment | None) -> Window:
-        """Return the window between two moments; raise ConfigurationError if they are reversed."""
-        now = self._now(start, end)
-        window = Window(start_micros(start, now), end_micros(end, now))
-        check_order(window.start, window.end)
-        return window
+    def _followed(
+        self, access: _Access, window: Window, deliveries: Iterator[Delivery]
+    ) -> Iterator[Delivery]:
+        with suppress(StoppedError), self._reading(access, window, self._refreshed(access)):
+            yield from deliveries
 
-    def _now(self, *moments: object) -> Micros:
-        """Return the cluster's time if a moment is relative; otherwise return BEGINNING."""
-        with stopped_by(self._stop):
-            return self._clock.now() if any(map(is_relative, moments)) else BEGINNING
-
-    def _followed(self, window: Window, deliveries: Iterator[Delivery]) -> Iterator[Delivery]:
-        with suppress(StoppedError):
-            yield from self._kept(window, deliveries, self._read(self._refreshed()))
-
-    def _refreshed(self) -> LogSchema:
+    def _refreshed(self, access: _Access) -> LogSchema:
         """Return the schema, which is read again if the cluster's schema has changed.
 
         Records the log's TTL and id, so that a later read can detect rows that have been lost.
         """
-        schema = self._current()
-        with stopped_by(self._stop):
-            now = self._clock.now()
+        schema, now = self._current(access), access.clock.now()
         self._ttls = self._ttls.updated(schema.base, now, self._refreshed_at)
         self._refreshed_at = now
         return schema
 
-    def _current(self) -> LogSchema:
+    def _current(self, access: _Access) -> LogSchema:
         if self._is_given and self._schema is not None:
             return self._schema
-        with stopped_by(self._stop):
-            if self._schema is not None and self._table.schema_versions() == {self._version}:
-                return self._schema
-            schema = self._table.schema()
+        if self._schema is not None and access.table.schema_versions() == {self._version}:
+            return self._schema
+        schema = access.table.schema()
         if schema != self._schema:
-            self._schema, self._log_reader = schema, None
+            self._schema = schema
         self._version = schema.version
         return schema
 
     def _bounded(
-        self, window: Window, schema: LogSchema | None = None, source: LogSource | None = None
+        self,
+        access: _Access,
+        window: Window,
+        schema: LogSchema | None = None,
+        source: LogSource | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `window`, and report rows that expire before they are read.
 
         Without a `schema`, the current schema is used. For `source`, see `LogReader.read`.
         """
-        read = self._read(schema or self._refreshed())
-        yield from self._kept(window, self._log.batches(window, source, read.done), read)
+        with self._reading(access, window, schema or self._refreshed(access)) as read:
+            yield from self._log(access).batches(window, source, read.done)
+
+    @contextmanager
+    def _reading(self, access: _Access, window: Window, schema: LogSchema) -> Iterator[BoundedRead]:
+        """Check for lost rows before and after `window` is read, and if a query is refused."""
+        read = self._read(access, schema)
+        read.begin(window)
+        try:
+            yield read
+        except QueryRefusedError:
+            access.table.schema()  # raises a clearer error if the table was dropped
+            read.refused(window)
+            raise
         read.finish()
 
-    def _kept(self, window: Window, items: Iterator[T], read: BoundedRead) -> Iterator[T]:
-        """Yield the items read from `window`; first check that its rows have not expired."""
-        with stopped_by(self._stop):
-            read.begin(window)
-        try:
-            yield from items
-        except QueryRefusedError:
-            with stopped_by(self._stop):
-                self._table.schema()  # raises a clearer error if the table was dropped
-                read.refused(window)
-            raise
-
     def _formatted(
-        self, formatting: Formatting, start: Moment | Checkpoint | None, end: Moment | None
+        self,
+        access: _Access,
+        formatting: Formatting,
+        start: Moment | Checkpoint | None,
+        end: Moment | None,
     ) -> Iterator[Delivery | SnapshotDelivery]:
         """Yield the rest of the snapshot, if `start` has one, and then the log."""
-        table = self._table.tolerant() if formatting.is_tolerant else self._table
+        if formatting.is_tolerant:
+            access = evolve(access, table=access.table.tolerant())
         if isinstance(start, Checkpoint) and start.snapshot is not None:
-            stop, rows = self._stop, self._rows(start, table, cells=False)
+            rows = self._rows(access, start, access.table, cells=False)
             with suppress(StoppedError):
                 yield from formatting.snapshot(rows.deliveries())
-            if stop.is_set():
+            if access.stop.is_set():
                 return
             start = rows.complete
-        yield from formatting.log(self._follow(table, start, end))
+        yield from formatting.log(self._follow(access, start, end))
 
-    def _read(self, schema: LogSchema) -> BoundedRead:
+    def _read(self, access: _Access, schema: LogSchema) -> BoundedRead:
         mode, name = self._config.data_loss, schema.base.name
-        return BoundedRead(self._table, name, self._ttls, mode, self._clock)
+        return BoundedRead(access.table, name, self._ttls, mode, access.clock)
 
     def _converted(
-        self, row_format: Format, log_schema: LogSchema, window: Window
+        self, access: _Access, row_format: Format, log_schema: LogSchema, window: Window
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `window` in a format; read only the log columns that it needs."""
         schema = row_format.schema
         read = evolve(log_schema, columns=row_format.log_columns(schema.names))
-        source = self._table.source(read, tolerant=row_format.is_tolerant)
-        batches = self._bounded(window, log_schema, source)
-        return row_format.convert(batches, schema)
+        source = access.table.source(read, tolerant=row_format.is_tolerant)
+        batches = self._bounded(access, window, log_schema, source)
+        for batch in row_format.convert(batches, schema):
+            access.stop.check()  # a page that was read before may yield several batches
+            yield batch
 
-    def _changes(self, window: Window, stop: Stop) -> Iterator[Entries[Change]]:
+    def _changes(self, access: _Access, window: Window) -> Iterator[Entries[Change]]:
         """Yield the changes of each page."""
         from cdc_reader.changes.grouping import Grouping
 
-        schema = self._refreshed()
+        schema = self._refreshed(access)
         grouping = Grouping(schema)
-        for batch in each_stopped_by(stop, self._bounded(window, schema)):
+        for batch in self._bounded(access, window, schema):
             yield grouping.each(batch)
         yield grouping.rest()
 
-    def _rows(self, start: Checkpoint, table: SnapshotTable, *, cells: bool) -> SnapshotReader:
+    def _rows_as(
+        self, start: Checkpoint, change: Callable[[CdcTable], SnapshotTable], *, cells: bool
+    ) -> SnapshotReader:
+        """Return the reader of the rows of `change(table)`, which the next `stop` ends."""
+        access = self._access
+        return self._rows(access, start, change(access.table), cells=cells)
+
+    def _rows(
+        self, access: _Access, start: Checkpoint, table: SnapshotTable, *, cells: bool
+    ) -> SnapshotReader:
         start.check()
         return SnapshotReader(
-            table, self._clock, self._config, start, self._shard, self._stop, cells=cells
+            table, access.clock, self._config, start, self._shard, access.stop, cells=cells
         )
 
-    @property
-    def _log(self) -> LogReader:
-        """The reader of the log, with the columns of `schema`."""
-        if self._log_reader is None:
-            source, generations = self._table.source(self.schema), self._table.generations
-            self._log_reader = LogReader(
-                source, generations, self._config, self._clock, self._shard
-            )
-        return self._log_reader
+    def _log(self, access: _Access) -> LogReader:
+        """Return the reader of the log, with the columns of `schema`."""
+        schema, table = self._schema or self._refreshed(access), access.table
+        if access.log is None or access.log[0] is not schema:
+            source, its = table.source(schema), (self._config, access.clock, self._shard)
+            access.log = schema, LogReader(source, table.generations, *its, access.stop)
+        return access.log[1]

@@ -22,7 +22,9 @@ from cdc_reader.reading.snapshot import (
 )
 
 MakeReader = Callable[..., SnapshotReader]
-"""Makes the reader of a `SnapshotTable`; `cells` adds the TTLs and write times of cells."""
+"""Applies a function to the table, and makes a reader of the result.
+
+`cells` adds the TTLs and write times of cells."""
 
 if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.change import Change
@@ -99,12 +101,9 @@ class TableSnapshot:
     StoppedError if the reader is stopped.
     """
 
-    def __init__(
-        self, table: SnapshotTable, schema: LogSchema, start: Checkpoint, make_reader: MakeReader
-    ) -> None:
+    def __init__(self, schema: LogSchema, start: Checkpoint, make_reader: MakeReader) -> None:
         self.checkpoint = start
         """The snapshot's start; pass it to `TableReader.snapshot` to begin there again."""
-        self._table = table
         self._schema = schema
         self._make_reader = make_reader
         self._reader: SnapshotReader | None = None
@@ -154,8 +153,7 @@ class TableSnapshot:
         wanted = change_format(format)
         schema = project(self._schema, wanted.columns)
         row_format = snapshot_format_of(wanted, schema)
-        table = FixedSchema(self._table, schema, row_format.is_tolerant)
-        split = split_rows(self._begin(table, cells=False))
+        split = split_rows(self._begin(schema, tolerant=row_format.is_tolerant))
         rows = row_format.snapshot(split, row_format.schema, self.position)
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
 
@@ -167,7 +165,7 @@ class TableSnapshot:
         from cdc_reader.changes.snapshot import SnapshotChanges
 
         changes = SnapshotChanges()
-        for delivery in self._begin(FixedSchema(self._table, self._schema), cells=True):
+        for delivery in self._begin(self._schema, cells=True):
             yield from chain.from_iterable(changes.each(delivery))
 
     def deliveries(self) -> Iterator[SnapshotDelivery]:
@@ -177,14 +175,22 @@ class TableSnapshot:
         effect of the rows, and pass the last checkpoint to `TableReader.snapshot`. The schema may
         change during the snapshot.
         """
-        return self._begin(self._table, cells=False)
+        self._reader = self._make_reader(lambda table: table, cells=False)
+        return self._reader.deliveries()
 
-    def _begin(self, table: SnapshotTable, *, cells: bool) -> Iterator[SnapshotDelivery]:
-        self._reader = self._make_reader(table, cells=cells)
+    def _begin(
+        self, schema: LogSchema, *, tolerant: bool = False, cells: bool = False
+    ) -> Iterator[SnapshotDelivery]:
+        """Begin to read the rows with the columns of `schema`."""
+
+        def fixed(table: SnapshotTable) -> SnapshotTable:
+            return FixedSchema(table, schema, tolerant)
+
+        self._reader = self._make_reader(fixed, cells=cells)
         return self._reader.deliveries()
 
     def _batches(self, schema: LogSchema) -> Iterator[pa.RecordBatch]:
-        for delivery in self._begin(FixedSchema(self._table, schema), cells=False):
+        for delivery in self._begin(schema):
             if not isinstance(delivery, RangeComplete):
                 yield delivery.batch
 

@@ -37,7 +37,9 @@ _HOMES = homes(
         "cdc_reader.checkpoints.sqlite": "SqliteCheckpoints",
         "cdc_reader.checkpoints.store": "CheckpointName CheckpointStore LeasingStore Owner",
         "cdc_reader.reading.expiry": "TtlHistory",
-        "cdc_reader.reading.cursor": "Checkpoint KnownGenerations LateState Mark RowKey SnapshotProgress",
+        "cdc_reader.reading.cursor": (
+            "Checkpoint KnownGenerations LateState Mark RowKey SnapshotProgress"
+        ),
     }
 )
 

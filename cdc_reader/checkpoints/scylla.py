@@ -26,6 +26,7 @@ from cdc_reader.config import CONSISTENCIES, ConnectionConfig, ReadConfig, as_co
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError, TransientError
 from cdc_reader.reading.cursor import Checkpoint, Mark
+from cdc_reader.reading.retry import Interruptible
 from cdc_reader.streams.stream import StreamId
 
 _PART = 64 * 1024
@@ -43,7 +44,7 @@ class _Kept:
     stored: Stored | None = None
 
 
-class ScyllaCheckpoints:
+class ScyllaCheckpoints(Interruptible):
     """A `LeasingStore` in the table `keyspace`.`table`, created on first use; thread-safe.
 
     The keyspace must exist. A checkpoint expires `ttl` after it was last saved, or never if `ttl`
@@ -51,6 +52,9 @@ class ScyllaCheckpoints:
     `retry_deadline`. Durations are timedeltas, or strings such as ``30d``. Raises the usual
     connection errors, and CheckpointError for a table that cannot be used.
     """
+
+    __slots__ = ("_statements",)
+    _waiting = "_statements"
 
     def __init__(
         self,
@@ -69,10 +73,8 @@ class ScyllaCheckpoints:
         config = as_connection(connection)
         self._place = f"{name} at {config.hosts}"
         queries = Connection(config, ReadConfig(retry_deadline=retry_deadline))
+        self._name, self._ttl = name, _seconds(ttl)
         self._statements = Statements(queries, consistency, f"checkpoints in {name}")
-        seconds = _seconds(ttl)
-        self._table = CheckpointTable(name, self._statements, seconds)
-        self._leases = LeaseCells(name, self._statements, seconds)
         self._lock = threading.Lock()
         self._ready = False
         self._kept: dict[CheckpointName, _Kept] = {}
@@ -150,6 +152,14 @@ class ScyllaCheckpoints:
             self._ready = False
             self._kept.clear()
             self._statements.close()
+
+    @property
+    def _table(self) -> CheckpointTable:
+        return CheckpointTable(self._name, self._statements, self._ttl)
+
+    @property
+    def _leases(self) -> LeaseCells:
+        return LeaseCells(self._name, self._statements, self._ttl)
 
     def _entry(self, name: CheckpointName) -> _Kept:
         with self._lock:

@@ -2,7 +2,9 @@
 
 A new store implements `LeasingStore`, or `CheckpointStore` if it cannot support leases. Its methods
 may be called from several threads at once, and raise `TransientError` for failures that are worth
-retrying. `sqlite` is an example; `encoding` and `marks` pack the parts of a checkpoint.
+retrying. `sqlite` is an example; `encoding` and `marks` pack a checkpoint's parts. A store that may
+wait long also has a method ``interrupted_by(interruption)``, which returns the same store with
+waits that an `Interruption` ends; `scylla` is an example.
 
 Add a new store in these places, and then run ``make api``:
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from uuid import UUID
 
 import click
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from cdc_reader._time import (
     BEGINNING,
@@ -59,6 +59,7 @@ from cdc_reader.errors import (
     UnsupportedTableError,
 )
 from cdc_reader.reading.cursor import Checkpoint
+from cdc_reader.reading.retry import Interruption
 from cdc_reader.replication.replicator import TOGETHER, Expiry, Replicator
 from cdc_reader.replication.table_copy import check_copy, check_initial_copy, creation, needed_types
 from cdc_reader.streams.shard import Shard
@@ -312,6 +313,23 @@ def _greeting(
     )
 
 
+@frozen
+class _Applying:
+    """Applies changes, and counts them in the report."""
+
+    replicator: Replicator
+    report: Report
+
+    def __call__(self, changes: Sequence[Change]) -> None:
+        self.replicator.apply_all(changes)
+        for change in changes:
+            self.report.count(is_row=change.operation is ChangeOperation.SNAPSHOT)
+
+    def interrupted_by(self, interruption: Interruption) -> _Applying:
+        """Return a function that does the same, with writes that `interruption` ends."""
+        return _Applying(self.replicator.interrupted_by(interruption), self.report)
+
+
 def _replicate(
     source: Side,
     target: Side,
@@ -327,16 +345,11 @@ def _replicate(
         SystemClock(), duration_micros(read.confidence_window) + 2 * poll_interval(read)
     )
 
-    def apply(changes: Sequence[Change]) -> None:
-        replicator.apply_all(changes)
-        for change in changes:
-            report.count(is_row=change.operation is ChangeOperation.SNAPSHOT)
-
     is_initial = snapshot is SnapshotMode.INITIAL
     consumer = CdcConsumer(
         source.connection,
         [source.table],
-        Together(apply, TOGETHER),
+        Together(_Applying(replicator, report), TOGETHER),
         application=kept.application,
         start=EARLIEST if is_initial else follow.start,
         snapshot=snapshot,

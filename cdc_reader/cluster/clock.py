@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros, SteadyClock, SystemClock
-from cdc_reader.cluster.queries import Queries, Query
+from cdc_reader.cluster.queries import Asking, Queries, Query
 from cdc_reader.cql import timeuuid
 from cdc_reader.decoding import decode
 from cdc_reader.errors import CdcError
@@ -62,7 +62,7 @@ class _Measured:
         return abs(ahead) <= TOLERANCE + self.error
 
 
-class ClusterClock:
+class ClusterClock(Asking):
     """The cluster's clock, which is the machine's clock while the two agree. Thread-safe.
 
     The first `now` queries the time of a node, and later calls repeat this every few minutes. If a
@@ -130,7 +130,7 @@ class ClusterClock:
         found: list[_Measured] = []
         for number in range(_NODES):
             if number:
-                sleep(self._own, _PAUSE)
+                sleep(self._own, _PAUSE, self._queries.interruption.stop)
             found.append(attempt(self._ask))
             if found[-1].is_precise and found[-1].agrees:
                 break

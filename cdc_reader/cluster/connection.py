@@ -112,17 +112,21 @@ class Connection(Queries):
         return self._config.hosts
 
     def session(self) -> Session:
-        """Return the driver's session; the first call connects, within the connect timeout."""
+        """Return the driver's session; the first call connects, within the connect timeout.
+
+        A read that has been stopped does not open another session after `close`.
+        """
+        self.interruption.check()
         with self._lock:
             if self._opening is None or self._opening.has_failed:
                 self._opening = Opening(self._config, self._read.fetch_size)
             opening = self._opening
-        return opening.session()
+        return opening.session(self.interruption)
 
     def nodes(self) -> Sequence[Host]:
         """See `Queries.nodes`; leaves out the nodes of other datacenters."""
         session = self.session()
-        wait_for_nodes(session)
+        wait_for_nodes(session, self.interruption)
         cluster = session.cluster
         policy = cluster.profile_manager.default.load_balancing_policy
         hosts = cluster.metadata.all_hosts()
@@ -141,7 +145,7 @@ class Connection(Queries):
         statement, values = self._statement(query)
 
         def request(paging_state: bytes | None) -> Callable[[], Page]:
-            sent = self.throttle.admit()
+            sent = self.throttle.admit(self.interruption.stop)
             future = self._send(query, statement, values, paging_state)
 
             def answer() -> Page:
@@ -159,7 +163,7 @@ class Connection(Queries):
     def retry(self, action: Callable[[], T]) -> T:
         """See `Queries.retry`; the deadline comes from the configuration."""
         with waiting():
-            return retry(action, self._read.retry_deadline)
+            return retry(action, self._read.retry_deadline, self.interruption)
 
     def prepare(self, cql: str, doing: str, columns: Columns | None = None) -> PreparedStatement:
         """Prepare a statement, or return the one already prepared for the same text and columns.
@@ -197,7 +201,7 @@ class Connection(Queries):
         The request is the one in `sent`, which is removed, or a new one if `sent` is empty.
         """
         try:
-            return _outcome(sent.pop() if sent else self.session().execute_async(statement()))
+            return self._outcome(sent.pop() if sent else self.session().execute_async(statement()))
         except Exception as error:
             raise self._failure(error, doing) from error
 
@@ -217,8 +221,8 @@ class Connection(Queries):
     def _prepare_at_next(self, cql: str, doing: str) -> PreparedStatement:
         """Prepare a statement at the next node; the driver takes the nodes in turn."""
         try:
-            session = self.session()
-            statement = interruptibly(partial(session.prepare, cql), "driver-prepare")
+            prepare = partial(self.session().prepare, cql)
+            statement = interruptibly(prepare, "driver-prepare", self.interruption)
         except Exception as error:
             raise self._failure(error, doing) from error
         forget_columns(statement)
@@ -255,7 +259,7 @@ class Connection(Queries):
 
     def _read_page(self, future: ResponseFuture, query: Query, statement: Any) -> Page:
         try:
-            result = _outcome(future)
+            result = self._outcome(future)
         except Exception as error:
             if isinstance(statement, RoutedStatement):
                 statement.to_any_node()
@@ -267,6 +271,10 @@ class Connection(Queries):
             page.check(query.columns)
             keep_columns(statement.prepared_statement, query.columns)
         return page
+
+    def _outcome(self, future: ResponseFuture) -> ResultSet:
+        wait_for(lambda answered: future.add_callbacks(answered, answered), self.interruption)
+        return future.result()
 
     def _failure(self, error: Exception, doing: str) -> CdcError:
         """Return the error for a failed request; if no node answered, look for a moved cluster."""
@@ -283,13 +291,13 @@ class Connection(Queries):
         The driver looks the names up only once. If the other session cannot be opened, this one is
         kept, and the next request that no node answers tries again.
         """
-        old = self._opening
-        if old is None or not interruptibly(old.has_moved, "cdc-look-up"):
+        old, until = self._opening, self.interruption
+        if old is None or not interruptibly(old.has_moved, "cdc-look-up", until):
             return
         log.info("contact_points_moved", hosts=self.hosts)
         new = Opening(self._config, self._read.fetch_size)
         try:
-            new.session()
+            new.session(until)
         except CdcError as error:
             new.close()
             if isinstance(error, ConnectionFailedError):
@@ -301,9 +309,3 @@ class Connection(Queries):
                 self._opening = new
                 self._prepared.clear()
         (old if is_open else new).close()
-
-
-def _outcome(future: ResponseFuture) -> ResultSet:
-    """Wait for the outcome of a request; the context's stop ends the wait."""
-    wait_for(lambda answered: future.add_callbacks(answered, answered))
-    return future.result()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import inspect
 import io
+import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import wait
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from cdc_reader.cql.schema import Column
 from cdc_reader.decoding import Page
 from cdc_reader.decoding.buffer import Buffer
 from cdc_reader.decoding.metadata import ResultMetadata, read_metadata
+from cdc_reader.reading.retry import Interruption, wait_for
 
 log = get_logger(__name__)
 
@@ -79,12 +80,15 @@ def open_cluster(settings: Mapping[str, Any]) -> Cluster:
     return Cluster(**{name: value for name, value in settings.items() if name not in left_out})
 
 
-def wait_for_nodes(session: Session) -> None:
+def wait_for_nodes(session: Session, interruption: Interruption) -> None:
     """Wait, at most a second, until the session has connected to all nodes that it can reach.
 
     A session opens as soon as it has connected to one of them.
     """
-    wait(session._initial_connect_futures, timeout=1)  # noqa: SLF001 - told nowhere else
+    until = time.monotonic() + 1
+    for connecting in session._initial_connect_futures:  # noqa: SLF001 - told nowhere else
+        if not connecting.done():
+            wait_for(connecting.add_done_callback, interruption, until - time.monotonic())
 
 
 def application(name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property, partial
 from itertools import count, pairwise
-from typing import Protocol
+from typing import Protocol, Self
 from uuid import UUID
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from attrs import evolve
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros
-from cdc_reader.cluster.queries import Queries, Query
+from cdc_reader.cluster.queries import Asking, Queries, Query
 from cdc_reader.cluster.schema import dropped, uses_tablets
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName, quoted
@@ -131,8 +131,11 @@ def own_groups(streams: Sequence[StreamId]) -> list[StreamGroup]:
     return [StreamGroup(stream.token, (stream,)) for stream in streams]
 
 
-class ReplicatedGenerations(ABC):
+class ReplicatedGenerations(Asking, ABC):
     """Generations in replicated tables, of which each node gives the same answer."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
 
     @abstractmethod
     def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
@@ -141,6 +144,10 @@ class ReplicatedGenerations(ABC):
     def all_timestamps(self) -> Sequence[Micros]:
         """See `GenerationSource.all_timestamps`."""
         return self.timestamps()
+
+    @property
+    def _tables(self) -> DistributedTables:
+        return DistributedTables(self._queries)
 
 
 class VnodeGenerations(ReplicatedGenerations):
@@ -152,13 +159,9 @@ class VnodeGenerations(ReplicatedGenerations):
 
     kind = GenerationKind.VNODES
 
-    def __init__(self, queries: Queries) -> None:
-        self._queries = queries
-        self._tables = DistributedTables(queries)
-
     def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         """See `GenerationSource.timestamps`; the tables of a connection share the answer."""
-        return self._queries.shared.answer("generations", since, self._timestamps)
+        return self._queries.answer("generations", since, self._timestamps)
 
     def _timestamps(self) -> Sequence[Micros]:
         try:
@@ -190,14 +193,14 @@ class VnodeGenerations(ReplicatedGenerations):
         partly stored counts too. The stored generations are read before the timestamps, so a
         generation announced in between does not count as unpublished.
         """
-        return self._queries.shared.answer("unpublished", since, self._unpublished)
+        return self._queries.answer("unpublished", since, self._unpublished)
 
     def _unpublished(self) -> Sequence[Micros]:
         described = starts(self._tables.batches(_VNODE_DESCRIBED))
         return sorted(set(described) - set(self.timestamps()))
 
 
-class TabletGenerations:
+class TabletGenerations(Asking):
     """The `GenerationSource` of a table that uses tablets, in ScyllaDB 2025.4 and later.
 
     Queries use consistency ONE, and each node answers from its local tables. A node that lags may
@@ -306,9 +309,6 @@ class Scylla43Generations(ReplicatedGenerations):
 
     kind = GenerationKind.SCYLLA_43
 
-    def __init__(self, queries: Queries) -> None:
-        self._tables = DistributedTables(queries)
-
     def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         """Return the starts, in µs, of all generations visible now."""
         del since
@@ -339,9 +339,7 @@ class UpgradedGenerations(ReplicatedGenerations):
     """
 
     def __init__(self, queries: Queries) -> None:
-        self._queries = queries
-        self._older = Scylla43Generations(queries)
-        self._newer = VnodeGenerations(queries)
+        super().__init__(queries)
         self._in_newer: frozenset[int] = frozenset()
         self._has_newer = False
         self._is_rewritten = False
@@ -370,6 +368,14 @@ class UpgradedGenerations(ReplicatedGenerations):
             return groups
         self.timestamps()  # finds out whether the newer tables have the generation
         return self._newer.groups(start) if self._is_newer(start) else ()
+
+    @property
+    def _older(self) -> Scylla43Generations:
+        return Scylla43Generations(self._queries)
+
+    @property
+    def _newer(self) -> VnodeGenerations:
+        return VnodeGenerations(self._queries)
 
     def _is_newer(self, start: Micros) -> bool:
         return self._is_rewritten or start in self._in_newer
@@ -406,8 +412,12 @@ class KnownSource(GenerationSource, Protocol):
         """The kind of tables that are read now."""
         ...
 
+    def over(self, queries: Queries) -> Self:
+        """See `Asking.over`."""
+        ...
 
-class TableGenerations:
+
+class TableGenerations(Asking):
     """The `GenerationSource` of any table; its kind is determined on first use."""
 
     def __init__(self, queries: Queries, name: TableName) -> None:
@@ -426,9 +436,13 @@ class TableGenerations:
     def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
         return self.source.unpublished(since)
 
-    @cached_property
+    @property
     def source(self) -> KnownSource:
-        """Return the source that fits the table's keyspace and the server."""
+        """The source that fits the table's keyspace and the server."""
+        return self._source.over(self._queries)
+
+    @cached_property
+    def _source(self) -> KnownSource:
         if uses_tablets(self._queries, self._name.keyspace):
             return TabletGenerations(self._queries, self._name)
         return cluster_generations(self._queries)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, Clock, Micros
 from cdc_reader.cluster.errors import most_keys
 from cdc_reader.cluster.generations import TableGenerations
-from cdc_reader.cluster.queries import Node, Queries, Query, Route, one_of_each
+from cdc_reader.cluster.queries import Asking, Node, Queries, Query, Route, one_of_each
 from cdc_reader.cluster.rows import CqlRowSource
 from cdc_reader.cluster.schema import SchemaSource, dropped
 from cdc_reader.cql import timeuuid
@@ -194,28 +194,31 @@ def log_query(schema: LogSchema, kind: type, limit: str = "", *, has_ttl: bool) 
     return Query(cql, columns=columns, doing=f"reading {schema.name}")
 
 
-class CdcTable:
+class CdcTable(Asking):
     """The `SnapshotTable` over CQL, with vnodes or tablets.
 
     Reading a dropped table or column raises QueryRefusedError; `schema` then shows which of the two
     was dropped. A revoked permission raises PermissionDeniedError. These errors are not retried.
     """
 
-    def __init__(self, queries: Queries, name: TableName, *, tolerant: bool = False) -> None:
+    __slots__ = ("_tolerant",)
+
+    def __init__(self, queries: Queries, name: TableName) -> None:
         self._queries = queries
         self._name = name
-        self._tolerant = tolerant
+        self._tolerant = False
+        self._generations = TableGenerations(queries, name)
         self._schema: LogSchema | None = None
         self._state: TableState | None = None
 
     def tolerant(self) -> CdcTable:
         """Return the table with sources that record cells that cannot be decoded as faults."""
-        return CdcTable(self._queries, self._name, tolerant=True)
+        return self._view(_tolerant=True)
 
-    @cached_property
+    @property
     def generations(self) -> TableGenerations:
         """The source of the table's generations."""
-        return TableGenerations(self._queries, self._name)
+        return self._generations.over(self._queries)
 
     def moment(self, now: Micros, age: int) -> Micros:
         """See `LogTable.moment`."""

@@ -33,7 +33,7 @@ from cdc_reader.cluster.routing import OwnerFirst
 from cdc_reader.cluster.tls import speaks_tls, tls_context
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import ConfigurationError, ConnectionFailedError
-from cdc_reader.reading.retry import in_background, wait_for
+from cdc_reader.reading.retry import Interruption, in_background, wait_for
 
 CONNECT_TIMEOUT = 10.0
 """The seconds to connect to the cluster."""
@@ -101,19 +101,19 @@ class Opening:
         failed = self._opened.done() and self._opened.exception() is not None
         return failed or self._is_given_up
 
-    def session(self) -> Session:
+    def session(self, interruption: Interruption) -> Session:
         """Wait for the session, up to the connect timeout.
 
         Raises ConfigurationError, ConnectionFailedError, AuthenticationFailedError, and
-        StoppedError if the context's stop is set first.
+        StoppedError if it is interrupted first.
         """
-        left = max(0.0, self._deadline - time.monotonic())
-        if not self._opened.done() and not wait_for(self._opened.add_done_callback, left):
+        left, opened = max(0.0, self._deadline - time.monotonic()), self._opened
+        if not opened.done() and not wait_for(opened.add_done_callback, interruption, left):
             self.close()
             self._check_tls()
             raise self._too_slow()
         try:
-            return self._opened.result()
+            return opened.result()
         except Exception as error:
             if self._tls is not None and self._tls.refusals:
                 raise refused_error(self._where, self._tls.refusals.values()) from error

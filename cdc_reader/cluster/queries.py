@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain, count, repeat
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import pyarrow as pa
 from attrs import evolve, frozen
@@ -31,7 +31,7 @@ from cdc_reader.errors import (
     SchemaError,
     TransientError,
 )
-from cdc_reader.reading.retry import wait_for
+from cdc_reader.reading.retry import NEVER, Interruptible, Interruption, View, wait_for
 
 T = TypeVar("T")
 
@@ -94,7 +94,9 @@ class SharedAnswers:
                 self._moment = now
             return self._moment
 
-    def answer(self, name: str, since: Micros | None, ask: Callable[[], T]) -> T:
+    def answer(
+        self, name: str, since: Micros | None, ask: Callable[[], T], interruption: Interruption
+    ) -> T:
         """Return an answer that was asked for at `since` (µs) or later, or now if it is None.
 
         If another thread is asking, its answer is awaited; if it fails, `ask` is called.
@@ -107,7 +109,7 @@ class SharedAnswers:
             at, answer = found if found is not None and is_asked else (self._moment, Future[Any]())
             self._answers[name] = at, answer
         if is_asked:
-            wait_for(answer.add_done_callback)
+            wait_for(answer.add_done_callback, interruption)
             return ask() if answer.exception() else cast("T", answer.result())
         try:
             answer.set_result(ask())
@@ -127,8 +129,13 @@ Request = Callable[[bytes | None], Callable[[], Page]]
 The returned function waits for the page, and raises errors of `cdc_reader.errors`."""
 
 
-class Queries(ABC):
-    """Sends queries, page by page. Every method raises only errors of `cdc_reader.errors`."""
+class Queries(View, ABC):
+    """Sends queries, page by page. Every method raises only errors of `cdc_reader.errors`.
+
+    `interrupted_by` returns a view of the same connection, whose waits can be interrupted.
+    """
+
+    __slots__ = ("_interruption",)
 
     most_keys: int | None = None
     """The server's limit on keys in an IN list; None until the server rejects a longer list."""
@@ -143,6 +150,15 @@ class Queries(ABC):
     def shared(self) -> SharedAnswers:
         """The answers that all tables of this connection share."""
         return SharedAnswers()
+
+    @property
+    def interruption(self) -> Interruption:
+        """Ends waits, retries and pauses."""
+        return getattr(self, "_interruption", NEVER)
+
+    def interrupted_by(self, interruption: Interruption) -> Self:
+        """Return a view whose waits, retries and pauses `interruption` ends."""
+        return self._view(_interruption=interruption)
 
     @property
     @abstractmethod
@@ -164,7 +180,8 @@ class Queries(ABC):
     def pages(self, query: Query) -> Iterator[Page]:
         """Yield all pages, reading one page ahead. The call itself requests the first page.
 
-        A page that fails with a transient error is requested again from its own paging state.
+        A page that fails with a transient error is requested again from its own paging state. After
+        a stop, raises StoppedError instead of yielding the next page, and even instead of ending.
         """
         request = self.request(query)
         return self._pages(query, request, _attempts(request, None))
@@ -176,6 +193,7 @@ class Queries(ABC):
             yield page
             page = self.retry(partial(self._page, query, state, attempt))
         yield page
+        self.interruption.check()
 
     def _page(self, query: Query, state: bytes | None, attempt: Callable[[], Page]) -> Page:
         """Return a page.
@@ -183,6 +201,7 @@ class Queries(ABC):
         If it is refused, or has other columns, the node's schema may be another than the query was
         made for: then the page is requested from one node of each schema version.
         """
+        self.interruption.check()
         try:
             return attempt()
         except (QueryRefusedError, DecodeError) as error:
@@ -242,9 +261,13 @@ class Queries(ABC):
             raise failure
         return found
 
+    def answer(self, name: str, since: Micros | None, ask: Callable[[], T]) -> T:
+        """Return an answer that the tables of this connection share; see `SharedAnswers.answer`."""
+        return self.shared.answer(name, since, ask, self.interruption)
+
     def schema_version(self, since: Micros | None = None) -> str:
         """Return the schema version of the node that answers; see `SharedAnswers.answer`."""
-        return self.shared.answer("schema_version", since, self._schema_version)
+        return self.answer("schema_version", since, self._schema_version)
 
     def _schema_version(self) -> str:
         return _version(self.batches(_SCHEMA_VERSION))
@@ -275,6 +298,10 @@ class _AtNode(Queries):
         self._node = node
 
     @property
+    def interruption(self) -> Interruption:
+        return self._queries.interruption
+
+    @property
     def hosts(self) -> str:
         return self._queries.hosts
 
@@ -286,6 +313,18 @@ class _AtNode(Queries):
 
     def retry(self, action: Callable[[], T]) -> T:
         return action()
+
+
+class Asking(Interruptible):
+    """An object that asks through `_queries`; its views share what it learns from the answers."""
+
+    __slots__ = ("_queries",)
+    _queries: Queries
+    _waiting = "_queries"
+
+    def over(self, queries: Queries) -> Self:
+        """Return a view that asks through `queries`."""
+        return self._view(_queries=queries)
 
 
 def one_of_each(versions: Mapping[Node, str]) -> list[Node]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from cdc_reader._log import get_logger
 from cdc_reader.errors import StoppedError
-from cdc_reader.reading.retry import interruption
+from cdc_reader.reading.retry import Stop
 
 log = get_logger(__name__)
 
@@ -26,11 +26,6 @@ _HOLD = 1.0
 """Minimum seconds between two falls of the rate, so that the lower rate can take effect."""
 _BURST = 0.1
 """Seconds' worth of tokens that may accumulate, so that a thread that wakes late loses none."""
-
-
-def _sleep(seconds: float) -> None:
-    if interruption().stop.wait(seconds):
-        raise StoppedError("stopped while waiting to send a query")
 
 
 class Throttle:
@@ -49,11 +44,11 @@ class Throttle:
         self,
         limit: float | None = None,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = _sleep,
+        wait: Callable[[Stop, float], bool | None] = Stop.wait,
     ) -> None:
         self._limit = _unbounded(limit)
         self._clock = clock
-        self._sleep = sleep
+        self._wait = wait
         self._lock = threading.Lock()
         self._now = clock()
         self._tokens = 1.0
@@ -61,10 +56,10 @@ class Throttle:
         self._slowed_at = -math.inf
         self._slowed_to = self._gain = 0.0
 
-    def admit(self) -> float:
+    def admit(self, stop: Stop) -> float:
         """Wait until a query may be sent, and return the time on the clock.
 
-        Raises StoppedError if the context's stop is set while it waits.
+        Raises StoppedError if `stop` is set before.
         """
         with self._lock:
             now = self._advance()
@@ -73,7 +68,8 @@ class Throttle:
             missing = max(0.0, -self._tokens) / self._rate(now)
         if not missing:
             return now
-        self._sleep(missing)
+        if self._wait(stop, missing):
+            raise StoppedError("stopped while waiting to send a query")
         return self._clock()
 
     def overloaded(self, sent: float) -> None:

@@ -26,6 +26,7 @@ from cdc_reader.cql.schema import Column
 from cdc_reader.cql.statement import UNSET, Statement
 from cdc_reader.decoding import decode
 from cdc_reader.errors import CdcError
+from cdc_reader.reading.retry import Interruptible
 
 _BATCH_BYTES = 50_000
 
@@ -46,12 +47,15 @@ class Write:
     values: tuple[object, ...] = field(repr=lambda values: f"<{len(values)} values>")
 
 
-class Statements:
+class Statements(Interruptible):
     """Executes statements over a connection at one consistency level; thread-safe.
 
     Transient failures are retried. Raises only errors of `cdc_reader.errors`, which say what the
     statement was for.
     """
+
+    __slots__ = ("_connection",)
+    _waiting = "_connection"
 
     def __init__(self, connection: Connection, consistency: str, doing: str) -> None:
         self._connection = connection
@@ -112,11 +116,14 @@ class Statements:
         return self._connection.prepare(cql, self._doing)
 
 
-class CqlWriter:
+class CqlWriter(Interruptible):
     """Writes to a cluster, with the retries and timeouts of its configuration; thread-safe.
 
     Statements must be idempotent: a statement whose response is lost is sent again.
     """
+
+    __slots__ = ("_connection",)
+    _waiting = "_connection"
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig | None = None) -> None:
         self._connection = Connection(config, read or ReadConfig())

@@ -193,8 +193,7 @@ class _Run:
         self, subscription: Subscription, handler: Handler, dead_letter: DeadLetter | None
     ) -> None:
         config, stopping = subscription.config, Stop()
-        self._handler = handler
-        self._handling = Handling(handler, dead_letter, config, subscription.metrics)
+        self._handling = Handling(handler, dead_letter, config, subscription.metrics, stopping)
         self._workers = Workers(config.workers, self._work, stopping)
         self._runtime = ConsumerRuntime(subscription, config.workers, self._workers.put, stopping)
 
@@ -218,8 +217,8 @@ class _Run:
     def _work(self, share: Share) -> None:
         """Handle the changes of a share until a handler fails or the run has to end."""
         try:
-            if isinstance(self._handler, Together):
-                self._handle_together(self._handler, share)
+            if isinstance(self._handling.handler, Together):
+                self._handle_together(self._handling.handler, share)
             else:
                 self._handle_each(share, share)
         except BaseException as error:  # noqa: BLE001 - `run` raises it

@@ -17,7 +17,7 @@ from cdc_reader.changes.change import Change
 from cdc_reader.consumer.config import ConsumerConfig, OnError
 from cdc_reader.errors import ConfigurationError, HandlerError
 from cdc_reader.metrics import HANDLER_ERRORS, HANDLER_RETRIES, Recorder
-from cdc_reader.reading.retry import GRACE, Stop, failed_once, interruption, retrying, stopped_by
+from cdc_reader.reading.retry import GRACE, Interruption, Stop, failed_once, interrupted, retrying
 
 log = get_logger(__name__)
 
@@ -46,13 +46,17 @@ class Together:
     def __call__(self, change: Change) -> object:
         return self.handle([change])
 
+    def interrupted_by(self, interruption: Interruption) -> Together:
+        """Return the handler with waits that `interruption` ends."""
+        return Together(interrupted(self.handle, interruption), self.most)
+
 
 class Workers(Generic[T]):
     """`count` threads that call `work`, which must not raise, until `stopping` is set.
 
     The first is the thread that calls `run`. The others are daemons, so the interpreter can exit
     while a handler hangs. Each thread has an unbounded queue, so the caller must limit the number
-    of items. `stopping` also ends retries and waits of this package inside `work`, after `GRACE`.
+    of items.
     """
 
     def __init__(self, count: int, work: Callable[[T], None], stopping: Stop) -> None:
@@ -91,15 +95,15 @@ class Workers(Generic[T]):
             items.put(None)
 
     def _run(self, items: queue.SimpleQueue[T | None]) -> None:
-        with stopped_by(self._stopping, GRACE):
-            while (item := items.get()) is not None and not self._stopping.is_set():
-                self._work(item)
+        while (item := items.get()) is not None and not self._stopping.is_set():
+            self._work(item)
 
 
 class Handling:
     """Handles changes with retries; thread-safe.
 
-    A stop that is set in the caller's context ends the attempts; see `stopped_by`.
+    Once `stopping` is set, a failed attempt is repeated at most once. Waits of the handler and of
+    `dead_letter` end after `GRACE`, if they have a method `interrupted_by`; see `interrupted`.
     """
 
     def __init__(
@@ -108,9 +112,12 @@ class Handling:
         dead_letter: DeadLetter | None,
         config: ConsumerConfig,
         recorder: Recorder,
+        stopping: Stop,
     ) -> None:
-        self._handler = handler
-        self._dead_letter = dead_letter
+        interruption = Interruption(stopping, GRACE)
+        self.handler = interrupted(handler, interruption)
+        self._dead_letter = interrupted(dead_letter, interruption)
+        self._stopping = stopping
         self._config = config
         self._recorder = recorder
 
@@ -130,7 +137,7 @@ class Handling:
         Raises HandlerError if the change must stop the consumer.
         """
         try:
-            returned = self._handler(change)
+            returned = self.handler(change)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
             return self._try_again(change, error)
         if returned is not None:
@@ -139,9 +146,9 @@ class Handling:
 
     def _try_again(self, change: Change, first: Exception) -> bool:
         try:
-            returned = self._attempts(change)(failed_once(partial(self._handler, change), first))
+            returned = self._attempts(change)(failed_once(partial(self.handler, change), first))
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
-            if interruption().stop.is_set():
+            if self._stopping.is_set():
                 log.warning("handler_given_up_to_stop", **_failure(change, error))
                 return False
             return self._give_up(change, error)
@@ -152,6 +159,7 @@ class Handling:
         return retrying(
             tenacity.stop_after_attempt(self._config.attempts),
             *_PAUSES,
+            self._stopping,
             before_sleep=partial(self._report_retry, change),
             reraise=True,
         )
@@ -177,7 +185,7 @@ class Handling:
         try:
             returned = dead_letter(change, error)
         except Exception as its_error:
-            if interruption().stop.is_set():
+            if self._stopping.is_set():
                 log.warning("dead_letter_given_up_to_stop", **_failure(change, its_error))
                 return False
             raise HandlerError(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import SteadyClock, SystemClock
@@ -17,7 +17,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError, LeaseHeldError, LeaseUnsupportedError, StoppedError
 from cdc_reader.metrics import CHECKPOINT_RETRIES, Recorder
 from cdc_reader.reading.cursor import Checkpoint
-from cdc_reader.reading.retry import GRACE, Stop, retries_told, retry, stopped_by
+from cdc_reader.reading.retry import GRACE, Interruption, Stop, interrupted, retry
 
 log = get_logger(__name__)
 
@@ -40,7 +40,7 @@ class RetryingCheckpoints:
         self, store: CheckpointStore, deadline: timedelta, recorder: Recorder, stop: Stop
     ) -> None:
         self._store = store
-        self._leasing = store if isinstance(store, LeasingStore) else None
+        self._has_leases = isinstance(store, LeasingStore)
         self._deadline = deadline
         self._recorder = recorder
         self._stop = stop
@@ -49,56 +49,57 @@ class RetryingCheckpoints:
 
     def load(self, name: CheckpointName) -> Checkpoint | None:
         """See `CheckpointStore.load`."""
-        return self._retry(name, partial(self._store.load, name))
+        return self._retry(name, lambda store: store.load(name))
 
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
         """See `CheckpointStore.save`."""
-        self._retry(name, partial(self._store.save, name, checkpoint))
+        self._retry(name, lambda store: store.save(name, checkpoint))
 
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         """See `LeasingStore.acquire`."""
-        if self._leasing is None:
+        if not self._has_leases:
             return owner
         try:
-            return self._retry(name, partial(self._leasing.acquire, name, owner, duration))
+            return self._retry(name, lambda store: store.acquire(name, owner, duration))
         except LeaseUnsupportedError as error:
             log.warning("no_lease", table=str(name.table), error=str(error))
-            self._leasing, self.is_broken = None, False
+            self._has_leases = self.is_broken = False
             return owner
 
     def renew(self, name: CheckpointName, owner: Owner, duration: timedelta) -> bool:
         """See `LeasingStore.renew`."""
-        if self._leasing is None:
+        if not self._has_leases:
             return True
-        return self._attempt(name, partial(self._leasing.renew, name, owner, duration))
+        return self._attempt(name, lambda store: store.renew(name, owner, duration))
 
     def release(self, name: CheckpointName, owner: Owner) -> None:
         """See `LeasingStore.release`."""
-        if self._leasing is not None:
-            self._attempt(name, partial(self._leasing.release, name, owner))
+        if self._has_leases:
+            self._attempt(name, lambda store: store.release(name, owner))
 
     def save_as(self, owner: Owner, name: CheckpointName, checkpoint: Checkpoint) -> bool:
         """See `LeasingStore.save_as`."""
-        if self._leasing is None:
+        if not self._has_leases:
             self.save(name, checkpoint)
             return True
-        return self._retry(name, partial(self._leasing.save_as, owner, name, checkpoint))
+        return self._retry(name, lambda store: store.save_as(owner, name, checkpoint))
 
     def close(self) -> None:
         """See `CheckpointStore.close`."""
         self._store.close()
 
-    def _retry(self, name: CheckpointName, action: Callable[[], T]) -> T:
+    def _retry(self, name: CheckpointName, action: Callable[[LeasingStore], T]) -> T:
         try:
             return self._attempt(name, action)
         except BaseException:
             self.is_broken = True
             raise
 
-    def _attempt(self, name: CheckpointName, action: Callable[[], T]) -> T:
+    def _attempt(self, name: CheckpointName, action: Callable[[LeasingStore], T]) -> T:
         count = partial(self._recorder.add, CHECKPOINT_RETRIES, name.table)
-        with stopped_by(self._stop, GRACE), retries_told(count):
-            return retry(action, self._deadline)
+        interruption = Interruption(self._stop, GRACE, count)
+        store = cast("LeasingStore", interrupted(self._store, interruption))
+        return retry(partial(action, store), self._deadline, interruption)
 
 
 class Leases:

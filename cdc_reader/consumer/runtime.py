@@ -43,7 +43,7 @@ from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.loss import warn_of_loss
-from cdc_reader.reading.retry import Stop, retries_told
+from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotReader, SnapshotRows
 from cdc_reader.streams.window import Window
 from cdc_reader.table_reader import TableReader
@@ -265,14 +265,19 @@ class ConsumerRuntime:
                 f"{subscription.application!r} began is not complete: give 'initial' to go "
                 "on with it, or start under another application name"
             )
-        return table._snapshot_reader(start)  # noqa: SLF001 - only the consumer monitors it
+        count = self._retries_of(table)
+        return table._snapshot_reader(start, count)  # noqa: SLF001 - only the consumer monitors it
 
     def _follower(self, table: TableReader, start: Checkpoint) -> Follower:
         def report(lost: Window) -> None:
             self._recorder.add(LOSSES, table.name, 1)
             self._report(RowsLost(table.name, lost))
 
-        return table._follower(start, report)  # noqa: SLF001 - only the consumer monitors it
+        count = self._retries_of(table)
+        return table._follower(start, report, count)  # noqa: SLF001 - as above
+
+    def _retries_of(self, table: TableReader) -> Callable[[], None]:
+        return partial(self._recorder.add, RETRIES, table.name)
 
     def _report(self, event: ConsumerEvent) -> None:
         """Call `on_event`, if given; raise HandlerError if it fails."""
@@ -302,15 +307,14 @@ class ConsumerRuntime:
         reading: Follower | SnapshotReader,
         end: Micros,
     ) -> None:
-        with retries_told(partial(self._recorder.add, RETRIES, progress.table)):
-            if isinstance(reading, SnapshotReader):
-                if not self._take_rows(progress, reading):
-                    return
-                reading = self._follower(table, reading.complete)
-                progress.follow(reading)
-                if self._stopping.is_set():
-                    return  # the follower may have been made after the reader was stopped
-            self._take(progress, reading.follow(end))
+        if isinstance(reading, SnapshotReader):
+            if not self._take_rows(progress, reading):
+                return
+            reading = self._follower(table, reading.complete)
+            progress.follow(reading)
+            if self._stopping.is_set():
+                return  # the follower may have been made after the reader was stopped
+        self._take(progress, reading.follow(end))
 
     def _take_rows(self, progress: TableProgress, reader: SnapshotReader) -> bool:
         """Deliver the rows of a snapshot; return True if all of them are acknowledged."""

@@ -35,17 +35,17 @@ from cdc_reader.reading.advance import (
 from cdc_reader.reading.cursor import Checkpoint, LateState
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.late.report import LateReport
 from cdc_reader.reading.late.rows import Delivered
 from cdc_reader.reading.late.strays import Twins
 from cdc_reader.reading.loss import FollowerLosses, OnLoss
 from cdc_reader.reading.ports import LogTable
-from cdc_reader.reading.retry import Stop, each_stopped_by
+from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.step_reader import StepReader
 from cdc_reader.reading.view import Views
-from cdc_reader.reading.window_reader import ByWriteTime
+from cdc_reader.reading.windows.fetch import CurrentLog
+from cdc_reader.reading.windows.window_reader import ByWriteTime
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window, WindowSize
 
@@ -142,7 +142,9 @@ class Follower:
         """
         parts = chain.from_iterable(self._parts(end))
         with suppress(StoppedError):
-            yield from each_stopped_by(self._stop, parts)
+            for delivery in parts:
+                self._stop.check()
+                yield delivery
 
     def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with the table's id and the part of the TTL history it needs."""

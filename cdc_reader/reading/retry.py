@@ -1,7 +1,7 @@
 """The shared retry policy, and stops, which interrupt retries and waits.
 
-A stop belongs to a context: a thread or an asyncio task. Code that may wait long finds the stop in
-its context, so drivers, stores and handlers need not pass it as an argument.
+Functions that wait or retry take an `Interruption` or a `Stop`. Objects whose methods wait have a
+method `interrupted_by` instead, which returns the same object with waits that can be interrupted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from contextvars import ContextVar
+from copy import copy
 from datetime import timedelta
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
+from types import MethodType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, TypeAlias, TypeVar
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock
@@ -60,6 +62,11 @@ class Stop(threading.Event):
             for action in [*self._actions]:
                 action()
 
+    def check(self) -> None:
+        """Raise StoppedError if this event is set."""
+        if self.is_set():
+            raise StoppedError("stopped before everything was read")
+
     @contextmanager
     def calling(self, action: Callable[[], object]) -> Iterator[None]:
         """Within this context, call `action` once this stop is set, or now if it is already set."""
@@ -80,7 +87,7 @@ def _nothing() -> None:
 
 @frozen
 class Interruption:
-    """Ends waits and retries in a context, and observes retries.
+    """Ends waits and retries, and observes retries.
 
     Once `stop` is set, a wait has `grace` seconds left, and a failed attempt is not repeated.
     `on_retry` is called before each retry.
@@ -90,51 +97,60 @@ class Interruption:
     grace: float = 0.0
     on_retry: Callable[[], object] = _nothing
 
-
-_NEVER = Interruption(Stop())
-
-_current: ContextVar[Interruption] = ContextVar("interruption", default=_NEVER)
-
-
-def interruption() -> Interruption:
-    """Return the interruption of this context, or one whose stop is never set."""
-    return _current.get()
+    def check(self) -> None:
+        """Raise StoppedError if `stop` is set, unless work has a grace period to be finished in."""
+        if not self.grace:
+            self.stop.check()
 
 
-@contextmanager
-def stopped_by(stop: Stop, grace: float = 0.0) -> Iterator[None]:
-    """Let `stop` end waits and retries within this context."""
-    token = _current.set(evolve(_current.get(), stop=stop, grace=grace))
-    try:
-        yield
-    finally:
-        _current.reset(token)
+NEVER = Interruption(Stop())
+"""Interrupts nothing, because nobody sets its stop."""
 
 
-@contextmanager
-def retries_told(on_retry: Callable[[], object]) -> Iterator[None]:
-    """Call `on_retry` before each retry within this context."""
-    token = _current.set(evolve(_current.get(), on_retry=on_retry))
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def interrupted(waiting: T, interruption: Interruption) -> T:
+    """Return `waiting` with waits that `interruption` ends, if it has a method `interrupted_by`.
 
-
-def each_stopped_by(stop: Stop, items: Iterator[T]) -> Iterator[T]:
-    """Yield the items, and compute each item in a context that `stop` interrupts.
-
-    Once `stop` is set, raises StoppedError instead of yielding the next item. The context is left
-    before each `yield`, because a generator shares its caller's context.
+    Otherwise, returns `waiting` itself. A method is bound to its object with interruptible waits.
     """
-    while True:
-        _check(stop)
-        with stopped_by(stop):
-            try:
-                item = next(items)
-            except StopIteration:
-                return
-        yield item
+    if isinstance(waiting, MethodType):
+        its_object = interrupted(waiting.__self__, interruption)
+        return MethodType(waiting.__func__, its_object)  # type: ignore[return-value]
+    bind: Callable[[Interruption], T] | None = getattr(waiting, "interrupted_by", None)
+    return waiting if bind is None else bind(interruption)
+
+
+class View:
+    """An object whose views share its `__dict__`, and have their own attributes in `__slots__`.
+
+    What an object learns through one view, all of its views know.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_first")
+
+    def _view(self, **own: object) -> Self:
+        """Return a view of this object with the attributes `own`, which must be in `__slots__`."""
+        view = copy(self)  # copies the attributes in `__slots__`
+        view.__dict__ = self.__dict__
+        # The first object may be registered by a weak reference: it lives as long as its views.
+        own.setdefault("_first", getattr(self, "_first", self))
+        for name, value in own.items():
+            setattr(view, name, value)
+        return view
+
+
+class Interruptible(View):
+    """An object all of whose waits are in one attribute, which is in `__slots__`.
+
+    `_waiting` is the name of the attribute.
+    """
+
+    __slots__ = ()
+    _waiting: ClassVar[str]
+
+    def interrupted_by(self, interruption: Interruption) -> Self:
+        """Return a view of this object whose waits `interruption` ends."""
+        name = self._waiting
+        return self._view(**{name: interrupted(getattr(self, name), interruption)})
 
 
 class Ending(Protocol[T_co]):
@@ -157,27 +173,23 @@ def _until(stop: Stop, parts: Iterable[Ending[T]]) -> Iterator[Ending[T]]:
     for part in parts:
         with stop.calling(part.end):
             yield part
-        _check(stop)
+        stop.check()
 
 
-def sleep(clock: Clock, micros: int) -> None:
-    """Sleep for `micros` µs by `clock`; raise StoppedError as soon as the context's stop is set."""
-    stop = interruption().stop
+def sleep(clock: Clock, micros: int, stop: Stop) -> None:
+    """Sleep for `micros` µs by `clock`; raise StoppedError as soon as `stop` is set."""
     clock.sleep(micros, stop)
-    _check(stop)
+    stop.check()
 
 
-def _check(stop: Stop) -> None:
-    if stop.is_set():
-        raise StoppedError("stopped before everything was read")
-
-
-def wait_for(subscribe: Subscribe, timeout: float | None = None) -> bool:
+def wait_for(
+    subscribe: Subscribe, interruption: Interruption, timeout: float | None = None
+) -> bool:
     """Wait at most `timeout` seconds for a response, and return whether it arrived.
 
-    Raises StoppedError if the context's stop is set and the grace period passes first.
+    Raises StoppedError if a stop is set and the grace period passes first.
     """
-    current = _current.get()
+    stop = interruption.stop
     answered, woken = threading.Event(), threading.Event()
 
     def answer(*_: object) -> None:
@@ -185,11 +197,11 @@ def wait_for(subscribe: Subscribe, timeout: float | None = None) -> bool:
         woken.set()
 
     subscribe(answer)
-    with current.stop.calling(woken.set):
+    with stop.calling(woken.set):
         woken.wait(timeout)
-    if answered.is_set() or (current.stop.is_set() and answered.wait(current.grace)):
+    if answered.is_set() or (stop.is_set() and answered.wait(interruption.grace)):
         return True
-    if current.stop.is_set():
+    if stop.is_set():
         raise StoppedError("stopped while waiting for an answer from the cluster")
     return False
 
@@ -208,30 +220,29 @@ def in_background(action: Callable[[], T], name: str) -> Future[T]:
     return outcome
 
 
-def interruptibly(action: Callable[[], T], name: str) -> T:
+def interruptibly(action: Callable[[], T], name: str, interruption: Interruption) -> T:
     """Return the result of `action`, run in a thread called `name` if a stop may interrupt it.
 
     Raises StoppedError after a stop and its grace period; `action` then keeps running, and its
     result is dropped.
     """
-    if _current.get().stop is _NEVER.stop:
+    if interruption.stop is NEVER.stop:
         return action()
     outcome = in_background(action, name)
-    wait_for(outcome.add_done_callback)
+    wait_for(outcome.add_done_callback, interruption)
     return outcome.result()
 
 
 def retrying(
-    until: StopWhen, first_pause: float, longest_pause: float, **settings: Any
+    until: StopWhen, first_pause: float, longest_pause: float, stop: Stop, **settings: Any
 ) -> tenacity.Retrying:
     """Return the retry policy: random pauses, in seconds, up to a limit that doubles.
 
-    Retrying ends when `until` is true. The context's stop ends a pause immediately, and the attempt
-    after that pause is the last. `settings` are passed to tenacity.
+    Retrying ends when `until` is true. `stop` ends a pause immediately, and the attempt after that
+    pause is the last. `settings` are passed to tenacity.
     """
     import tenacity
 
-    stop = interruption().stop
     return tenacity.Retrying(
         stop=lambda state: until(state) or stop.is_set(),
         **{
@@ -243,13 +254,16 @@ def retrying(
 
 
 def retry(
-    action: Callable[[], T], deadline: timedelta, sleep: Callable[[float], None] | None = None
+    action: Callable[[], T],
+    deadline: timedelta,
+    interruption: Interruption,
+    sleep: Callable[[float], None] | None = None,
 ) -> T:
     """Call `action` until it raises no TransientError, and return its result.
 
     `deadline` limits the time from the start of the first call to the start of the last. Raises
-    RetriesExhaustedError, or StoppedError if the context's stop is set, with the last
-    TransientError as the cause. Other errors are raised immediately. `sleep` replaces the pauses.
+    RetriesExhaustedError, or StoppedError if the stop is set, with the last TransientError as the
+    cause. Other errors are raised immediately. `sleep` replaces the pauses.
     """
     began = time.monotonic()
     try:
@@ -263,9 +277,10 @@ def retry(
         _before(left),
         _FIRST_PAUSE,
         _LONGEST_PAUSE,
+        interruption.stop,
         retry=retry_if_exception_type(TransientError),
-        before_sleep=_report_retry,
-        retry_error_callback=_give_up,
+        before_sleep=partial(_report_retry, interruption.on_retry),
+        retry_error_callback=partial(_give_up, interruption.stop),
         **({"sleep": sleep} if sleep else {}),
     )
     return attempts(again)
@@ -298,14 +313,14 @@ def _before(deadline: timedelta) -> StopWhen:
     return stop
 
 
-def _report_retry(state: tenacity.RetryCallState) -> None:
+def _report_retry(on_retry: Callable[[], object], state: tenacity.RetryCallState) -> None:
     log.warning("retry", attempt=state.attempt_number, error=str(_error(state)))
-    interruption().on_retry()
+    on_retry()
 
 
-def _give_up(state: tenacity.RetryCallState) -> NoReturn:
+def _give_up(stop: Stop, state: tenacity.RetryCallState) -> NoReturn:
     error, attempts = _error(state), f"after {state.attempt_number} attempts"
-    if interruption().stop.is_set():
+    if stop.is_set():
         raise StoppedError(f"stopped {attempts}: {error}") from error
     raise RetriesExhaustedError(f"gave up {attempts}: {error}") from error
 

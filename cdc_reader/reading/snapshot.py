@@ -24,11 +24,11 @@ from cdc_reader.reading import tuning
 from cdc_reader.reading.advance import settled_before
 from cdc_reader.reading.cursor import Checkpoint, LateState, SnapshotProgress
 from cdc_reader.reading.delivery import name_of_table
-from cdc_reader.reading.fetch import CurrentLog
-from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.loss import LossReporter, lost_since, refuse_endless_snapshots
 from cdc_reader.reading.ports import TOKEN, GenerationSource, SnapshotTable
-from cdc_reader.reading.retry import Stop, each_stopped_by
+from cdc_reader.reading.retry import Stop
+from cdc_reader.reading.windows.fetch import CurrentLog
+from cdc_reader.reading.windows.in_flight import InFlight
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ownership import Ownership
 from cdc_reader.streams.range_cutter import RangeCutter
@@ -207,7 +207,35 @@ class SnapshotReader:
         beginning, so their rows are delivered again. Raises errors of `cdc_reader.errors`,
         including StoppedError after `stop`.
         """
-        return each_stopped_by(self._stopped, self._deliveries())
+        ownership = self._ownership()
+        cutter = self._cutter(ownership)
+        began = self._clock.now()
+        opened: deque[_Open] = deque()
+        while True:
+            self._stopped.check()
+            try:
+                self._open_more(opened, cutter, ownership)
+                if not opened:
+                    return
+                batch = next(opened[0].batches, None)
+            except (QueryRefusedError, DecodeError):
+                if not self._log.reload():
+                    raise
+                cutter.put_back([each.tokens for each in opened])
+                opened.clear()
+                continue
+            current = opened.popleft()
+            if batch is None:
+                cutter.record(current.tokens, current.rows)
+                completed = self._completed(current)
+                self._took = max(0, self._clock.now() - began)
+                yield completed
+                continue
+            opened.append(current)
+            current.rows += batch.num_rows
+            yield SnapshotRows(
+                current.schema, current.reading, current.tokens, self._start.position, batch
+            )
 
     @property
     def complete(self) -> Checkpoint:
@@ -232,36 +260,6 @@ class SnapshotReader:
     def stop(self) -> None:
         """End `deliveries` immediately. Thread-safe."""
         self._stopped.set()
-
-    def _deliveries(self) -> Iterator[SnapshotDelivery]:
-        ownership = self._ownership()
-        cutter = self._cutter(ownership)
-        began = self._clock.now()
-        opened: deque[_Open] = deque()
-        while True:
-            try:
-                self._open_more(opened, cutter, ownership)
-                if not opened:
-                    return
-                batch = next(opened[0].batches, None)
-            except (QueryRefusedError, DecodeError):
-                if not self._log.reload():
-                    raise
-                cutter.put_back([each.tokens for each in opened])
-                opened.clear()
-                continue
-            current = opened.popleft()
-            if batch is None:
-                cutter.record(current.tokens, current.rows)
-                completed = self._completed(current)
-                self._took = max(0, self._clock.now() - began)
-                yield completed
-                continue
-            opened.append(current)
-            current.rows += batch.num_rows
-            yield SnapshotRows(
-                current.schema, current.reading, current.tokens, self._start.position, batch
-            )
 
     def _open_more(self, opened: deque[_Open], cutter: RangeCutter, ownership: Ownership) -> None:
         """Open as many ranges as may be in flight, or all that are left."""

@@ -16,15 +16,15 @@ from cdc_reader.reading.advance import Step
 from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.deduplication import Deduplicator, keys, leave_out_keys, rows_named
 from cdc_reader.reading.delivery import RowsRead
-from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.late.rows import Delivered, Sweep, arrived_since
 from cdc_reader.reading.late.strays import Strays, Twins
-from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import LogTable
 from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.undelivered import Undelivered
-from cdc_reader.reading.window_reader import Choose, WindowReader
+from cdc_reader.reading.windows.fetch import CurrentLog
+from cdc_reader.reading.windows.planner import Planner
+from cdc_reader.reading.windows.window_reader import Choose, WindowReader
 from cdc_reader.streams.polling import PollSchedule
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window

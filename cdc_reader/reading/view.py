@@ -9,7 +9,7 @@ from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, format_timestamp
 from cdc_reader.reading import tuning
 from cdc_reader.reading.advance import View, written_before
 from cdc_reader.reading.ports import GenerationSource
-from cdc_reader.reading.retry import sleep
+from cdc_reader.reading.retry import Stop, sleep
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 
@@ -78,11 +78,11 @@ class PublicationGate:
         waited_for = (start for start in self._pending if now < start + self._patience)
         return min(waited_for, default=FOREVER)
 
-    def wait(self, window: Window, clock: Clock) -> None:
+    def wait(self, window: Window, clock: Clock, stop: Stop) -> None:
         """Wait for unannounced generations that may contain rows of `window`.
 
         The caller must read the generations afterwards. Logs a warning if rows may be missing
-        because a generation is still unannounced. Raises StoppedError if the context's stop is set.
+        because a generation is still unannounced. Raises StoppedError if `stop` is set.
         """
         warned_of = FOREVER
         while (start := self.limit(now := clock.now())) < min(window.end, written_before(now)):
@@ -90,7 +90,7 @@ class PublicationGate:
             if start != warned_of:
                 log.warning("read_waits_for_generation", **_span(start, until))
             warned_of = start
-            sleep(clock, min(tuning.SETTLE_INTERVAL, until - now))
+            sleep(clock, min(tuning.SETTLE_INTERVAL, until - now), stop)
         if self._pending:
             self._warn_of_missing(Window(window.start, min(window.end, written_before(now))))
 

@@ -16,6 +16,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Operation, TableSchema
 from cdc_reader.cql.statement import Statement
 from cdc_reader.errors import UnsupportedTableError
+from cdc_reader.reading.retry import Interruptible
 from cdc_reader.replication.writes import TableWrites
 
 _SECOND = 1_000_000
@@ -63,7 +64,7 @@ class Expiry(Enum):
     in time."""
 
 
-class Replicator:
+class Replicator(Interruptible):
     """Applies changes from any number of tables to tables with the same columns.
 
     Every cell gets its original timestamp, so the order of changes does not matter, and applying a
@@ -75,6 +76,9 @@ class Replicator:
     Pass `apply` to a consumer as its handler; several threads may call it.
     """
 
+    __slots__ = ("_writer",)
+    _waiting = "_writer"
+
     def __init__(
         self,
         writer: Writer,
@@ -85,7 +89,6 @@ class Replicator:
     ) -> None:
         named = (targets or {}).items()
         self._writer = writer
-        self._write_all: WriteAll = getattr(writer, "write_all", partial(_one_by_one, writer))
         self._targets = {TableName.of(name): TableName.of(target) for name, target in named}
         self._writes: dict[TableName, TableWrites] = {}
         self._expiry = Expiry(expiry)
@@ -106,7 +109,9 @@ class Replicator:
         """
         some = iter(changes)
         together = iter(lambda: list(islice(some, TOGETHER)), [])
-        self._write_all(map(self._by_partition, together))
+        writer = self._writer
+        write_all: WriteAll = getattr(writer, "write_all", partial(_one_by_one, writer))
+        write_all(map(self._by_partition, together))
 
     def _by_partition(self, changes: Iterable[Change]) -> list[list[Statement]]:
         """Return the statements that apply the changes, in one list for each partition."""

@@ -15,7 +15,7 @@ from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.reading import tuning
-from cdc_reader.reading.in_flight import InFlight
+from cdc_reader.reading.windows.in_flight import InFlight
 from cdc_reader.replication.comparison import Counts, Difference, RowComparison
 from cdc_reader.replication.table_copy import clustering_order, misfits
 from cdc_reader.streams.range_cutter import RangeCutter

@@ -101,7 +101,7 @@ class InProcessConnection(Queries):
 
     def retry(self, action: Callable[[], T]) -> T:
         """See `Queries.retry`; `sleep` is called for pauses."""
-        return retry(action, self._read.retry_deadline, self._sleep)
+        return retry(action, self._read.retry_deadline, self.interruption, self._sleep)
 
     def _answer(self, recorded: RecordedQuery) -> Callable[[], Page]:
         """Request the page now; return a function that returns the page or raises the error."""

@@ -13,6 +13,7 @@ from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.advance import settled_before, warn_of_future, written_before
 from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.retry import NEVER
 from cdc_reader.reading.view import PublicationGate
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ring import WHOLE_RING
@@ -74,7 +75,7 @@ class BatchReader(DataSourceReader):
         Waits first until every generation that may contain rows of `window` has been announced.
         """
         generations = partial(generations_of, self._options)
-        PublicationGate(generations).wait(window, self._clock)
+        PublicationGate(generations).wait(window, self._clock, NEVER.stop)
         return Timeline(tuple(generations().all_timestamps()))
 
     def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:

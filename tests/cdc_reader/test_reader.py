@@ -252,10 +252,10 @@ def test_an_outage_is_raised_at_the_retry_deadline() -> None:
     with EmbeddedScylla() as server:
         config = ConnectionConfig(server.contact_point, request_timeout=timedelta(seconds=1))
         with CdcReader(config, "ks.t", config=impatient) as reader:
-            assert reader.table._table.generations.timestamps()
+            assert reader.table._access.table.generations.timestamps()
             server.stop()
             with pytest.raises(RetriesExhaustedError, match=r"gave up after .* attempts: SELECT"):
-                reader.table._table.generations.timestamps()
+                reader.table._access.table.generations.timestamps()
 
 
 def test_an_error_about_a_missing_keyspace_names_the_hosts(

@@ -30,7 +30,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError, ConfigurationError, StoppedError
-from cdc_reader.reading.retry import Stop, stopped_by
+from cdc_reader.reading.retry import Interruption, Stop, interrupted
 from cdc_reader.streams.shard import Shard
 
 if TYPE_CHECKING:
@@ -87,8 +87,10 @@ def command(
         names = list(dict.fromkeys(map(TableName.parse, tables)))
         report = None if html is None else _report(html, lags)
         config = ReadConfig(retry_deadline=timedelta(0) if watch else RETRY_DEADLINE)
-        queries = stack.enter_context(closing(Connection(connection, config)))
-        if store := _store(place, connection, config.retry_deadline):
+        stop = Stop()
+        until = Interruption(stop)
+        queries = stack.enter_context(closing(Connection(connection, config).interrupted_by(until)))
+        if store := interrupted(_store(place, connection, config.retry_deadline), until):
             stack.enter_context(closing(store))
         of_shard = None if shard is None else str(Shard.of(shard))
         source = StatusSource(queries, ClusterClock(queries), place, store, application, of_shard)
@@ -111,7 +113,6 @@ def command(
             return statuses
 
         if watch:
-            stop = Stop()
             with until_pipe_closes(), stopped_by_signals(stop.set):
                 repeat(show, queries.close, SystemClock(), stop)
         else:
@@ -125,7 +126,7 @@ def repeat(
 
     Raises the first error. Later errors are printed.
     """
-    with stopped_by(stop), suppress(StoppedError):
+    with suppress(StoppedError):
         show()
         while True:
             clock.sleep(_INTERVAL, stop)

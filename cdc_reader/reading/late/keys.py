@@ -15,8 +15,8 @@ from cdc_reader.reading.cursor import Checkpoint, RowKey
 from cdc_reader.reading.deduplication import Deduplicator, keys
 from cdc_reader.reading.late.rows import Sweep
 from cdc_reader.reading.late.strays import Strays, TaskReader
-from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.reading.windows.planner import Planner
 from cdc_reader.streams.generation import Generation, StreamGroup, Timeline
 from cdc_reader.streams.shard import MAX_TOKEN, Shard
 from cdc_reader.streams.window import Window

@@ -26,7 +26,7 @@ from cdc_reader._time import Clock
 from cdc_reader.cql.schema import TIME
 from cdc_reader.reading.cursor import RowKey
 from cdc_reader.reading.deduplication import keys
-from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.windows.planner import Planner
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window

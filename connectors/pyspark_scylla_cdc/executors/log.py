@@ -12,9 +12,9 @@ from cdc_reader._time import Clock, Micros, SystemClock
 from cdc_reader.cql.schema import STREAM_ID, Column, LogSchema
 from cdc_reader.reading import tuning
 from cdc_reader.reading.deduplication import ROW_KEY, leave_out_keys, rows_named
-from cdc_reader.reading.fetch import read_ahead, read_tasks
-from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource
+from cdc_reader.reading.windows.fetch import read_ahead, read_tasks
+from cdc_reader.reading.windows.in_flight import InFlight
 from cdc_reader.streams.strategy import FEW_QUERIES, Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask
 from pyspark_scylla_cdc.executors.timing import timed

@@ -17,9 +17,9 @@ from attrs import evolve
 from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, LogSchema
 from cdc_reader.reading import tuning
-from cdc_reader.reading.fetch import read_tasks
-from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource
+from cdc_reader.reading.windows.fetch import read_tasks
+from cdc_reader.reading.windows.in_flight import InFlight
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window

@@ -17,11 +17,11 @@ from cdc_reader.reading import tuning
 from cdc_reader.reading.advance import Step, is_search_due
 from cdc_reader.reading.cursor import Checkpoint, LateState, RowName
 from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys, rows_named
-from cdc_reader.reading.fetch import KeyLog
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.late.report import LateReport
 from cdc_reader.reading.late.rows import LONGEST_RESPONSE, Delivered, Sweep
 from cdc_reader.reading.late.strays import Twins
+from cdc_reader.reading.windows.fetch import KeyLog
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.late import first_records

@@ -10,7 +10,7 @@ from cdc_reader.cluster import Connection
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.windows.planner import Planner
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from tests.benchmarks.apart import apart, peak_mb

@@ -16,9 +16,9 @@ from cdc_reader.cluster import Connection
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.fetch import read_tasks
-from cdc_reader.reading.in_flight import InFlight
-from cdc_reader.reading.planner import Chunking
+from cdc_reader.reading.windows.fetch import read_tasks
+from cdc_reader.reading.windows.in_flight import InFlight
+from cdc_reader.reading.windows.planner import Chunking
 from cdc_reader.streams.generation import Generation
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from cdc_reader.cluster.connection import Connection
 from cdc_reader.cluster.queries import Query
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.decoding import Page
-from cdc_reader.errors import DecodeError, QueryRefusedError, RetriesExhaustedError
+from cdc_reader.errors import DecodeError, QueryRefusedError, RetriesExhaustedError, StoppedError
+from cdc_reader.reading.retry import NEVER, Interruption, Stop
 from tests.cdc_reader.decoding.wire import cell
 
 _MORE_PAGES, _NO_METADATA = 2, 4
@@ -70,13 +72,15 @@ def numbered(page: int) -> Page:
     return Page.parse(header + cell(str(page + 1).encode()) + struct.pack(">i", page))
 
 
-def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
+def pages(
+    session: ScriptedSession, deadline: float = 60, interruption: Interruption = NEVER
+) -> Iterator[int]:
     """Return the numbers of the pages in the order of delivery."""
     read = ReadConfig(retry_deadline=timedelta(seconds=deadline))
     connection = Connection(ConnectionConfig("host"), read)
     connection.session = lambda: session  # type: ignore[method-assign]  # it takes no socket
     connection._from_all_nodes = lambda query: {}  # type: ignore[method-assign]  # noqa: ARG005
-    for page in connection.pages(QUERY):
+    for page in connection.interrupted_by(interruption).pages(QUERY):
         yield int.from_bytes(page.body[-4:], "big")
 
 
@@ -104,6 +108,24 @@ def test_failures_beyond_the_deadline_end_the_read() -> None:
     assert next(reading) == 0
     with pytest.raises(RetriesExhaustedError, match=r"reading ks\.t: .*down"):
         next(reading)
+
+
+@pytest.mark.parametrize("received", [1, 5])
+def test_a_stop_ends_a_read_that_never_waits(received: int) -> None:
+    """A stop raises an error even after the last page, so that the read does not look complete."""
+    stop = Stop()
+    reading = pages(ScriptedSession(), interruption=Interruption(stop))
+    assert list(islice(reading, received)) == list(range(received))
+    stop.set()
+    with pytest.raises(StoppedError):
+        next(reading)
+
+
+def test_a_read_with_a_grace_period_is_finished() -> None:
+    """After a stop, a store still reads what it needs to save a checkpoint."""
+    stop = Stop()
+    stop.set()
+    assert list(pages(ScriptedSession(), interruption=Interruption(stop, 0.4))) == [0, 1, 2, 3, 4]
 
 
 def test_a_refused_query_is_not_repeated() -> None:

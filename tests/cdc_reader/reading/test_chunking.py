@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.reading.planner import Chunking
+from cdc_reader.reading.windows.planner import Chunking
 
 
 @given(st.integers(0, 50), st.integers(1, 9), st.lists(st.lists(st.floats(0, 9)), max_size=6))

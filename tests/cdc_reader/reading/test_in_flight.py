@@ -10,8 +10,8 @@ from attrs import field, frozen
 
 from cdc_reader import _stats
 from cdc_reader.reading import tuning
-from cdc_reader.reading.fetch import read_ahead
-from cdc_reader.reading.in_flight import InFlight
+from cdc_reader.reading.windows.fetch import read_ahead
+from cdc_reader.reading.windows.in_flight import InFlight
 
 PAGE = pa.record_batch({"cells": [bytes(1 << 20)]})
 

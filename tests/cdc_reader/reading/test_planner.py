@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader._time import FOREVER
-from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.windows.planner import Planner
 from cdc_reader.streams.generation import Generation, StreamGroup, Timeline
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId

@@ -15,7 +15,7 @@ from cdc_reader.config import DataLossMode, DeliveryMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery, WindowComplete
-from cdc_reader.reading.window_reader import LogReader
+from cdc_reader.reading.windows.window_reader import LogReader
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window
 from tests.cdc_reader.support.followed import EPOCH, SECOND, Followed, cells, read_to

@@ -16,15 +16,7 @@ from cdc_reader.errors import (
     StoppedError,
     TransientError,
 )
-from cdc_reader.reading.retry import (
-    Stop,
-    each_stopped_by,
-    each_until,
-    retries_told,
-    retry,
-    retrying,
-    stopped_by,
-)
+from cdc_reader.reading.retry import NEVER, Interruption, Stop, each_until, retry, retrying
 
 
 def _failing(*errors: Exception) -> Callable[[], str]:
@@ -46,7 +38,7 @@ def test_a_transient_error_is_retried_until_it_passes() -> None:
     """Transient errors are retried after random pauses, whose upper limit doubles each time."""
     pauses: list[float] = []
     action = _failing(*[TransientError("overloaded")] * 4)
-    assert retry(action, timedelta(minutes=1), pauses.append) == "page"
+    assert retry(action, timedelta(minutes=1), NEVER, pauses.append) == "page"
     assert all(0 <= pause <= 0.1 * 2**attempt for attempt, pause in enumerate(pauses))
     assert len(pauses) == 4
 
@@ -54,7 +46,7 @@ def test_a_transient_error_is_retried_until_it_passes() -> None:
 def test_a_persistent_error_is_raised_at_the_deadline() -> None:
     """At the deadline, an error is raised with the last transient error as its cause."""
     with pytest.raises(RetriesExhaustedError, match="after 1 attempts: overloaded") as caught:
-        retry(_failing(TransientError("overloaded")), timedelta(0), lambda _: None)
+        retry(_failing(TransientError("overloaded")), timedelta(0), NEVER, lambda _: None)
     assert isinstance(caught.value.__cause__, TransientError)
 
 
@@ -75,7 +67,7 @@ def test_a_failed_attempt_keeps_nothing_alive() -> None:
 
     gc.disable()
     try:
-        assert retry(action, timedelta(minutes=1), lambda _: None) == "page"
+        assert retry(action, timedelta(minutes=1), NEVER, lambda _: None) == "page"
         assert [it() for it in held] == [None] * 3
     finally:
         gc.enable()
@@ -84,16 +76,15 @@ def test_a_failed_attempt_keeps_nothing_alive() -> None:
 def test_other_errors_are_raised_at_once() -> None:
     """Errors that are not transient are raised at once, because a retry would fail too."""
     with pytest.raises(QueryRefusedError):
-        retry(_failing(QueryRefusedError("no such column")), timedelta(minutes=1), _no_pause)
+        retry(_failing(QueryRefusedError("no such column")), timedelta(minutes=1), NEVER, _no_pause)
 
 
 def test_retries_call_the_callback() -> None:
-    """`retries_told` calls its callback for each retry, but only within its `with` block."""
-    seen: list[None] = []
-    minute, pauses = timedelta(minutes=1), list[float]()
-    with retries_told(lambda: seen.append(None)):
-        retry(_failing(*[TransientError("overloaded")] * 2), minute, pauses.append)
-    retry(_failing(TransientError("overloaded")), minute, pauses.append)
+    """`on_retry` is called before each retry, but not before the first attempt."""
+    seen, pauses = list[None](), list[float]()
+    told = Interruption(Stop(), on_retry=lambda: seen.append(None))
+    errors = [TransientError("overloaded")] * 2
+    assert retry(_failing(*errors), timedelta(minutes=1), told, pauses.append) == "page"
     assert len(seen) == 2
 
 
@@ -107,20 +98,9 @@ def test_a_stop_ends_the_attempts() -> None:
             stop.set()
         raise TransientError("overloaded")
 
-    with stopped_by(stop), pytest.raises(StoppedError, match="after 3 attempts: overloaded"):
-        retry(action, timedelta(minutes=1), lambda _: None)
+    with pytest.raises(StoppedError, match="after 3 attempts: overloaded"):
+        retry(action, timedelta(minutes=1), Interruption(stop), lambda _: None)
     assert len(made) == 3
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_stop_ends_iteration_that_never_waits(count: int) -> None:
-    """A stop before the next item raises an error, so that the iteration does not look complete."""
-    stop = Stop()
-    items = each_stopped_by(stop, iter(range(count)))
-    assert next(items) == 0
-    stop.set()
-    with pytest.raises(StoppedError):
-        next(items)
 
 
 @pytest.mark.parametrize("counts", [[1], [2], [1, 1], [0, 1, 0]])
@@ -154,8 +134,8 @@ def test_a_stop_ends_a_pause() -> None:
     def run() -> None:
         hour = 3600.0
         settings = {"wait": wait_fixed(hour), "before_sleep": lambda _: pauses.set()}
-        with stopped_by(stop), pytest.raises(TransientError):
-            retrying(lambda _: False, hour, hour, reraise=True, **settings)(action)
+        with pytest.raises(TransientError):
+            retrying(lambda _: False, hour, hour, stop, reraise=True, **settings)(action)
 
     running = threading.Thread(target=run, daemon=True)
     running.start()

@@ -19,18 +19,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from attrs import evolve
+from attrs import evolve, frozen
 
-from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
+from cdc_reader import CdcReader, ConnectionConfig, ReadConfig, Replicator
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints
 from cdc_reader.cluster.write import CqlWriter
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig, handling
 from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges
+from cdc_reader.consumer.handling import Handler, Together
 from cdc_reader.cql.statement import Statement
 from cdc_reader.cql.types import Native
 from cdc_reader.errors import CheckpointError, StoppedError
 from cdc_reader.reading import retry
+from cdc_reader.reading.retry import Interruption
 from cdc_reader.testing import EmbeddedScylla, Fault
 from tests.cdc_reader.support.line import Line
 
@@ -71,6 +73,7 @@ def server() -> Iterator[EmbeddedScylla]:
         )
         server.execute("CREATE TABLE ks.t (p int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
         server.execute("CREATE TABLE ks.u (p int PRIMARY KEY) WITH cdc = {'enabled': true}")
+        server.execute("CREATE TABLE ks.copy (p int PRIMARY KEY, v int)")
         for number in range(COUNT):
             server.execute(f"INSERT INTO ks.t (p, v) VALUES ({number}, {number})")
         yield server
@@ -123,6 +126,22 @@ class Running(threading.Thread):
         self.join(PATIENCE)
         assert not self.is_alive()
         return self.error
+
+
+@frozen
+class Insert:
+    """A handler, or a function for dead letters, that inserts a row."""
+
+    target: CqlWriter
+
+    def __call__(self, *_: object) -> None:
+        self.write()
+
+    def write(self, _: object = None) -> None:
+        self.target.write([Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))])
+
+    def interrupted_by(self, interruption: Interruption) -> Insert:
+        return Insert(self.target.interrupted_by(interruption))
 
 
 @contextmanager
@@ -222,6 +241,17 @@ def test_a_stopped_bounded_read_raises_stopped_error(
         assert isinstance(running.ended(), StoppedError)
 
 
+def test_a_stopped_read_stays_stopped(connection: ConnectionConfig) -> None:
+    """A read that began before a stop does not go on when the reader is used again."""
+    with CdcReader(connection, "ks.t", config=evolve(READ, fetch_size=2)) as reader:
+        stopped = reader.batches()
+        next(stopped)
+        reader.stop()
+        assert sum(batch.num_rows for batch in reader.batches()) == COUNT
+        with pytest.raises(StoppedError):
+            next(stopped)
+
+
 @pytest.mark.parametrize("read", ["batches", "changes", "follow", "follow_changes"])
 def test_nothing_is_delivered_after_a_stop(connection: ConnectionConfig, read: str) -> None:
     """After a stop nothing is delivered, not even pages that were already received."""
@@ -239,8 +269,8 @@ def test_a_dead_letter_in_an_outage_does_not_delay_stopping_a_consumer(
 ) -> None:
     """A stop interrupts `dead_letter`, and the consumer ends without an error."""
     target = CqlWriter(patient(line.contact_point), READ)
-    insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
-    target.write([insert])
+    insert = Insert(target)
+    insert()
     line.hold()
 
     def fail(_: Change) -> None:
@@ -249,7 +279,7 @@ def test_a_dead_letter_in_an_outage_does_not_delay_stopping_a_consumer(
     stuck = consumer(
         connection,
         fail,
-        dead_letter=lambda *_: target.write([insert]),
+        dead_letter=insert,
         config=ConsumerConfig(attempts=1),
     )
     running = Running(stuck.run)
@@ -328,15 +358,26 @@ def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
     assert closing.ended() is None
 
 
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda insert: insert,
+        lambda insert: insert.write,
+        lambda insert: Together(insert.write, 9),
+        lambda insert: Replicator(insert.target, {"ks.t": "ks.copy"}).apply,
+        lambda insert: Together(Replicator(insert.target, {"ks.t": "ks.copy"}).apply_all, 9),
+    ],
+    ids=["object", "method", "together", "replicator", "replicator-together"],
+)
 def test_an_unreachable_target_does_not_delay_stopping_a_consumer(
-    connection: ConnectionConfig, line: Line
+    connection: ConnectionConfig, line: Line, handler: Callable[[Insert], Handler]
 ) -> None:
     """A stop interrupts a handler's write to an unreachable target, without an error."""
     target = CqlWriter(patient(line.contact_point), READ)
-    insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
-    target.write([insert])
+    insert = Insert(target)
+    insert()
     line.hold()
-    stuck = consumer(connection, lambda _: target.write([insert]))
+    stuck = consumer(connection, handler(insert))
     running = Running(stuck.run)
     running.until(line.holds.is_set)
     stuck.stop()
@@ -387,17 +428,27 @@ def test_an_outage_does_not_delay_a_cancellation(
     loop.close()
 
 
-def test_sigterm_ends_the_command_in_an_outage(server: EmbeddedScylla) -> None:
-    """SIGTERM ends a command whose reads would otherwise be retried for two minutes."""
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("tail", *SETTLED), OUTAGE),
+        (("status", "--watch"), Fault("delay", "system_schema", times=None, seconds=PATIENCE)),
+    ],
+    ids=["tail", "status"],
+)
+def test_sigterm_ends_the_command_in_an_outage(
+    server: EmbeddedScylla, arguments: tuple[str, ...], fault: Fault
+) -> None:
+    """SIGTERM ends a command whose reads would otherwise be retried, or awaited, for long."""
     run = "from cdc_reader.cli import main; main()"
-    with outage(server) as struck:
+    with outage(server, fault) as struck:
         command = subprocess.Popen(
-            [sys.executable, "-c", run, "tail", "ks.t", *SETTLED, "--hosts", server.contact_point],
+            [sys.executable, "-c", run, *arguments, "ks.t", "--hosts", server.contact_point],
             stderr=subprocess.DEVNULL,
         )
         try:
             Running(command.wait).until(struck)
             os.kill(command.pid, signal.SIGTERM)
-            assert command.wait(PATIENCE) == 0
+            assert command.wait(PATIENCE / 2) == 0
         finally:
             command.kill()

@@ -9,9 +9,9 @@ from cdc_reader.cluster import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.cursor import Checkpoint
-from cdc_reader.reading.fetch import CurrentLog
-from cdc_reader.reading.planner import Planner
-from cdc_reader.reading.window_reader import WindowReader
+from cdc_reader.reading.windows.fetch import CurrentLog
+from cdc_reader.reading.windows.planner import Planner
+from cdc_reader.reading.windows.window_reader import WindowReader
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla

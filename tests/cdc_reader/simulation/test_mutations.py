@@ -28,16 +28,15 @@ from cdc_reader.reading import (
     bounded,
     cursor,
     deduplication,
-    fetch,
     follower,
     loss,
-    planner,
     snapshot,
     undelivered,
 )
 from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.late import rows as late_rows
 from cdc_reader.reading.late import strays
+from cdc_reader.reading.windows import fetch, planner
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ownership import Ownership
 from cdc_reader.streams.range_cutter import RangeCutter
@@ -167,7 +166,7 @@ _BOUND = timeuuid.bound
 
 
 def _of_the_first_pass(
-    answers: queries.SharedAnswers, name: str, _since: int | None, ask: Callable[[], Any]
+    answers: queries.SharedAnswers, name: str, _since: Any, ask: Callable[[], Any], _until: Any
 ) -> Any:
     """Return what was asked first, however long ago."""
     kept = vars(answers).setdefault("kept", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cdc_reader.cluster.throttle import Throttle
+from cdc_reader.reading.retry import Stop
 
 
 class Seconds:
@@ -19,7 +20,11 @@ class Seconds:
         assert seconds >= 0
         self.now += seconds
 
+    def wait(self, _stop: Stop, seconds: float) -> None:
+        """Advance the clock by `seconds`, without a stop."""
+        self.sleep(seconds)
+
 
 def throttle(clock: Seconds, limit: float | None = None) -> Throttle:
     """Return a throttle that measures time and sleeps with `clock`."""
-    return Throttle(limit, clock, clock.sleep)
+    return Throttle(limit, clock, clock.wait)

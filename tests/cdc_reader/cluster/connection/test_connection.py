@@ -14,6 +14,7 @@ from cdc_reader.cluster.opening import Opening
 from cdc_reader.cluster.tls import tls_context
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import ConfigurationError, ConnectionFailedError
+from cdc_reader.reading.retry import NEVER
 from cdc_reader.testing import EmbeddedScylla
 
 TLS = Path(__file__).parents[3] / "data" / "tls"
@@ -40,7 +41,7 @@ def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
     with pytest.raises(
         ConnectionFailedError, match=rf"cannot connect to 127.0.0.1:{port}: .*check"
     ):
-        Opening(ConnectionConfig(f"127.0.0.1:{port}"), 100).session()
+        Opening(ConnectionConfig(f"127.0.0.1:{port}"), 100).session(NEVER)
 
 
 def test_a_silent_server_fails_at_the_timeout(
@@ -50,13 +51,13 @@ def test_a_silent_server_fails_at_the_timeout(
     monkeypatch.setattr(opening, "CONNECT_TIMEOUT", PATIENCE)
     points = [f"127.0.0.1:{port_of(listener)}"] * 3
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to 127.0.0.1"):
-        Opening(ConnectionConfig(points), 100).session()
+        Opening(ConnectionConfig(points), 100).session(NEVER)
 
 
 def test_an_unknown_host_is_named() -> None:
     """The error names a host that cannot be resolved. RFC 6761 reserves the name used here."""
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to nonesuch.invalid:9042"):
-        Opening(ConnectionConfig("nonesuch.invalid"), 100).session()
+        Opening(ConnectionConfig("nonesuch.invalid"), 100).session(NEVER)
 
 
 @pytest.mark.parametrize("content", [None, "not a certificate"])
@@ -86,18 +87,18 @@ def test_the_authority_that_is_given_is_trusted(monkeypatch: pytest.MonkeyPatch)
     with EmbeddedScylla(certificate=certificate, key=key) as server:
         session = Opening(
             ConnectionConfig(server.contact_point, tls_ca=str(certificate)), 100
-        ).session()
+        ).session(NEVER)
         session.cluster.shutdown()
         monkeypatch.setattr(opening, "CONNECT_TIMEOUT", PATIENCE)
         without = ConnectionConfig(server.contact_point)
         with pytest.raises(ConnectionFailedError, match="it speaks TLS on this port"):
-            Opening(without, 100).session()
+            Opening(without, 100).session(NEVER)
 
 
 def test_requests_are_sent_at_once_and_pages_received_in_few_calls() -> None:
     """Sockets have TCP_NODELAY set, and a receive buffer 64 times as large as the default."""
     with EmbeddedScylla(port=0) as server:
-        session = Opening(ConnectionConfig(server.contact_point), 100).session()
+        session = Opening(ConnectionConfig(server.contact_point), 100).session(NEVER)
         try:
             [pool] = session.get_pools()
             connection, _ = pool.borrow_connection(timeout=120)

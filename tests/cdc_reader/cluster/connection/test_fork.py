@@ -10,6 +10,7 @@ from threading import Event
 from cdc_reader import CdcReader, ConnectionConfig
 from cdc_reader.cluster import Connection
 from cdc_reader.config import ReadConfig
+from cdc_reader.reading.retry import NEVER
 from tests.cdc_reader.conftest import Execute
 
 _PATIENCE = 60
@@ -57,7 +58,7 @@ def test_a_child_does_not_wait_for_what_its_parent_asks(connection: ConnectionCo
         return "the parent's"
 
     with ThreadPoolExecutor(1) as threads:
-        asked = threads.submit(opened.shared.answer, "schema_version", moment, ask)
+        asked = threads.submit(opened.shared.answer, "schema_version", moment, ask, NEVER)
         assert asking.wait(_PATIENCE)
         ours, theirs = multiprocessing.Pipe()
         forked = multiprocessing.get_context("fork")

@@ -17,8 +17,8 @@ from cdc_reader.cluster.routing import key_of_token
 from cdc_reader.cluster.values import murmur3
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.planner import Chunking
 from cdc_reader.reading.ports import LogSource
+from cdc_reader.reading.windows.planner import Chunking
 from cdc_reader.streams.generation import shard_of
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import Task

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.cluster.throttle import RECOVERY, SLOWEST, Throttle
 from cdc_reader.errors import StoppedError
-from cdc_reader.reading.retry import Stop, stopped_by
+from cdc_reader.reading.retry import NEVER, Stop
 from tests.cdc_reader.support.seconds import Seconds, throttle
 
 LIMITS = st.floats(0.5, 5_000)
@@ -24,7 +24,7 @@ def sent(clock: Seconds, limited: Throttle, pauses: Iterable[float]) -> list[flo
     times = []
     for pause in pauses:
         clock.sleep(pause)
-        times.append(limited.admit())
+        times.append(limited.admit(NEVER.stop))
     return times
 
 
@@ -71,7 +71,7 @@ def test_it_slows_down_within_bounds_and_recovers(
     highest = math.inf if limit is None else limit
     for pause, is_overloaded in history:
         clock.sleep(pause)
-        at = limited.admit()
+        at = limited.admit(NEVER.stop)
         if is_overloaded:
             before = limited.rate
             limited.overloaded(at)
@@ -93,7 +93,7 @@ def test_one_overload_slows_down_once() -> None:
         limited.overloaded(at)
     rate = limited.rate
     assert rate == pytest.approx(500, rel=0.1)
-    limited.overloaded(limited.admit())
+    limited.overloaded(limited.admit(NEVER.stop))
     assert limited.rate == pytest.approx(rate, rel=0.1)
     later = sent(clock, limited, [0.0] * 1_000)[-1]
     rate = limited.rate
@@ -125,7 +125,7 @@ def test_the_rate_settles_at_what_nodes_sustain(capacity: int) -> None:
     last_second: deque[float] = deque()
     served = refused = 0
     while clock.now < 1_000 + 10 * RECOVERY:
-        at = limited.admit()
+        at = limited.admit(NEVER.stop)
         while last_second and last_second[0] <= at - 1:
             last_second.popleft()
         if len(last_second) < capacity:
@@ -144,6 +144,6 @@ def test_a_stop_ends_the_wait() -> None:
     stop = Stop()
     stop.set()
     limited = Throttle(1 / 3600)
-    limited.admit()
-    with stopped_by(stop), pytest.raises(StoppedError, match="waiting to send a query"):
-        limited.admit()
+    limited.admit(stop)
+    with pytest.raises(StoppedError, match="waiting to send a query"):
+        limited.admit(stop)

@@ -10,6 +10,7 @@ import pytest
 from cdc_reader import ConnectionConfig, ReadConfig, TableReader
 from cdc_reader.cluster import Connection
 from cdc_reader.cluster.throttle import RECOVERY, Throttle
+from cdc_reader.reading.retry import Stop
 from cdc_reader.testing import EmbeddedScylla, Fault
 from tests.cdc_reader.cluster.filled import filled
 from tests.cdc_reader.support.seconds import Seconds
@@ -27,10 +28,10 @@ class Recording(Throttle):
     def __init__(self, limit: float | None = None) -> None:
         self.clock = Seconds()
         self.admitted: list[float] = []
-        super().__init__(limit, self.clock, self.clock.sleep)
+        super().__init__(limit, self.clock, self.clock.wait)
 
-    def admit(self) -> float:
-        self.admitted.append(super().admit())
+    def admit(self, stop: Stop) -> float:
+        self.admitted.append(super().admit(stop))
         return self.admitted[-1]
 
 

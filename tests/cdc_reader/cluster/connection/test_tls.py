@@ -17,6 +17,7 @@ from cdc_reader.cluster import opening
 from cdc_reader.cluster.opening import Opening
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import CdcError, ConfigurationError, ConnectionFailedError
+from cdc_reader.reading.retry import NEVER
 from cdc_reader.testing import EmbeddedScylla
 
 TLS = Path(__file__).parents[3] / "data" / "tls"
@@ -29,7 +30,7 @@ BOTH, BY_NAME, ELSEWHERE, EXPIRED, CLIENT, KEY = (
 def reach(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -> list[str]:
     """Return the addresses of the nodes that a session with these settings can query."""
     config = ConnectionConfig(f"{host}:{server.port}", **settings)  # type: ignore[arg-type]
-    session = Opening(config, 100).session()
+    session = Opening(config, 100).session(NEVER)
     try:
         return sorted(host.address for host in session.get_pool_state())
     finally:
@@ -126,7 +127,7 @@ def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
     try:
         with EmbeddedScylla(certificate=BOTH, key=KEY, nodes=2) as server:
             config = ConnectionConfig(server.contact_point, tls_ca=BOTH)
-            session = Opening(config, 100).session()
+            session = Opening(config, 100).session(NEVER)
             try:
                 said = warnings.first.result(timeout=120)
                 assert session.get_pool_state().keys() == {session.hosts[0]}

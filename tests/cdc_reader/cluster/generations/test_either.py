@@ -11,14 +11,16 @@ from cdc_reader.cluster.opening import Opening
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.types import Native
+from cdc_reader.reading.retry import NEVER
 from cdc_reader.testing import EmbeddedScylla
 
 CONNECT = """
 import sys
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.cluster.opening import Opening
+from cdc_reader.reading.retry import NEVER
 for _ in range(2):
-    Opening(ConnectionConfig(sys.argv[1]), 100).session().cluster.shutdown()
+    Opening(ConnectionConfig(sys.argv[1]), 100).session(NEVER).cluster.shutdown()
 """
 IMPORT = "import sys; sys.modules['cassandra.cluster'] = None; import cdc_reader.cluster"
 
@@ -77,7 +79,7 @@ def test_column_metadata_is_cached() -> None:
     """Column metadata is cached, so that the server can omit it from results."""
     columns = (Column("key", Native("text")),)
     with EmbeddedScylla() as server:
-        session = Opening(ConnectionConfig(server.contact_point), 100).session()
+        session = Opening(ConnectionConfig(server.contact_point), 100).session(NEVER)
         try:
             statement = session.prepare("SELECT key FROM system.local")
             forget_columns(statement)

@@ -13,7 +13,7 @@ from cdc_reader.cluster.generations import TabletGenerations
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import RetriesExhaustedError, TableNotFoundError
-from cdc_reader.reading.window_reader import LogReader
+from cdc_reader.reading.windows.window_reader import LogReader
 from cdc_reader.streams.generation import Generation, StreamGroup
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla

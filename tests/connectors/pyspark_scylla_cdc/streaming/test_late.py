@@ -30,9 +30,9 @@ from cdc_reader.reading.advance import Step
 from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, LateState, RowKey
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.fetch import KeyLog
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.ports import EXPIRY
+from cdc_reader.reading.windows.fetch import KeyLog
 from cdc_reader.streams.generation import StreamGroup, Timeline
 from cdc_reader.streams.shard import MAX_TOKEN
 from cdc_reader.streams.stream import StreamId

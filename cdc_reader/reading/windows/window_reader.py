@@ -18,11 +18,12 @@ from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TIME
 from cdc_reader.cql.timeuuid import TIME_DIGITS
 from cdc_reader.reading.deduplication import rows_of, streams_in
-from cdc_reader.reading.fetch import CurrentLog, read_tasks
-from cdc_reader.reading.in_flight import InFlight
-from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogSource
+from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.view import PublicationGate
+from cdc_reader.reading.windows.fetch import CurrentLog, read_tasks
+from cdc_reader.reading.windows.in_flight import InFlight
+from cdc_reader.reading.windows.planner import Planner
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy, StrategyChoice, few
@@ -117,12 +118,14 @@ class LogReader:
         config: ReadConfig,
         clock: Clock,
         shard: Shard | None = None,
+        stop: Stop | None = None,
     ) -> None:
         self._source = source
         self._config = config
         self._clock = clock
         self._generations = generations
         self._planner = Planner(generations, shard)
+        self._stop = stop or Stop()
         self._in_flight = InFlight()
 
     def first_timestamp(self) -> Micros | None:
@@ -134,7 +137,7 @@ class LogReader:
 
         First waits up to ten minutes for generations that are stored but not announced.
         """
-        PublicationGate(lambda: self._generations).wait(window, self._clock)
+        PublicationGate(lambda: self._generations).wait(window, self._clock, self._stop)
         self._planner.use(Timeline(tuple(self._generations.all_timestamps())))
         return self._planner.plan(window)
 

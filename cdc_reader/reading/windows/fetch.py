@@ -21,8 +21,8 @@ from cdc_reader.cql.schema import END_OF_BATCH, STREAM_ID, TIME, LogSchema
 from cdc_reader.errors import DecodeError, QueryRefusedError
 from cdc_reader.reading.cursor import LAST_KEY, Checkpoint, Mark, check_same_table
 from cdc_reader.reading.deduplication import ROW_KEY, key_at, leave_out, streams_in
-from cdc_reader.reading.in_flight import InFlight
 from cdc_reader.reading.ports import LogSource, LogTable
+from cdc_reader.reading.windows.in_flight import InFlight
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 
