@@ -5,7 +5,6 @@ Each kind has its own `GenerationSource`. `TableGenerations` determines a table'
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property, partial
@@ -131,19 +130,11 @@ def own_groups(streams: Sequence[StreamId]) -> list[StreamGroup]:
     return [StreamGroup(stream.token, (stream,)) for stream in streams]
 
 
-class ReplicatedGenerations(Asking, ABC):
+class ReplicatedGenerations(Asking):
     """Generations in replicated tables, of which each node gives the same answer."""
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
-
-    @abstractmethod
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
-        """See `GenerationSource.timestamps`."""
-
-    def all_timestamps(self) -> Sequence[Micros]:
-        """See `GenerationSource.all_timestamps`."""
-        return self.timestamps()
 
     @property
     def _tables(self) -> DistributedTables:
@@ -217,25 +208,22 @@ class TabletGenerations(Asking):
         self._queries = queries
         self._name = name
         self._key = name.keyspace, name.name
-        self._seen: set[Micros] = set()
         self._turns = count()
         self._timestamps = Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE")
 
     def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
-        """Return the starts, in µs, of all sets of streams that were seen before or are now.
+        """Return the starts, in µs, of all sets of streams; see `GenerationSource.timestamps`.
 
-        The first call asks all nodes. The others ask one node each, in turn, so that a set of which
-        a node has not heard is found by the next call.
+        Nodes are asked in turn, so that a set of which a node has not heard is found by the next
+        call.
         """
-        del since  # each table has its own sets
-        if not self._seen:
-            return self.all_timestamps()
-        return self._with_seen(self._queries.from_one_node(self._starts, next(self._turns)))
-
-    def all_timestamps(self) -> Sequence[Micros]:
-        """Return `timestamps`, for which all nodes are asked."""
-        answers = self._queries.from_all_nodes(self._timestamps)
-        return self._with_seen(start for batches in answers.values() for start in starts(batches))
+        if since is None:
+            answers = self._queries.from_all_nodes(self._timestamps).values()
+            found = {start for batches in answers for start in starts(batches)}
+        else:
+            found = {*self._queries.from_one_node(self._starts, next(self._turns))}
+        is_whole = min(found, default=BEGINNING) <= self._created + _FIRST_SET
+        return sorted(found if is_whole else {self._created - _FIRST_SET, *found})
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return the streams in force from `start` µs on.
@@ -253,14 +241,6 @@ class TabletGenerations(Asking):
 
     def _starts(self, node: Queries) -> list[Micros]:
         return starts(node.batches(self._timestamps))
-
-    def _with_seen(self, found: Iterable[Micros]) -> Sequence[Micros]:
-        """Add the starts, and return all of them but those that the server has removed."""
-        visible = {*found}
-        oldest = min(visible, default=BEGINNING)
-        self._seen = visible | {start for start in self._seen if start > oldest}
-        is_whole = oldest <= self._created + _FIRST_SET
-        return sorted(self._seen if is_whole else {self._created - _FIRST_SET, *self._seen})
 
     def _groups(self, start: Micros, node: Queries) -> Sequence[StreamGroup]:
         query = Query(_TABLET_STREAMS, (*self._key, start // 1_000), consistency="ONE")
@@ -426,9 +406,6 @@ class TableGenerations(Asking):
 
     def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         return self.source.timestamps(since)
-
-    def all_timestamps(self) -> Sequence[Micros]:
-        return self.source.all_timestamps()
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         return self.source.groups(start)

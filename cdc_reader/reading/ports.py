@@ -50,15 +50,12 @@ class GenerationSource(Protocol):
     """Provides the generations of one table."""
 
     def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
-        """Return the starts of the generations that were visible before or are now, in any order.
+        """Return the starts of the generations that are visible now, in any order.
 
-        The first call asks all nodes, and the others one: with tablets, a node that lags does not
-        show the newest generations. An answer that was asked for at `since` or later may be used.
+        All nodes are asked, so nothing is left out. If `since` is given, one node is asked, or an
+        answer that was asked for at that time (µs) or later is used: with tablets, a node that lags
+        does not show the newest generations.
         """
-        ...
-
-    def all_timestamps(self) -> Sequence[Micros]:
-        """Return `timestamps`, for which all nodes are asked: nothing visible now is left out."""
         ...
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:

@@ -17,7 +17,9 @@ log = get_logger(__name__)
 
 
 class Views:
-    """Makes the views of one reader.
+    """Makes the views of one reader; what was seen stays seen.
+
+    The first view is that of all nodes, and the others ask one node each, in turn.
 
     What is stored later begins later, unless it began before it was stored: then it is announced
     late, and read from its start. So unannounced generations are looked for at most once in each
@@ -32,16 +34,18 @@ class Views:
     def next(self, moment: Micros, *, of_all: bool = False) -> View:
         """Return the view as of `moment` (µs), for which all nodes are asked if `of_all` is True.
 
-        What other tables asked for since `moment` may be used.
+        Otherwise, what other tables asked for since `moment` may be used.
         """
         visible = self.visible(moment, of_all=of_all)
         return View(moment, visible, self._gate.limit(moment, visible.starts))
 
     def visible(self, moment: Micros, *, of_all: bool = False) -> Timeline:
         """Return the announced generations as of `moment` (µs); see `next`."""
-        source = self._generations()
-        starts = source.all_timestamps() if of_all else source.timestamps(moment)
-        visible = Timeline(tuple(starts))
+        is_first = not self._visible.starts
+        starts = self._generations().timestamps(None if of_all or is_first else moment)
+        # The server removes old sets of streams, which then are not replaced by those seen.
+        oldest = min(starts, default=BEGINNING)
+        visible = Timeline((*starts, *(s for s in self._visible.starts if s > oldest)))
         for start in sorted(set(visible.starts) - set(self._visible.starts)):
             log.info("generation_found", start=start)
         self._visible = visible

@@ -76,7 +76,7 @@ class BatchReader(DataSourceReader):
         """
         generations = partial(generations_of, self._options)
         PublicationGate(generations).wait(window, self._clock, NEVER.stop)
-        return Timeline(tuple(generations().all_timestamps()))
+        return Timeline(tuple(generations().timestamps()))
 
     def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:
         """Warn of a future start, report rows that may have expired, and return the `Promise`.

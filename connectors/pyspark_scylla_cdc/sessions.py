@@ -75,9 +75,9 @@ def generations_of(options: SourceOptions) -> TableGenerations:
     return table_of(options).generations
 
 
-def timeline_of(options: SourceOptions) -> Timeline:
-    """Return the generations that are visible now."""
-    return Timeline(tuple(generations_of(options).timestamps()))
+def timeline_of(options: SourceOptions, since: Micros | None = None) -> Timeline:
+    """Return the generations that are visible now; see `GenerationSource.timestamps`."""
+    return Timeline(tuple(generations_of(options).timestamps(since)))
 
 
 def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
@@ -211,9 +211,6 @@ class _LoadedGenerations:
 
     def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         del since
-        return ()
-
-    def all_timestamps(self) -> Sequence[Micros]:
         return ()
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:

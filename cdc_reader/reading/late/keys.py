@@ -94,9 +94,6 @@ class _Sampled:
     def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
         return self._source.timestamps(since)
 
-    def all_timestamps(self) -> Sequence[Micros]:
-        return self._source.all_timestamps()
-
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         groups = self._source.groups(start)
         in_order = Generation(Window(start, start), tuple(groups)).groups

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, repeat, starmap
+from itertools import chain, starmap
 from typing import TypeVar
 
 import pyarrow as pa
@@ -40,13 +40,21 @@ def read_ahead(
     the current one. As many tasks as `in_flight` allows have a page requested or ready at a time,
     so the memory used does not depend on the size of the tasks.
     """
-    started: deque[Iterator[tuple[int, pa.RecordBatch]]] = deque()
-    for number, task in enumerate(tasks):
-        while len(started) >= in_flight.limit:
-            yield from started.popleft()
-        started.append(zip(repeat(number), in_flight.each(read(task)), strict=False))
-    while started:
-        yield from started.popleft()
+    numbered, started = enumerate(tasks), deque[tuple[int, Iterator[pa.RecordBatch]]]()
+    while True:
+        while len(started) < in_flight.limit and (following := next(numbered, None)) is not None:
+            number, task = following
+            started.append((number, read(task)))
+        if not started:
+            return
+        number, batches = started[0]
+        with in_flight.adapting():
+            batch = next(batches, None)
+        if batch is None:
+            started.popleft()
+            continue
+        in_flight.note(batch)
+        yield number, batch
 
 
 def read_tasks(

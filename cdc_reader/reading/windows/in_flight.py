@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -35,16 +36,26 @@ class InFlight:
     def each(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a query, one per page, and adapt to their sizes and delays."""
         while True:
-            was_waited, were_overloads = waited(), overloads()
-            try:
-                batch = next(batches)
-            except StopIteration:
+            with self.adapting():
+                batch = next(batches, None)
+            if batch is None:
                 return
-            finally:
-                is_late = waited() - was_waited > _LATE
-                self._adapt(is_late=is_late, is_overloaded=overloads() > were_overloads)
-            self._page = max(1.0, batch.nbytes, _FADING * self._page)
+            self.note(batch)
             yield batch
+
+    @contextmanager
+    def adapting(self) -> Iterator[None]:
+        """Adapt to the time that this context waits for a page."""
+        was_waited, were_overloads = waited(), overloads()
+        try:
+            yield
+        finally:
+            is_late = waited() - was_waited > _LATE
+            self._adapt(is_late=is_late, is_overloaded=overloads() > were_overloads)
+
+    def note(self, batch: pa.RecordBatch) -> None:
+        """Adapt to the size of a page."""
+        self._page = max(1.0, batch.nbytes, _FADING * self._page)
 
     def _adapt(self, *, is_late: bool, is_overloaded: bool) -> None:
         if is_overloaded:

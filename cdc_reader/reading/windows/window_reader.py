@@ -130,7 +130,7 @@ class LogReader:
 
     def first_timestamp(self) -> Micros | None:
         """Return the start of the oldest generation, in µs, or None if none is announced yet."""
-        return min(self._generations.all_timestamps(), default=None)
+        return min(self._generations.timestamps(), default=None)
 
     def plan(self, window: Window) -> list[Task]:
         """Return the tasks of `window`, for the generations that are visible now.
@@ -138,7 +138,7 @@ class LogReader:
         First waits up to ten minutes for generations that are stored but not announced.
         """
         PublicationGate(lambda: self._generations).wait(window, self._clock, self._stop)
-        self._planner.use(Timeline(tuple(self._generations.all_timestamps())))
+        self._planner.use(Timeline(tuple(self._generations.timestamps())))
         return self._planner.plan(window)
 
     def read(

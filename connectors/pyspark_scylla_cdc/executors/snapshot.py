@@ -67,10 +67,6 @@ class _Owners:
         del since
         return ()
 
-    def all_timestamps(self) -> Sequence[Micros]:
-        """See `GenerationSource.all_timestamps`."""
-        return ()
-
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """See `GenerationSource.groups`."""
         del start

@@ -179,7 +179,8 @@ class MicroBatches:
     def _within_limits(self, step: Step) -> Step:
         if step.window.is_empty or (self._options.max_rows or self._options.max_bytes) is None:
             return step
-        return step.until(within_limits(self._options, self._schema, step.window))
+        end = within_limits(self._options, self._schema, step.timeline, step.window)
+        return step.until(end)
 
     def _late_rows(
         self, cursor: Checkpoint, step: Step, ttls: Callable[[], TtlHistory]

@@ -13,11 +13,12 @@ from attrs import evolve, frozen
 from cdc_reader._time import Micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, LogSchema
 from cdc_reader.reading.ports import LogSource
+from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.plan import StreamSpan, spans
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.sessions import cluster_for, row_format, streams_loader, timeline_of
+from pyspark_scylla_cdc.sessions import cluster_for, row_format, streams_loader
 
 SAMPLE, AT_ONCE = 512, 64
 """The number of streams sampled in a generation, and the number of streams per query."""
@@ -125,8 +126,8 @@ def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[bytes, pa.RecordBatch]]:
         first += count
 
 
-def row_count(options: SourceOptions, schema: LogSchema) -> RowCount:
-    """Return a `RowCount` for the rows of a query."""
+def row_count(options: SourceOptions, schema: LogSchema, timeline: Timeline) -> RowCount:
+    """Return a `RowCount` for the rows of a query in these generations."""
     cluster = cluster_for(options)
     streams = streams_loader(options, schema.base)
     output = row_format(options, schema)
@@ -141,5 +142,5 @@ def row_count(options: SourceOptions, schema: LogSchema) -> RowCount:
         column(STREAM_ID),
         cluster.source(whole, _WEIGHED, tolerant=True, per_stream=True),
         streams,
-        lambda window: spans(timeline_of(options), window, lambda g: len(streams(g))),
+        lambda window: spans(timeline, window, lambda g: len(streams(g))),
     )

@@ -8,6 +8,7 @@ from attrs import evolve, frozen
 
 from cdc_reader._time import Micros
 from cdc_reader.cql.schema import LogSchema
+from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, row_count
@@ -82,9 +83,11 @@ class RowLimit:
         return min(max(step, gap // 2 if is_quiet else 0, SHORTEST), gap - 1)
 
 
-def within_limits(options: SourceOptions, schema: LogSchema, window: Window) -> Micros:
+def within_limits(
+    options: SourceOptions, schema: LogSchema, timeline: Timeline, window: Window
+) -> Micros:
     """Return the end of `window` after it is cut to the limits of a micro-batch."""
-    count = row_count(options, schema)
+    count = row_count(options, schema, timeline)
     for measure, limit in ((count.rows, options.max_rows), (count.size, options.max_bytes)):
         if limit is not None:
             window = evolve(window, end=RowLimit(measure, limit).end(window))

@@ -206,10 +206,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before, known = since.cursor, until.cursor.generations
         window = Window(since.position, until.position)
         if known is None:
-            timeline = timeline_of(self._options)
+            timeline = timeline_of(self._options, self._clock.now())
             return Step(window, KnownGenerations(window.start, ()), timeline)
-        covers = known.covers(window.start)
-        timeline = Timeline(known.starts) if covers else known.timeline(timeline_of(self._options))
+        timeline = Timeline(known.starts)
+        if not known.covers(window.start):
+            timeline = known.timeline(timeline_of(self._options, self._clock.now()))
         missed = known.missed(before.generations, before.first, window.start)
         return Step(window, known, timeline, missed, frozenset(missed))
 

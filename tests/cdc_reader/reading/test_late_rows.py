@@ -15,7 +15,7 @@ from cdc_reader.config import ReadConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, LateState
-from cdc_reader.reading.delivery import RowsRead
+from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late.rows import DOUBT, _arrivals, arrived
 from cdc_reader.reading.ports import EXPIRY
@@ -79,6 +79,24 @@ def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> 
     resumed = Checkpoint(start, known, marks, late)
     deliveries = followed.follow(resumed, followed.clock.now() + 30 * SECOND)
     assert cells(deliveries, "c") == [(3,)]
+
+
+def test_a_late_row_is_not_delivered_again_after_a_restart() -> None:
+    """A checkpoint has what is known of late rows, so a restarted reader repeats none."""
+    followed = Followed(config=_CONFIG)
+    start, deliveries = followed.clock.now(), []
+    followed.clock.advance(60 * SECOND)
+    for got in followed.follower(Checkpoint(start)).follow(start + 240 * SECOND):
+        deliveries.append(got)
+        if isinstance(got, WindowComplete) and len(deliveries) < 8:
+            followed.insert(1, len(deliveries), at=got.position - 10 * SECOND)
+            followed.clock.advance(20 * SECOND)
+    found = cells(deliveries, "c")
+    assert len(found) == len(set(found)) > 3
+    for count, got in enumerate(deliveries, start=1):
+        if isinstance(got, WindowComplete):
+            rest = followed.follow(got.checkpoint, start + 240 * SECOND)
+            assert sorted(cells([*deliveries[:count], *rest], "c")) == sorted(found)
 
 
 @pytest.mark.parametrize("ttl", [200, 86_400])

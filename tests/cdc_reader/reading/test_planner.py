@@ -33,9 +33,6 @@ class History:
         del since
         return [generation.operates.start for generation in self.generations]
 
-    def all_timestamps(self) -> Sequence[int]:
-        return self.timestamps()
-
     def groups(self, start: int) -> Sequence[StreamGroup]:
         return next(g.groups for g in self.generations if g.operates.start == start)
 

@@ -310,6 +310,25 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
     assert Counter(cells(found, "c")) == Counter(written)
 
 
+@pytest.mark.parametrize("late_rows", ["ignore", "deliver", None])
+@pytest.mark.usefixtures("impatient")
+def test_twins_of_a_generation_announced_late_are_delivered_once(late_rows: str | None) -> None:
+    """Rows that were delivered from the previous generation are not delivered from the new one."""
+    followed = Followed(config=_CONFIG)
+    followed.server.hold_publication(rows=None)
+    followed.server.join(vnodes=3)
+    followed.clock.advance(switch(followed) + SECOND - followed.clock.now())
+    for c in range(20):
+        astray(followed, c, followed.clock.now(), by=-1 if c % 2 else 0, twice=True)
+        followed.clock.advance(SECOND // 10)
+    found = []
+    for got in followed.follower(EPOCH, late_rows=late_rows).follow(EPOCH + 6 * MINUTE):
+        found.append(got)
+        if got.window.end > EPOCH + 2 * MINUTE:
+            followed.server.complete_publication()
+    assert Counter(cells(found, "c")) == Counter((c,) for c in range(20))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("since_switch", [-5 * SECOND, 5 * SECOND])
 @pytest.mark.parametrize("delivery", DELIVERIES)

@@ -18,7 +18,7 @@ from cdc_reader.checkpoints import MemoryCheckpoints, acknowledgement
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.cluster import ClusterClock, log, queries
-from cdc_reader.cluster.generations import TabletGenerations, starts
+from cdc_reader.cluster.generations import TabletGenerations
 from cdc_reader.cluster.schema import SchemaSource
 from cdc_reader.consumer import snapshot_start
 from cdc_reader.cql import timeuuid
@@ -138,13 +138,8 @@ def _unless_snapshot(value: Any, **changes: Any) -> Any:
     return value if changes == {"snapshot": None} else evolve(value, **changes)
 
 
-def _forgotten(self: Any, found: Any) -> list[int]:
-    self._seen = {*found}
-    return sorted(self._seen)
-
-
-def _at_any_node(self: Any) -> list[int]:
-    return starts(self._queries.batches(self._timestamps))
+def _of_one_node(self: Any, _since: int | None = None) -> Any:
+    return _TIMESTAMPS(self, BEGINNING)
 
 
 def _of_any_node(self: Any, name: Any) -> Any:
@@ -157,6 +152,7 @@ def _refreshed_at_one_node(self: Any, *, of_all: bool = False) -> bool:
     return _REFRESH(self)
 
 
+_TIMESTAMPS = TabletGenerations.timestamps
 _REFRESH = fetch.CurrentLog.refresh
 _INIT = follower.Follower.__init__
 _OWNED = Ownership.__init__
@@ -295,13 +291,10 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 
 
 NODES_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
-    "streams: what was seen is forgotten": ((TabletGenerations, "_with_seen", _forgotten, 152)),
     "cursor: generations that a node does not show are forgotten": (
         (cursor.KnownGenerations, "with_visible", _only_the_visible, 199)
     ),
-    "streams: one node is asked at first": (
-        (TabletGenerations, "all_timestamps", lambda self: self._with_seen(_at_any_node(self)), 735)
-    ),
+    "streams: one node is asked at first": ((TabletGenerations, "timestamps", _of_one_node, 735)),
     "streams: a node that does not know the set is believed": (
         (TabletGenerations, "_check_forgotten", lambda _self, _start, _node: None, 14)
     ),

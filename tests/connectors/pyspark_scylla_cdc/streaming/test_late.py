@@ -482,10 +482,6 @@ class Written:
         del since
         return [0]
 
-    def all_timestamps(self) -> list[int]:
-        """Return the start of the generation."""
-        return [0]
-
     def groups(self, start: int) -> list[StreamGroup]:
         """Return the stream."""
         del start

@@ -17,6 +17,7 @@ from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.clusters import cluster_of
+from pyspark_scylla_cdc.sessions import timeline_of
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, row_count
 from pyspark_scylla_cdc.streaming.stream import StreamReader
@@ -147,7 +148,7 @@ class Weighed:
 def test_weighing_reads_little(make: Make, write_hot: Callable[..., None]) -> None:
     """However much a stream has to read, a few of its rows are weighed."""
     stream = make(maxBytesPerTrigger="1m")
-    count = row_count(stream._options, stream._schema)
+    count = row_count(stream._options, stream._schema, timeline_of(stream._options))
     start = stream.initialOffset()["position"]
     write_hot([20_000] * 300, others=0)  # a small row of the same stream would be weighed, too
     weighed: list[int] = []

@@ -355,6 +355,50 @@ def test_one_partition_of_a_late_generation(cluster: EmbeddedScylla, late: Make)
     assert followed.run(20) == [3]
 
 
+@pytest.mark.parametrize("mode", ["ignore", "deliver"])
+def test_twins_of_a_late_generation(cluster: EmbeddedScylla, late: Make, mode: str) -> None:
+    """Rows that were delivered from the previous generation are not delivered from the new one.
+
+    The repeated micro-batch contains the same rows.
+    """
+    followed = late(lateRows=mode)
+    unannounced(cluster, followed.clock)
+    for pk in range(1, 9):
+        if pk % 2:
+            followed.astray(cluster, pk, by=-1, twice=True)
+        else:
+            followed.write(pk)
+        followed.clock.advance(SECOND)
+    followed.run(100)
+    assert followed.delivered == [1, 3, 5, 7]
+    cluster.complete_publication()
+    followed.clock.advance(20 * SECOND)
+    assert followed.step() == [2, 4, 6, 8]
+    start, end = followed.offsets[-2:]
+    followed.start()
+    assert followed.read(start, end) == [2, 4, 6, 8]
+    assert followed.run(200) == []
+
+
+def test_strays_of_a_late_generation(cluster: EmbeddedScylla, late: Make) -> None:
+    """Strays in the streams of a generation are delivered, though they came before it was known.
+
+    They were written before the generation began.
+    """
+    followed = late(lateRows="deliver")
+    followed.run(20)
+    at = followed.clock.now()
+    unannounced(cluster, followed.clock)
+    stream = cluster.cluster.generations[-1].ranges[0].streams[0]
+    followed.log_change(stream, 1, at - 5 * SECOND)
+    followed.run(100)
+    assert followed.delivered == []
+    cluster.complete_publication()
+    followed.write(2)
+    followed.run(200)
+    assert followed.delivered == [1, 2]
+
+
 def check_history(seed: int, cluster: EmbeddedScylla, followed: FollowedLog) -> None:
     """Follow the log through generations that are announced at any time, in any order.
 
