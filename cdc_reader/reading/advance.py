@@ -123,7 +123,7 @@ def advance(cursor: Checkpoint, view: View, limits: Limits) -> Step:
     """
     position, kept_since = cursor.position, cursor.ttls.oldest_kept(view.moment)
     known = known_at(cursor, view.visible, kept_since)
-    timeline = known.timeline(view.visible)
+    timeline = Timeline(known.with_older(view.visible.starts))
     return Step(
         _window(position, view, timeline, limits),
         known,
@@ -139,7 +139,7 @@ def known_at(cursor: Checkpoint, visible: Timeline, kept_since: Micros) -> Known
     Rows written before `kept_since` (µs) no longer exist.
     """
     known = cursor.generations or KnownGenerations(cursor.position, ())
-    return known.with_visible(visible, kept_since)
+    return known.seeing(visible.starts, kept_since)
 
 
 def _window(position: Micros, view: View, timeline: Timeline, limits: Limits) -> Window:

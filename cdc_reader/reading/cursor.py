@@ -7,7 +7,8 @@ Begin with `Checkpoint`. `reading.advance` decides what is read next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
 from uuid import UUID
 
 from attrs import evolve, field, frozen
@@ -112,14 +113,14 @@ class KnownGenerations:
     since: Micros
     starts: tuple[Micros, ...]
 
-    def with_visible(self, visible: Timeline, kept_since: Micros) -> KnownGenerations:
-        """Return the generations known to a reader that sees those of `visible`.
+    def seeing(self, visible: Collection[Micros], kept_since: Micros) -> KnownGenerations:
+        """Return the generations known to a reader that sees those with the starts `visible`.
 
         What was known stays known even if it is not visible, because with tablets, a node that lags
         shows fewer. Rows written before `kept_since` (µs) no longer exist, so generations that
         ended before are dropped.
         """
-        spans = Timeline((*self.starts, *visible.starts)).operating()
+        spans = Timeline((*self.starts, *visible)).operating()
         starts = tuple(span.start for span in spans if span.end > kept_since)
         return KnownGenerations(self.since, starts[-MOST_GENERATIONS:])
 
@@ -155,13 +156,13 @@ class KnownGenerations:
         """Return True if `starts` contains all generations that are in force from `position` on."""
         return bool(self.starts) and self.starts[0] <= position
 
-    def timeline(self, visible: Timeline) -> Timeline:
-        """Return a timeline of the `starts`, and of the older generations in `visible`."""
+    def with_older(self, visible: Collection[Micros]) -> tuple[Micros, ...]:
+        """Return the `starts`, and before them those of older generations in `visible`."""
         oldest = min(self.starts, default=BEGINNING)
-        return Timeline((*(start for start in visible.starts if start < oldest), *self.starts))
+        return (*(start for start in sorted(visible) if start < oldest), *self.starts)
 
 
-RowName = tuple[StreamId, RowKey]
+RowName: TypeAlias = tuple[StreamId, RowKey]
 """Identifies a row of the log."""
 
 
@@ -181,7 +182,7 @@ class LateState:
     start: Micros
     ends: tuple[Micros, ...]
     reads: tuple[Micros, ...]
-    known: frozenset[RowName] = frozenset()
+    known: frozenset[tuple[StreamId, RowKey]] = frozenset()
     snapshot_at: Micros | None = None
 
     @classmethod
@@ -213,7 +214,7 @@ class LateState:
             return evolve(self, ends=(*self.ends[:-1], end))
         return evolve(self, ends=(*self.ends, end), reads=(*self.reads, began))
 
-    def knowing(self, names: Iterable[RowName]) -> LateState:
+    def knowing(self, names: Iterable[tuple[StreamId, RowKey]]) -> LateState:
         """Return the state in which these delivered rows are known as well."""
         return evolve(self, known=self.known.union(names))
 

@@ -191,4 +191,6 @@ class MicroBatches:
 def _nothing(cursor: Checkpoint, visible: Timeline) -> Step:
     """Return the step from a cursor to itself."""
     known = cursor.generations or KnownGenerations(cursor.position, ())
-    return Step(Window(cursor.position, cursor.position), known, known.timeline(visible))
+    return Step(
+        Window(cursor.position, cursor.position), known, Timeline(known.with_older(visible.starts))
+    )

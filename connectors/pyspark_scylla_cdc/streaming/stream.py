@@ -210,7 +210,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Step(window, KnownGenerations(window.start, ()), timeline)
         timeline = Timeline(known.starts)
         if not known.covers(window.start):
-            timeline = known.timeline(timeline_of(self._options, self._clock.now()))
+            visible = timeline_of(self._options, self._clock.now())
+            timeline = Timeline(known.with_older(visible.starts))
         missed = known.missed(before.generations, before.first, window.start)
         return Step(window, known, timeline, missed, frozenset(missed))
 

@@ -95,8 +95,8 @@ def _in_the_last_part(self: Any, end: int, _began: int) -> Any:
     return evolve(self, ends=(*self.ends[:-1], end))
 
 
-def _only_the_visible(self: Any, visible: Timeline, _kept_since: int) -> Any:
-    return cursor.KnownGenerations(self.since, visible.starts)
+def _only_the_visible(self: Any, visible: Any, _kept_since: int) -> Any:
+    return cursor.KnownGenerations(self.since, tuple(sorted(visible)))
 
 
 def _saved_anyway(self: Any, _owner: Any, name: Any, checkpoint: Any) -> bool:
@@ -292,7 +292,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 
 NODES_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "cursor: generations that a node does not show are forgotten": (
-        (cursor.KnownGenerations, "with_visible", _only_the_visible, 199)
+        (cursor.KnownGenerations, "seeing", _only_the_visible, 199)
     ),
     "streams: one node is asked at first": ((TabletGenerations, "timestamps", _of_one_node, 735)),
     "streams: a node that does not know the set is believed": (

@@ -56,7 +56,9 @@ def test_each_row_is_read_once(begin: int, announced: dict[int, int], polls: lis
         window = Window(position, min(END, position + poll.step))
         if window.is_empty and not missed:
             continue
-        for span in spans(later.timeline(shown), window, lambda _: 1, missed=missed):
+        for span in spans(
+            Timeline(later.with_older(shown.starts)), window, lambda _: 1, missed=missed
+        ):
             read.update((span.generation, at) for at in range(span.window.start, span.window.end))
         stored = json.loads(json.dumps(cursor_to_json(moved)))
         cursor = cursor_from_json(stored, window.end, {})
@@ -71,12 +73,12 @@ def test_each_row_is_read_once(begin: int, announced: dict[int, int], polls: lis
 def test_a_cursor_names_the_newest_generations() -> None:
     """A cursor lists the newest generations. Older ones count as known, but are still read."""
     visible = Timeline(range(0, 20_000, 10))
-    known = KnownGenerations(0, ()).with_visible(visible, BEGINNING)
+    known = KnownGenerations(0, ()).seeing(visible.starts, BEGINNING)
     assert known.starts == visible.starts[-MOST_GENERATIONS:]
-    assert known.timeline(visible) == visible
+    assert known.with_older(visible.starts) == visible.starts
     assert known.covers(19_985)
     assert not known.covers(500)
-    later = known.with_visible(Timeline([*visible.starts, 5, 19_975]), BEGINNING)
+    later = known.seeing([*visible.starts, 5, 19_975], BEGINNING)
     assert later.missed(known, 0, 30_000) == {19_975: Window(19_975, 19_980)}
     assert later.missed(None, 0, 30_000) == {}
 
@@ -84,14 +86,14 @@ def test_a_cursor_names_the_newest_generations() -> None:
 def test_a_cursor_drops_generations_whose_rows_have_expired() -> None:
     """A generation is dropped when it ended before the oldest rows of the log were written."""
     visible = Timeline(range(0, 100, 10))
-    known = KnownGenerations(0, ()).with_visible(visible, 55)
+    known = KnownGenerations(0, ()).seeing(visible.starts, 55)
     assert known.starts == (50, 60, 70, 80, 90)
-    assert known.with_visible(Timeline((0, 65, 90)), 70).starts == (70, 80, 90)
+    assert known.seeing((0, 65, 90), 70).starts == (70, 80, 90)
 
 
 @pytest.mark.parametrize("position", [0, 7])
 def test_a_cluster_without_generations(position: int) -> None:
     """A cluster may have no generation at first, and announce its first one late."""
     known = KnownGenerations(3, ())
-    later = known.with_visible(Timeline((5,)), BEGINNING)
+    later = known.seeing((5,), BEGINNING)
     assert later.missed(known, 3, position) == ({5: Window(5, 7)} if position == 7 else {})
