@@ -1,9 +1,11 @@
 """Decides what is read next, for a follower in Python and for a micro-batch of Spark.
 
 `advance` is pure: a step depends only on the reader's cursor, on what it sees of the cluster, and
-on its limits. Rows and generations have had the confidence window to become visible: the clock was
-read first, then the generations, and the log is read last. No barrier between generations is
-needed, because a row's timestamp determines which generation's streams contain the row.
+on its limits. (Eager delivery also polls rows that have not settled, without moving the position.)
+
+Rows and generations have had the confidence window to become visible: the clock was read first,
+then the generations, and the log is read last. No barrier between generations is needed, because a
+row's timestamp determines which generation's streams contain the row.
 """
 
 from __future__ import annotations
@@ -60,9 +62,9 @@ class Limits:
     The window of a step ends at `end` at the latest, and at least the confidence window before the
     present. It is at most `longest` long, and if it does not end at `end`, at least `shortest`. If
     late rows are delivered, `reach` is the distance from a generation's time in force at which its
-    streams are searched for strays. With `by_generation`, no window then crosses into another
-    generation: if strays are delivered after the window's other rows, the rows of each stream must
-    still be delivered in order.
+    streams are searched for strays. With `by_generation`, the time before the first generation is a
+    window of its own and, if there is a `reach`, no window crosses into another generation: strays
+    are delivered after the window's other rows, and each stream must be delivered in order.
     """
 
     confidence: int
@@ -116,10 +118,11 @@ class Step:
 def advance(cursor: Checkpoint, view: View, limits: Limits) -> Step:
     """Return the step that follows `cursor`.
 
-    A generation that became visible when the position was past its start is read from its start.
-    None of its rows has been delivered, and apart from strays, the previous generation's streams
-    contain no rows written in that time. Therefore no row is lost or repeated if a generation is
-    announced late.
+    A generation that became visible when the position was past its start is read from its start, or
+    from the first write time that the reader delivers. Its rows have not been delivered, except
+    those that the server logged in streams of two generations: the reader leaves out a row whose
+    other copy it has delivered (`KeyReader.delivered`). Therefore no row is lost or repeated if a
+    generation is announced late.
     """
     position, kept_since = cursor.position, cursor.ttls.oldest_kept(view.moment)
     known = known_at(cursor, view.visible, kept_since)
@@ -143,10 +146,7 @@ def known_at(cursor: Checkpoint, visible: Timeline, kept_since: Micros) -> Known
 
 
 def _window(position: Micros, view: View, timeline: Timeline, limits: Limits) -> Window:
-    """Return the next window; it may be empty.
-
-    The time before the first generation is one window, because it contains no rows.
-    """
+    """Return the next window, which settles before it is read; it may be empty."""
     settled = limits.settled(view.moment)
     if not limits.is_due(position, settled):
         return Window(position, position)

@@ -206,11 +206,11 @@ class LateState:
         The number of parts is limited. Beyond the limit, a part is added to the last one, whose
         read began earlier.
         """
-        return self.reads[-1] if len(self.reads) >= _MOST_READS else now
+        return min(now, self.reads[-1]) if len(self.reads) >= _MOST_READS else now
 
     def after(self, end: Micros, began: Micros) -> LateState:
         """Return the state after a read that began at `began` covered the log up to `end`."""
-        if len(self.reads) >= _MOST_READS:
+        if len(self.reads) >= _MOST_READS and began == self.reads[-1]:
             return evolve(self, ends=(*self.ends[:-1], end))
         return evolve(self, ends=(*self.ends, end), reads=(*self.reads, began))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
+from attrs import frozen
 
 from cdc_reader._time import Clock, Micros
 from cdc_reader.cql.schema import OPERATION, LogSchema
@@ -69,6 +70,30 @@ class GenerationSource(Protocol):
         asked for at `since` or later may be used.
         """
         ...
+
+
+@frozen
+class FixedStreams:
+    """A `GenerationSource` of generations whose starts its user knows; `load` returns the groups.
+
+    It reads no timestamps.
+    """
+
+    load: Callable[[Micros], Sequence[StreamGroup]]
+
+    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+        """Return an empty sequence."""
+        del since
+        return ()
+
+    def groups(self, start: Micros) -> Sequence[StreamGroup]:
+        """See `GenerationSource.groups`."""
+        return self.load(start)
+
+    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
+        """Return an empty sequence."""
+        del since
+        return ()
 
 
 class RowSource(Protocol):

@@ -17,7 +17,7 @@ from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.deduplication import Deduplicator, keys, leave_out_keys, rows_named
 from cdc_reader.reading.delivery import RowsRead
 from cdc_reader.reading.late.keys import KeyReader
-from cdc_reader.reading.late.rows import Delivered, Sweep, arrived_since
+from cdc_reader.reading.late.rows import Delivered, Sweep, after_snapshot
 from cdc_reader.reading.late.strays import Strays, Twins
 from cdc_reader.reading.ports import LogTable
 from cdc_reader.reading.retry import Stop
@@ -108,7 +108,9 @@ class StepReader:
         ):
             if twins is not None:
                 twins.note(batch)
-            rows = batch if seen is None else self._since_start(seen.left(batch), cursor)
+            rows = batch
+            if seen is not None:
+                rows = after_snapshot(seen.left(batch), cursor, self._clock.now())
             for new, is_behind in self._new(rows, cursor, delivered, behind=behind):
                 if self._stop.is_set():
                     return
@@ -199,7 +201,7 @@ class StepReader:
         behind: bool = False,
     ) -> Iterator[RowsRead]:
         for batch in self._all_of(read):
-            rows = self._since_start(batch, cursor) if behind else batch
+            rows = after_snapshot(batch, cursor, self._clock.now()) if behind else batch
             for new, _ in self._new(rows, cursor, delivered, behind=behind):
                 if self._stop.is_set():
                     return
@@ -215,14 +217,6 @@ class StepReader:
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
         now = self._clock.now()
         return self.undelivered.of(batch, delivered, cursor.ttls, now, behind=behind)
-
-    def _since_start(self, batch: pa.RecordBatch, cursor: Checkpoint) -> pa.RecordBatch:
-        """Leave out rows that the snapshot before the log contains."""
-        late, known = cursor.late, cursor.generations
-        if late is None or late.snapshot_at is None or known is None:
-            return batch
-        now = self._clock.now()
-        return arrived_since(batch, late.snapshot_at, known.since, cursor.ttls, now)
 
     def _all_of(self, read: Callable[[], Sequence[pa.RecordBatch]]) -> Sequence[pa.RecordBatch]:
         """Return all batches that `read` returns, with the columns of the newest schema."""

@@ -73,10 +73,6 @@ class WindowSize:
             return max(1, self.base >> -self.doublings)
         return max(self.base, min(self.base << self.doublings, self.limit))
 
-    def next_window(self, position: Micros, end: Micros) -> Window:
-        """Return the window that starts at `position` and ends no later than `end`."""
-        return Window(position, min(position + self.current, end))
-
     def after(self, *, empty: bool, crowded: bool = False) -> WindowSize:
         """Return the next window's size, given whether the last window was `empty`.
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property, lru_cache
 
-from attrs import frozen
-
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros
 from cdc_reader.changes.frames import (
@@ -35,7 +33,7 @@ from cdc_reader.errors import (
     UnsupportedTableError,
 )
 from cdc_reader.reading.loss import refuse_endless_snapshots
-from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.reading.ports import FixedStreams
 from cdc_reader.streams.generation import StreamGroup, Timeline
 from cdc_reader.streams.shard import MAX_TOKEN
 from cdc_reader.streams.strategy import StrategyChoice
@@ -200,27 +198,15 @@ def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[Micro
     return load
 
 
-def loaded_generations(options: SourceOptions, base: TableSchema) -> GenerationSource:
-    """Return a source of the streams that `streams_loader` loads; it reads no timestamps."""
-    return _LoadedGenerations(streams_loader(options, base))
+def loaded_generations(options: SourceOptions, base: TableSchema) -> FixedStreams:
+    """Return a source of the streams that `streams_loader` loads, in one group in ring order."""
+    load = streams_loader(options, base)
 
-
-@frozen
-class _LoadedGenerations:
-    _load: Callable[[Micros], Streams]
-
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
-        del since
-        return ()
-
-    def groups(self, start: Micros) -> Sequence[StreamGroup]:
-        """Return all streams in one group, in ring order."""
-        streams = self._load(start)
+    def groups(start: Micros) -> Sequence[StreamGroup]:
+        streams = load(start)
         return [StreamGroup(MAX_TOKEN, tuple(streams))] if len(streams) else []
 
-    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
-        del since
-        return ()
+    return FixedStreams(groups)
 
 
 @lru_cache(maxsize=4)

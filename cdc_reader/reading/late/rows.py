@@ -29,7 +29,7 @@ from attrs import evolve, field, frozen
 
 from cdc_reader._arrow import indices, scalar, to_arrow
 from cdc_reader._time import BEGINNING, FOREVER, Micros
-from cdc_reader.reading.cursor import LateState, RowName
+from cdc_reader.reading.cursor import Checkpoint, LateState, RowName
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.ports import EXPIRY
@@ -158,14 +158,20 @@ def arrived(
     return rows.take(indices(kept))
 
 
-def arrived_since(
-    batch: pa.RecordBatch, since: Micros, before: Micros, ttls: TtlHistory, now: Micros
-) -> pa.RecordBatch:
-    """Return the batch without rows written before `before` that had arrived by `since` (µs)."""
-    is_after = pc.greater(_arrivals(batch, ttls, now), scalar(since)).to_pylist()
-    names = keys(batch)
-    kept = [at for at, (_, key) in enumerate(names) if key.micros >= before or is_after[at]]
-    return batch.take(indices(kept))
+def after_snapshot(batch: pa.RecordBatch, cursor: Checkpoint, now: Micros) -> pa.RecordBatch:
+    """Return the batch without rows that the snapshot contains, if reading began with one.
+
+    It contains the changes that were written before the log's first position, and had arrived by
+    the time at which the snapshot began.
+    """
+    late, known = cursor.late, cursor.generations
+    if late is None or late.snapshot_at is None or known is None:
+        return batch
+    arrivals = _arrivals(batch, cursor.ttls, now)
+    is_after = pc.greater(arrivals, scalar(late.snapshot_at)).to_pylist()
+    names = enumerate(keys(batch))
+    kept = [at for at, (_, key) in names if key.micros >= known.since or is_after[at]]
+    return batch if len(kept) == batch.num_rows else batch.take(indices(kept))
 
 
 def _delayed(

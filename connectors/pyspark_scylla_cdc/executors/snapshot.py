@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
-from attrs import evolve, frozen
+from attrs import evolve
 
-from cdc_reader._time import Clock, Micros
+from cdc_reader._time import Clock
 from cdc_reader.changes.frames.changes import ChangesFormat
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.cursor import Checkpoint, SnapshotProgress
+from cdc_reader.reading.ports import FixedStreams
 from cdc_reader.reading.snapshot import SnapshotReader
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.ring import WHOLE_RING, TokenRanges
@@ -31,8 +32,9 @@ def snapshot_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the base table's rows in the requested format, with the columns `names`."""
     output = snapshot_format(options, schema)
-    owners = _Owners(tuple(StreamGroup(end, ()) for end in partition.ends))
-    table = FixedSchema(table_of(options), schema, output.is_tolerant, owners)
+    owners = tuple(StreamGroup(end, ()) for end in partition.ends)  # the driver sent the ranges
+    generations = FixedStreams(lambda _: owners)
+    table = FixedSchema(table_of(options), schema, output.is_tolerant, generations)
     # The driver judges losses of the log: a planned micro-batch returns its rows.
     read = evolve(options.read, data_loss=DataLossMode.CONTINUE)
     reader = SnapshotReader(table, clock, read, _only(partition))
@@ -54,25 +56,3 @@ def _only(partition: SnapshotPartition) -> Checkpoint:
     done = WHOLE_RING.without(TokenRanges((partition.tokens,)))
     progress = SnapshotProgress(partition.position, generation=partition.position, done=done)
     return Checkpoint(partition.position, snapshot=progress)
-
-
-@frozen
-class _Owners:
-    """A `GenerationSource` for one partition, with the token ranges that the driver sent."""
-
-    _groups: Sequence[StreamGroup]
-
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
-        """See `GenerationSource.timestamps`."""
-        del since
-        return ()
-
-    def groups(self, start: Micros) -> Sequence[StreamGroup]:
-        """See `GenerationSource.groups`."""
-        del start
-        return self._groups
-
-    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
-        """See `GenerationSource.unpublished`."""
-        del since
-        return ()

@@ -42,7 +42,7 @@ class SnapshotState(StrEnum):
 
 @frozen
 class Offset:
-    """An offset: all rows before its `cursor` have been delivered, and some that are not needed.
+    """An offset: the `cursor` of a query, without marks, and what Spark needs besides.
 
     It belongs to the `table` (``keyspace.name``). The micro-batch that ends at the offset delivers
     the late `rows` as well. Spark compares offsets as JSON text, so the order of keys is part of

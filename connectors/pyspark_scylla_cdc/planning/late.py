@@ -41,12 +41,12 @@ from itertools import islice
 from typing import Self
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cdc_reader._time import Clock, Micros
 from cdc_reader.reading.cursor import Checkpoint, RowName
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late.rows import arrived
+from cdc_reader.reading.late.rows import after_snapshot, arrived
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
@@ -60,8 +60,9 @@ class Planned:
     """The rows of a window that had arrived when it was planned, at `moment` (µs)."""
 
     moment: Micros
-    ttls: TtlHistory
     known: frozenset[RowName]
+    cursor: Checkpoint
+    """The cursor after the window, of which only what the filter needs is kept."""
 
     @classmethod
     def of(cls, cursor: Checkpoint, window: Window, ttls: TtlHistory) -> Self | None:
@@ -72,15 +73,18 @@ class Planned:
         if cursor.late is None:
             return None
         known = frozenset(name for name in cursor.late.known if name[1].micros in window)
-        return cls(cursor.late.reads[-1], ttls, known)
+        late = evolve(cursor.late, known=frozenset())
+        return cls(cursor.late.reads[-1], known, evolve(cursor, late=late, ttls=ttls))
 
     def rows(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
         """Yield the rows that had arrived by `moment`; leave out empty batches.
 
         The batches must have been read with this `clock`.
         """
+        ttls = self.cursor.ttls
         for batch in batches:
-            rows = arrived(batch, self.ttls, clock.now(), self.moment, self.known, error=_CLOCKS)
+            after = after_snapshot(batch, self.cursor, clock.now())
+            rows = arrived(after, ttls, clock.now(), self.moment, self.known, error=_CLOCKS)
             if rows.num_rows:
                 yield rows
 

@@ -19,7 +19,7 @@ from cdc_reader.reading.cursor import Checkpoint, LateState, RowName
 from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys, rows_named
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.late.report import LateReport
-from cdc_reader.reading.late.rows import LONGEST_RESPONSE, Delivered, Sweep
+from cdc_reader.reading.late.rows import LONGEST_RESPONSE, Delivered, Sweep, after_snapshot
 from cdc_reader.reading.late.strays import Twins
 from cdc_reader.reading.windows.fetch import KeyLog
 from cdc_reader.streams.window import Window
@@ -187,7 +187,11 @@ class DeliveringWatch:
         for span in step.missed.values():
             note(reader.read(span), behind=True)
         if step.fresh:
-            fresh = [*reader.strays.read(step.behind(cursor, self.reach), step.fresh)]
+            behind = step.behind(cursor, self.reach)
+            fresh = [
+                after_snapshot(batch, cursor, self._clock.now())
+                for batch in reader.strays.read(behind, step.fresh)
+            ]
             single = [*reader.strays.single_fresh(fresh, step.fresh)]
             note(single, behind=True)
             names |= _names(single)

@@ -1,13 +1,12 @@
 """Decides what a micro-batch contains: which step of the log, or how much of a snapshot.
 
-`cdc_reader.reading.advance` decides how far the log may be read, as in Python. Four things can only
+`cdc_reader.reading.advance` decides how far the log may be read, as in Python. Three things can
 shorten the step's window, which may become empty:
 
-1. Spark runs a micro-batch for each new offset, so a window is worth one only if it is long enough,
-   and has rows (`Idle`).
-2. It ends before a generation that is only partly published (`View.unannounced`).
-3. It is cut to about the number of rows and bytes that a micro-batch may contain (`RowLimit`).
-4. It is cut to the number of strays that an offset can list (`LateWatch`, which also finds the late
+1. Spark runs a micro-batch for each new offset, so a window is worth one only if it has rows, or is
+   long (`Idle`).
+2. It is cut to about the number of rows and bytes that a micro-batch may contain (`RowLimit`).
+3. It is cut to the number of strays that an offset can list (`LateWatch`, which also finds the late
    rows that the micro-batch delivers).
 
 While a snapshot is being read, the window is empty: `SnapshotEnd` decides how much of the table the

@@ -38,21 +38,6 @@ def test_a_limit_below_the_base_does_not_shrink_windows() -> None:
     assert WindowSize(base=10, limit=5).after(empty=True).current == 10
 
 
-@given(st.integers(0, 100), st.integers(1, 200), st.lists(st.booleans()))
-def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
-    start: int, span: int, emptiness: list[bool]
-) -> None:
-    """Windows are contiguous and never pass the horizon, whether or not they are empty."""
-    position, size = start, WindowSize(base=3, limit=50)
-    for empty in emptiness:
-        if position >= start + span:
-            break
-        window = size.next_window(position, start + span)
-        assert window.start == position
-        assert position < window.end <= start + span
-        position, size = window.end, size.after(empty=empty)
-
-
 def test_a_size_below_the_base_grows_back_unless_windows_are_crowded() -> None:
     """Below its base value, the window size doubles after each window that is not crowded.
 

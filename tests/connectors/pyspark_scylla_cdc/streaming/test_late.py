@@ -31,7 +31,7 @@ from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, LateState, R
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late.keys import KeyReader
-from cdc_reader.reading.ports import EXPIRY
+from cdc_reader.reading.ports import EXPIRY, FixedStreams
 from cdc_reader.reading.windows.fetch import KeyLog
 from cdc_reader.streams.generation import StreamGroup, Timeline
 from cdc_reader.streams.shard import MAX_TOKEN
@@ -474,25 +474,6 @@ class Log:
         return [int.from_bytes(key.time[8:]) for batch in batches for _, key in keys(batch)]
 
 
-class Written:
-    """A source of one generation, which has the stream."""
-
-    def timestamps(self, since: int | None = None) -> list[int]:
-        """Return the start of the generation."""
-        del since
-        return [0]
-
-    def groups(self, start: int) -> list[StreamGroup]:
-        """Return the stream."""
-        del start
-        return [StreamGroup(MAX_TOKEN, (STREAM,))]
-
-    def unpublished(self, since: int | None = None) -> list[int]:
-        """Return nothing."""
-        del since
-        return []
-
-
 @frozen
 class Round:
     """A micro-batch: the pause before it, and the durations of its plan and its read, in µs.
@@ -544,8 +525,11 @@ def test_exactly_once(rounds: list[Round], server: int) -> None:
         log.rows.extend((arrival - age, arrival) for age, arrival in arrivals)
         began += each.length
 
+    def groups(_start: int) -> list[StreamGroup]:
+        return [StreamGroup(MAX_TOKEN, (STREAM,))]
+
     def read_keys() -> KeyReader:
-        return KeyReader(KeyLog(log), Written(), clock, HORIZON)
+        return KeyReader(KeyLog(log), FixedStreams(groups), clock, HORIZON)
 
     def watch() -> DeliveringWatch:
         return DeliveringWatch(read_keys, HORIZON, CONFIDENCE, clock)
