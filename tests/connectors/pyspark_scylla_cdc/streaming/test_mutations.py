@@ -10,6 +10,7 @@ import pytest
 
 from cdc_reader._time import FOREVER
 from cdc_reader.reading.cursor import KnownGenerations, LateState, RowName
+from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.view import PublicationGate
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.testing import EmbeddedScylla, ManualClock
@@ -52,6 +53,14 @@ def _a_half_published_generation(
 
 def _a_repeated_micro_batch(late: test_new_generation.Make) -> None:
     test_late.test_micro_batch_done_again(late)
+
+
+def _twins(cluster: EmbeddedScylla, late: test_new_generation.Make) -> None:
+    test_new_generation.test_twins_of_a_late_generation(cluster, late, "ignore")
+
+
+def _strays(cluster: EmbeddedScylla, late: test_new_generation.Make) -> None:
+    test_new_generation.test_strays_of_a_late_generation(cluster, late)
 
 
 def _snapshots(make: test_snapshot.Make, session: Session, clock: ManualClock) -> None:
@@ -103,6 +112,12 @@ MUTATIONS: dict[str, tuple[Check, Mutation]] = {
     ),
     "generations: one announced late is not read from its start": (
         (_announcements, Mutation(KnownGenerations, "missed", lambda *_: {}))
+    ),
+    "generations: rows of one announced late are delivered, though another stream had them": (
+        (_twins, Mutation(KeyReader, "twins", lambda *_: frozenset()))
+    ),
+    "generations: strays of one announced late are not looked for": (
+        (_strays, Mutation(KnownGenerations, "new", lambda *_: frozenset()))
     ),
     "late rows: a sweep does not record what it found": (
         (_announcements, Mutation(DeliveringWatch, "_search", _forgotten))
