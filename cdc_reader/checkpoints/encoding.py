@@ -127,6 +127,8 @@ def _late_to_json(late: LateState) -> dict[str, Any]:
         **({} if late.start == BEGINNING else {"since": late.start}),
         "ends": list(late.ends),
         "reads": list(late.reads),
+        "readAt": late.read_at,
+        "confidence": late.confidence,
         "known": names_to_json(late.known),
         **({} if late.snapshot_at is None else {"snapshot": late.snapshot_at}),
     }
@@ -137,7 +139,8 @@ def _late_from_json(stored: Mapping[str, Any]) -> LateState:
     start, snapshot_at = stored.get("since", BEGINNING), stored.get("snapshot")
     if not ends or len(ends) != len(reads):
         raise ValueError("expected the same number of reads and ends")
-    return LateState(start, ends, reads, names_from_json(stored["known"]), snapshot_at)
+    confidence, known = int(stored["confidence"]), names_from_json(stored["known"])
+    return LateState(start, ends, reads, confidence, stored["readAt"], known, snapshot_at)
 
 
 def _snapshot_to_json(snapshot: SnapshotProgress) -> dict[str, Any]:

@@ -150,8 +150,9 @@ class VnodeGenerations(ReplicatedGenerations):
 
     kind = GenerationKind.VNODES
 
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None, *, of_all: bool = True) -> Sequence[Micros]:
         """See `GenerationSource.timestamps`; the tables of a connection share the answer."""
+        del of_all
         return self._queries.answer("generations", since, self._timestamps)
 
     def _timestamps(self) -> Sequence[Micros]:
@@ -211,13 +212,14 @@ class TabletGenerations(Asking):
         self._turns = count()
         self._timestamps = Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE")
 
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None, *, of_all: bool = True) -> Sequence[Micros]:
         """Return the starts, in µs, of all sets of streams; see `GenerationSource.timestamps`.
 
         Nodes are asked in turn, so that a set of which a node has not heard is found by the next
         call.
         """
-        if since is None:
+        del since  # each table has its own sets
+        if of_all:
             answers = self._queries.from_all_nodes(self._timestamps).values()
             found = {start for batches in answers for start in starts(batches)}
         else:
@@ -289,9 +291,9 @@ class Scylla43Generations(ReplicatedGenerations):
 
     kind = GenerationKind.SCYLLA_43
 
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None, *, of_all: bool = True) -> Sequence[Micros]:
         """Return the starts, in µs, of all generations visible now."""
-        del since
+        del since, of_all
         return starts(self._tables.batches(_SCYLLA_43_TIMESTAMPS))
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
@@ -331,8 +333,9 @@ class UpgradedGenerations(ReplicatedGenerations):
         starts = () if self._is_rewritten else self.timestamps()
         return self._newer.kind if self._in_newer.issuperset(starts) else self._older.kind
 
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None, *, of_all: bool = True) -> Sequence[Micros]:
         """Return the starts, in µs, of all generations visible now."""
+        del of_all
         self._follow_upgrade()
         if self._is_rewritten:
             return self._newer.timestamps(since)
@@ -404,8 +407,8 @@ class TableGenerations(Asking):
         self._queries = queries
         self._name = name
 
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
-        return self.source.timestamps(since)
+    def timestamps(self, since: Micros | None = None, *, of_all: bool = True) -> Sequence[Micros]:
+        return self.source.timestamps(since, of_all=of_all)
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         return self.source.groups(start)

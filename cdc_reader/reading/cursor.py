@@ -29,6 +29,8 @@ MOST_GENERATIONS = 1_000
 If an older generation is announced later, its rows before the position are not read."""
 _MOST_READS = 64
 """The maximum number of reads that a cursor distinguishes."""
+_TTL_MARGIN = 60_000_000
+"""µs for which a TTL still matters after it was changed, because arrivals are known so exactly."""
 
 
 @frozen(order=False)
@@ -157,9 +159,15 @@ class KnownGenerations:
         return bool(self.starts) and self.starts[0] <= position
 
     def with_older(self, visible: Collection[Micros]) -> tuple[Micros, ...]:
-        """Return the `starts`, and before them those of older generations in `visible`."""
+        """Return the `starts`, and before them those of older generations in `visible`.
+
+        The oldest visible generation stands for sets of streams that the server has removed.
+        """
         oldest = min(self.starts, default=BEGINNING)
-        return (*(start for start in sorted(visible) if start < oldest), *self.starts)
+        older = [start for start in sorted(visible) if start < oldest]
+        first, *later = sorted(visible) or [BEGINNING]
+        kept = (s for s in self.starts if not first < s < min(later, default=first))
+        return (*older, *kept)
 
 
 RowName: TypeAlias = tuple[StreamId, RowKey]
@@ -171,8 +179,9 @@ class LateState:
     """What has been delivered of rows that may be late; times are in µs, by the reader's clock.
 
     The log was read in parts. `ends` contains the end of each part, as a write time, and `reads`
-    the time at which the read of each part began. The first read is the last search for late rows.
-    `known` identifies delivered rows whose computed arrival may be after the read of their part.
+    the time at which the read of each part began, or an earlier one. `known` identifies delivered
+    rows that may seem to have arrived after the read of their part. `read_at` is when the last read
+    began, and `confidence` the shortest confidence window, in µs, with which a part was read.
 
     Rows written before `start` are ignored. If reading began with a snapshot of the table, `start`
     is BEGINNING, and `snapshot_at` is when the snapshot began: it contains the changes that were
@@ -182,23 +191,25 @@ class LateState:
     start: Micros
     ends: tuple[Micros, ...]
     reads: tuple[Micros, ...]
+    confidence: int
+    read_at: Micros
     known: frozenset[tuple[StreamId, RowKey]] = frozenset()
     snapshot_at: Micros | None = None
 
     @classmethod
-    def begin(cls, position: Micros, now: Micros) -> LateState:
+    def begin(cls, position: Micros, now: Micros, confidence: int) -> LateState:
         """Return the state of a reader that begins at `position` at the time `now`."""
-        return cls(position, (position,), (now,))
+        return cls(position, (position,), (now,), confidence, now)
 
     @classmethod
-    def begin_snapshot(cls, position: Micros, now: Micros) -> LateState:
+    def begin_snapshot(cls, position: Micros, now: Micros, confidence: int) -> LateState:
         """Return the state of a reader that reads the table first, from the time `now` on."""
-        return cls(BEGINNING, (position,), (now,), snapshot_at=now)
+        return cls(BEGINNING, (position,), (now,), confidence, now, snapshot_at=now)
 
     @property
     def searched_at(self) -> Micros:
-        """When the last search for late rows began."""
-        return self.reads[0]
+        """The time from which on late rows have not been looked for in every part."""
+        return min(self.reads)
 
     def began(self, now: Micros) -> Micros:
         """Return when the next part's read began, if it begins `now`.
@@ -208,15 +219,22 @@ class LateState:
         """
         return min(now, self.reads[-1]) if len(self.reads) >= _MOST_READS else now
 
-    def after(self, end: Micros, began: Micros) -> LateState:
-        """Return the state after a read that began at `began` covered the log up to `end`."""
+    def after(self, end: Micros, began: Micros, now: Micros) -> LateState:
+        """Return the state after a read that began `now` covered the log up to `end`.
+
+        `began` is what the method `began` returned, or an earlier time.
+        """
         if len(self.reads) >= _MOST_READS and began == self.reads[-1]:
-            return evolve(self, ends=(*self.ends[:-1], end))
-        return evolve(self, ends=(*self.ends, end), reads=(*self.reads, began))
+            return evolve(self, ends=(*self.ends[:-1], end), read_at=now)
+        return evolve(self, ends=(*self.ends, end), reads=(*self.reads, began), read_at=now)
 
     def knowing(self, names: Iterable[tuple[StreamId, RowKey]]) -> LateState:
         """Return the state in which these delivered rows are known as well."""
         return evolve(self, known=self.known.union(names))
+
+    def read_with(self, confidence: int) -> LateState:
+        """Return the state of a reader whose confidence window is now this long, in µs."""
+        return evolve(self, confidence=min(confidence, self.confidence))
 
 
 @frozen
@@ -259,22 +277,25 @@ class Checkpoint:
     @property
     def first(self) -> Micros:
         """The earliest write time, in µs, of rows that the reader delivers."""
-        if self.late is not None:
+        if self.late is not None and self.late.snapshot_at is not None:
             return self.late.start
         return self.generations.since if self.generations else self.position
 
     def kept_ttls(self) -> TtlHistory:
         """Return the part of `ttls` that later reads need."""
-        reads = () if self.late is None else self.late.reads
-        return self.ttls.after(min([self.position, *reads]))
+        if self.late is None:
+            return self.ttls.after(self.position)
+        return self.ttls.after(min(self.position, *self.late.reads) - _TTL_MARGIN)
 
     def check(self) -> None:
         """Raise CheckpointError for values that no reader writes, as in a hand-made checkpoint."""
-        known, late = self.generations, self.late
+        known, late, snapshot = self.generations, self.late, self.snapshot
         moments: dict[str, Iterable[object]] = {
             "position": {self.position} - {BEGINNING},
             "generations": () if known is None else (known.since, *known.starts),
-            "late rows": () if late is None else (*late.ends, *late.reads),
+            "late rows": () if late is None else (*late.ends, *late.reads, late.read_at),
+            "start of late rows": () if late is None else {late.start} - {BEGINNING},
+            "start of a snapshot": () if snapshot is None else (snapshot.began,),
         }
         for name, times in moments.items():
             for micros in times:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -115,6 +115,15 @@ class Deduplicator:
         """Mark the rows of the batch as seen."""
         for _ in self.new(batch):
             pass
+
+    def add_keys(self, keys_seen: Iterable[RowKey]) -> None:
+        """Mark the rows with these keys as seen."""
+        by_second: dict[int, list[str]] = {}
+        for key in keys_seen:
+            name = f"{uuid.UUID(bytes=key.time)}{key.seq}"
+            by_second.setdefault(key.micros // _SECOND, []).append(name)
+        for second, names in by_second.items():
+            self._keep(pa.array(names), second * _SECOND)
 
     def left(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the unseen rows of the batch, without marking them as seen."""

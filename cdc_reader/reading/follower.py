@@ -121,6 +121,7 @@ class Follower:
         self._marked_at = 0 if start.late is None else start.late.reads[-1]
         """The earliest time, in µs, at which the rows that the start's marks identify were read."""
         self._report: LateReport | None = None
+        self._late_at_start = start.late
 
     @property
     def ttls(self) -> TtlHistory:
@@ -147,8 +148,14 @@ class Follower:
                 yield delivery
 
     def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Return the checkpoint with the table's id and the part of the TTL history it needs."""
+        """Return the checkpoint with the table's id and the part of the TTL history it needs.
+
+        A checkpoint within the first window has nothing of late rows yet: it gets their state when
+        reading began.
+        """
         known = evolve(checkpoint, ttls=self.ttls)
+        if known.late is None and known.position == self._start.position:
+            known = evolve(known, late=self._late_at_start)
         return evolve(self._log.with_table(known), ttls=known.kept_ttls())
 
     def stop(self) -> None:
@@ -264,7 +271,7 @@ class Follower:
             self._losses.check_read(idle.step.window, self._cursor, idle.read_at, name)
         else:
             self._check_read(idle.step.window)
-        yield (self._move(idle.step, None),)
+        yield (self._move(idle.step, idle.read_at, None),)
 
     def _settle(self, step: Step, *, is_newest: bool, is_last: bool) -> Iterator[Part]:
         """Read the window of a step, and move past it.
@@ -296,7 +303,7 @@ class Follower:
             self._idle = _IdleStep(step, self._clock.now())
             return
         self._check_read(window)
-        yield (self._move(step, delivered),)
+        yield (self._move(step, began, delivered),)
 
     @property
     def _may_wait(self) -> bool:
@@ -355,8 +362,8 @@ class Follower:
         ttls = self.ttls.updated(self._log.schema.base, now, unread)
         self._cursor = evolve(self._cursor, ttls=ttls)
 
-    def _move(self, step: Step, delivered: Delivered | None) -> WindowComplete:
-        """Move past the window of a step, and return the window."""
+    def _move(self, step: Step, began: Micros, delivered: Delivered | None) -> WindowComplete:
+        """Move past the window of a step, and return the window, whose read began at `began`."""
         window, cursor = step.window, self._cursor
         self._steps.undelivered.move_to(window.end)
         moved = evolve(
@@ -366,7 +373,7 @@ class Follower:
             marks=self._steps.undelivered.marks,
         )
         if moved.late is not None and delivered is not None:
-            late = moved.late.after(window.end, delivered.began)
+            late = moved.late.after(window.end, delivered.began, began)
             moved = evolve(moved, late=late.knowing(delivered.names))
         if self._report is not None:
             self._report.window_read(window.end, self._clock.now())
@@ -388,7 +395,7 @@ class Follower:
     def _delivered(self, began: Micros) -> Delivered | None:
         """Return what collects the doubtful rows of a read that begins at `began` (µs)."""
         late = self._cursor.late
-        return None if late is None else Delivered(late.began(began), self._confidence)
+        return None if late is None else Delivered(late.began(began), late.confidence)
 
     def _watch_for_late_rows(self, now: Micros, ttl: int) -> None:
         """Begin the search for late rows, unless they are ignored.
@@ -409,9 +416,9 @@ class Follower:
                 "shows when a row arrived: set the table's cdc ttl, or 'ignore' late rows",
             )
         if mode is LateRowsMode.DELIVER:
-            if cursor.late is None:
-                late = LateState.begin(cursor.position, now)
-                self._cursor = evolve(cursor, late=late)
+            late = cursor.late or LateState.begin(cursor.position, now, self._confidence)
+            self._cursor = evolve(cursor, late=late.read_with(self._confidence))
+            self._late_at_start = self._late_at_start or late
         elif self._report is None:
             horizon = duration_micros(self._config.late_horizon)
             self._report = LateReport(cursor.position, now, horizon, self._confidence)

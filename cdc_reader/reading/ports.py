@@ -47,20 +47,24 @@ class LogSource(Protocol):
         ...
 
 
-class GenerationSource(Protocol):
-    """Provides the generations of one table."""
-
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
-        """Return the starts of the generations that are visible now, in any order.
-
-        All nodes are asked, so nothing is left out. If `since` is given, one node is asked, or an
-        answer that was asked for at that time (µs) or later is used: with tablets, a node that lags
-        does not show the newest generations.
-        """
-        ...
+class StreamSource(Protocol):
+    """Provides the streams of a table's generations."""
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return the stream groups of the generation that starts at `start`, if it has any."""
+        ...
+
+
+class GenerationSource(StreamSource, Protocol):
+    """Provides the generations of one table."""
+
+    def timestamps(self, since: Micros | None = None, *, of_all: bool = True) -> Sequence[Micros]:
+        """Return the starts of the generations that are visible now, in any order.
+
+        With tablets, a node that lags does not show the newest generations, so all nodes are asked,
+        or one of them in turn if `of_all` is False. An answer that was asked for at `since` (µs) or
+        later may be used.
+        """
         ...
 
     def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
@@ -81,9 +85,9 @@ class FixedStreams:
 
     load: Callable[[Micros], Sequence[StreamGroup]]
 
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
+    def timestamps(self, since: Micros | None = None, *, of_all: bool = True) -> Sequence[Micros]:
         """Return an empty sequence."""
-        del since
+        del since, of_all
         return ()
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:

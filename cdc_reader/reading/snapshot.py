@@ -122,7 +122,7 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
     is_late_wanted = config.late_rows is LateRowsMode.DELIVER
     checkpoint = Checkpoint(
         position,
-        late=LateState.begin_snapshot(position, now) if is_late_wanted else None,
+        late=LateState.begin_snapshot(position, now, confidence) if is_late_wanted else None,
         table_id=base.id,
         table=base.name,
         snapshot=SnapshotProgress(now, _generation_at(table.generations, position)),

@@ -14,10 +14,11 @@ from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig, poll_inter
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.advance import Step
 from cdc_reader.reading.cursor import Checkpoint
-from cdc_reader.reading.deduplication import Deduplicator, keys, leave_out_keys, rows_named
+from cdc_reader.reading.deduplication import Deduplicator, keys, rows_named
 from cdc_reader.reading.delivery import RowsRead
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.late.rows import Delivered, Sweep, after_snapshot
+from cdc_reader.reading.late.search import late_rows
 from cdc_reader.reading.late.strays import Strays, Twins
 from cdc_reader.reading.ports import LogTable
 from cdc_reader.reading.retry import Stop
@@ -169,27 +170,11 @@ class StepReader:
 
     def late_rows(self, sweep: Sweep, cursor: Checkpoint) -> Sequence[RowsRead]:
         """Read the late rows that a search finds. They are few, so all are returned at once."""
-        found = self._all_of(lambda: [*self._late_rows(sweep, cursor)])
+        read, strays = self._reader.read_again, self._strays
+        search = partial(late_rows, sweep, strays, read, cursor.ttls, self._clock)
+        found = self._all_of(lambda: [*search()])
         logger.info("late_rows_sought", rows=sum(batch.num_rows for batch in found))
         return [RowsRead(self._log.schema, sweep.window, batch, late=True) for batch in found]
-
-    def _late_rows(self, sweep: Sweep, cursor: Checkpoint) -> Iterator[pa.RecordBatch]:
-        """Yield the late rows. Strays come last, although they are read first.
-
-        A row whose stray twin was delivered before is left out.
-        """
-
-        def late(batch: pa.RecordBatch) -> pa.RecordBatch:
-            return sweep.late(batch, cursor.ttls, self._clock.now())
-
-        strays, delivered = self._strays.split(sweep.window, late)
-        twins = Twins(strays)
-        for batch in self._reader.read_again(sweep.window):
-            twins.note(batch)
-            rows = leave_out_keys(late(batch), delivered)
-            if rows.num_rows:
-                yield rows
-        yield from self._strays.single(strays, twins)
 
     def _strayed(
         self,

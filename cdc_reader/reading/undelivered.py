@@ -26,6 +26,8 @@ class Undelivered:
 
     def __init__(self, marks: Mapping[StreamId, Mark], *, is_eager: bool) -> None:
         self._deduplicator = Deduplicator() if is_eager else None
+        if self._deduplicator is not None:
+            self._deduplicator.add_keys(key for mark in marks.values() for key in mark.rows)
         self.marks = marks
         """The marks of rows from the position on."""
         self.move_to(0)

@@ -42,10 +42,10 @@ class Views:
     def visible(self, moment: Micros, *, of_all: bool = False) -> Timeline:
         """Return the announced generations as of `moment` (µs); see `next`."""
         is_first = not self._visible.starts
-        starts = self._generations().timestamps(None if of_all or is_first else moment)
-        # The server removes old sets of streams, which then are not replaced by those seen.
-        oldest = min(starts, default=BEGINNING)
-        visible = Timeline((*starts, *(s for s in self._visible.starts if s > oldest)))
+        starts = self._generations().timestamps(moment, of_all=of_all or is_first)
+        # A node that lags lacks the newest. The server removes the oldest, for which one stands.
+        since = max(sorted(starts)[:2], default=BEGINNING)
+        visible = Timeline((*starts, *(s for s in self._visible.starts if s > since)))
         for start in sorted(set(visible.starts) - set(self._visible.starts)):
             log.info("generation_found", start=start)
         self._visible = visible

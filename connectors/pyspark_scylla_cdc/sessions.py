@@ -73,9 +73,9 @@ def generations_of(options: SourceOptions) -> TableGenerations:
     return table_of(options).generations
 
 
-def timeline_of(options: SourceOptions, since: Micros | None = None) -> Timeline:
+def timeline_of(options: SourceOptions, *, of_all: bool = True) -> Timeline:
     """Return the generations that are visible now; see `GenerationSource.timestamps`."""
-    return Timeline(tuple(generations_of(options).timestamps(since)))
+    return Timeline(tuple(generations_of(options).timestamps(of_all=of_all)))
 
 
 def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:

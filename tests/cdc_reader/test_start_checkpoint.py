@@ -120,7 +120,7 @@ def test_of_a_table_created_again(
         ({"position": "now"}, r"position is 'now': "),
         ({"position": True}, r"position is True: "),
         ({"position": NOW, "generations": KnownGenerations(NOW, (HUGE,))}, "generations is 1000"),
-        ({"position": NOW, "late": LateState.begin(NOW, -1)}, "late rows is -1: "),
+        ({"position": NOW, "late": LateState.begin(NOW, -1, 0)}, "late rows is -1: "),
         (
             {"position": NOW, "marks": {STREAM: Mark(NO_TIME)}},
             r"mark is '[0-9a-f]{32}'",

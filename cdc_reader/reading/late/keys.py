@@ -15,7 +15,7 @@ from cdc_reader.reading.cursor import Checkpoint, RowKey
 from cdc_reader.reading.deduplication import Deduplicator, keys
 from cdc_reader.reading.late.rows import Sweep
 from cdc_reader.reading.late.strays import Strays, TaskReader
-from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.reading.ports import StreamSource
 from cdc_reader.reading.windows.planner import Planner
 from cdc_reader.streams.generation import Generation, StreamGroup, Timeline
 from cdc_reader.streams.shard import MAX_TOKEN, Shard
@@ -33,7 +33,7 @@ class KeyReader:
     def __init__(
         self,
         log: TaskReader,
-        generations: GenerationSource,
+        generations: StreamSource,
         clock: Clock,
         reach: int,
         *,
@@ -86,13 +86,10 @@ class KeyReader:
 
 @frozen
 class _Sampled:
-    """A source of generations, each with at most as many streams as `queries` queries can name."""
+    """At most as many streams of each generation as `queries` queries can name."""
 
-    _source: GenerationSource
+    _source: StreamSource
     _queries: int
-
-    def timestamps(self, since: Micros | None = None) -> Sequence[Micros]:
-        return self._source.timestamps(since)
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
         groups = self._source.groups(start)
@@ -101,6 +98,3 @@ class _Sampled:
         most = self._queries * tuning.STREAMS_PER_QUERY
         sample = streams[:: -(-len(streams) // most) or 1]
         return [StreamGroup(MAX_TOKEN, sample)] if sample else []
-
-    def unpublished(self, since: Micros | None = None) -> Sequence[Micros]:
-        return self._source.unpublished(since)

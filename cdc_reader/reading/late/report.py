@@ -26,7 +26,7 @@ class LateReport:
     """
 
     def __init__(self, position: Micros, now: Micros, horizon: int, confidence: int) -> None:
-        self._state = LateState.begin(position, now)
+        self._state = LateState.begin(position, now, confidence)
         self._confidence = confidence
         self._horizon = horizon
         self._end = self._counted = position
@@ -39,7 +39,8 @@ class LateReport:
     def window_read(self, end: Micros, by: Micros) -> None:
         """Record that the log had been read up to `end` at the time `by`."""
         if end > self._end:
-            self._state = self._state.after(end, by + ARRIVAL_ERROR)
+            read = by + ARRIVAL_ERROR
+            self._state = self._state.after(end, self._state.began(read), read)
             self._end = end
 
     def count(

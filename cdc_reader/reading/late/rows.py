@@ -54,7 +54,7 @@ _SKEW = 2 * _SECOND
 class Delivered:
     """Collects the names of delivered rows that may seem to have arrived after their read.
 
-    The read began at `began` (µs), and `confidence` is the confidence window.
+    The read began at `began` (µs), and `confidence` is the confidence window of `LateState`.
     """
 
     began: Micros
@@ -76,15 +76,16 @@ class Delivered:
 
 @frozen
 class Sweep:
-    """A search of `window` for late rows, which began at `began` and `state` describes.
+    """A search of `window` for late rows, which began at `began`; `state` describes what was read.
 
-    The search adds the names of doubtful rows to `doubtful`.
+    `confidence` is the reader's confidence window, in µs. The search adds the names of doubtful
+    rows to `doubtful`.
     """
 
     window: Window
     began: Micros
-    _confidence: int
     _state: LateState
+    _confidence: int
     doubtful: set[RowName] = field(factory=set)
 
     @classmethod
@@ -93,14 +94,27 @@ class Sweep:
     ) -> Sweep:
         """Return a search of the `late_horizon` µs before `position`, which begins at `began`."""
         window = Window(max(state.start, position - late_horizon), position)
-        return cls(window, began, confidence, state)
+        return cls(window, began, state, confidence)
 
     @property
     def done(self) -> LateState:
         """The state after the search, whose late rows have been delivered."""
-        ends = self.window.start, self.window.end
-        known, reads = frozenset(self.doubtful), (self.began, self.began)
-        return evolve(self._state, ends=ends, reads=reads, known=known)
+        return evolve(
+            self._state,
+            ends=(self.window.start, self.window.end),
+            reads=(self.began, self.began),
+            confidence=self._confidence,
+            known=frozenset(self.doubtful),
+        )
+
+    def done_until(self, end: Micros) -> LateState:
+        """Return the state if only the late rows written before `end` (µs) have been delivered."""
+        before = self._state
+        rest = [part for part in zip(before.ends, before.reads, strict=True) if part[0] > end]
+        ends, reads = zip((end, self.began), *rest, strict=True)
+        searched = {name for name in self.doubtful if name[1].micros < end}
+        known = searched.union(name for name in before.known if name[1].micros >= end)
+        return evolve(before, ends=ends, reads=reads, known=frozenset(known))
 
     def late(self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.RecordBatch:
         """Return the rows of `batch` that were not delivered before, without `EXPIRY`."""
@@ -115,13 +129,13 @@ class Sweep:
 
     def _late_in(self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> list[int]:
         since = min(self._state.reads) - DOUBT
-        delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
+        delayed = _delayed(batch, ttls, now, since, self._state.confidence - DOUBT)
         return [at for at, name, arrival in delayed if self._is_late(name, arrival)]
 
     def _is_late(self, name: RowName, arrival: Micros) -> bool:
         if arrival >= self.began - DOUBT:
             self.doubtful.add(name)
-        is_delayed = arrival > name[1].micros + self._confidence
+        is_delayed = arrival > name[1].micros + self._state.confidence
         is_known = name in self._state.known
         return is_delayed and not is_known and arrival > self._read_at(name[1].micros)
 

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from cdc_reader._log import get_logger
 from cdc_reader._time import Micros
 from cdc_reader.reading import tuning
-from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.reading.ports import StreamSource
 from cdc_reader.streams.generation import Generation, Timeline
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId
@@ -41,7 +41,7 @@ class Planner:
 
     def __init__(
         self,
-        source: GenerationSource,
+        source: StreamSource,
         shard: Shard | None = None,
         reach: int = 0,
     ) -> None:

@@ -8,7 +8,7 @@ With ``lateRows=deliver``, a micro-batch from offset a to offset b contains exac
 A repeated micro-batch therefore contains the same rows, and each row is in exactly one micro-batch.
 Four steps ensure this:
 
-1. Before it offers b, the driver notes the moment, `LateState.reads[-1]`, and reads the keys
+1. Before it offers b, the driver notes the moment, `LateState.read_at`, and reads the keys
    of the window. It records the rows that may have arrived after that moment. A row's remaining TTL
    shows its time of arrival to within `DOUBT`, and the computed time is never too early.
 2. An executor leaves out rows that may have arrived after that moment, except the recorded rows
@@ -36,8 +36,7 @@ the number of late rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 import pyarrow as pa
@@ -74,7 +73,7 @@ class Planned:
             return None
         known = frozenset(name for name in cursor.late.known if name[1].micros in window)
         late = evolve(cursor.late, known=frozenset())
-        return cls(cursor.late.reads[-1], known, evolve(cursor, late=late, ttls=ttls))
+        return cls(cursor.late.read_at, known, evolve(cursor, late=late, ttls=ttls))
 
     def rows(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
         """Yield the rows that had arrived by `moment`; leave out empty batches.
@@ -89,15 +88,6 @@ class Planned:
                 yield rows
 
 
-def first_records(names: Collection[RowName], most: int) -> frozenset[RowName]:
-    """Return the first `most` names in order, with all names that share the last one's record."""
-    ordered = sorted(names, key=_order)
-    last = ordered[:most][-1]
-    record = last[0], last[1].time
-    rest = (name for name in islice(ordered, most, None) if (name[0], name[1].time) == record)
-    return frozenset([*ordered[:most], *rest])
-
-
 def tasks_of(names: Iterable[RowName]) -> Iterator[Task]:
     """Yield tasks that read these rows, in order of write time: one for each microsecond."""
     streams: dict[int, set[StreamId]] = {}
@@ -105,7 +95,3 @@ def tasks_of(names: Iterable[RowName]) -> Iterator[Task]:
         streams.setdefault(key.micros, set()).add(stream)
     for at, found in sorted(streams.items()):
         yield Task(Window(at, at + 1), tuple(sorted(found)))
-
-
-def _order(name: RowName) -> tuple[StreamId, tuple[tuple[int, bytes], int]]:
-    return name[0], name[1].order

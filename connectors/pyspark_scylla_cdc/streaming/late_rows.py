@@ -16,7 +16,8 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading import tuning
 from cdc_reader.reading.advance import Step, is_search_due
 from cdc_reader.reading.cursor import Checkpoint, LateState, RowName
-from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys, rows_named
+from cdc_reader.reading.deduplication import ROW_KEY, keys, rows_named
+from cdc_reader.reading.late import search
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.late.report import LateReport
 from cdc_reader.reading.late.rows import LONGEST_RESPONSE, Delivered, Sweep, after_snapshot
@@ -24,7 +25,6 @@ from cdc_reader.reading.late.strays import Twins
 from cdc_reader.reading.windows.fetch import KeyLog
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.late import first_records
 from pyspark_scylla_cdc.sessions import check_ttl, cluster_for, late_rows, loaded_generations
 
 log = get_logger(__name__)
@@ -117,7 +117,7 @@ class DeliveringWatch:
         if is_empty and not found:
             return LateRows(since.late)
         end = step.window.end
-        if has_rows:
+        if has_rows or step.fresh:
             state, names, end = self._read(reader, evolve(known, late=state), state, step)
             found |= names
         self._at, self._state = (state, end), state
@@ -128,7 +128,8 @@ class DeliveringWatch:
         at, self._at = self._at, (since.late, since.position)
         if at != self._at or self._state is None:
             begin = LateState.begin if since.snapshot is None else LateState.begin_snapshot
-            self._state = since.late or begin(since.position, now)
+            state = since.late or begin(since.position, now, self._confidence)
+            self._state = state.read_with(self._confidence)
         return self._state
 
     def _is_due(self, state: LateState, now: Micros) -> bool:
@@ -143,23 +144,20 @@ class DeliveringWatch:
     def _search(
         self, reader: KeyReader, cursor: Checkpoint, state: LateState, now: Micros
     ) -> tuple[LateState, frozenset[RowName]]:
-        """Return the late rows behind the position, at most about `MOST` of them."""
+        """Return the late rows behind the position, the first `MOST` in order of write time.
+
+        More are returned only if they were written in the same microsecond.
+        """
         sweep = Sweep.of(state, cursor.position, self.reach, now, self._confidence)
-
-        def late(batch: pa.RecordBatch) -> pa.RecordBatch:
-            return sweep.late(batch, cursor.ttls, self._clock.now())
-
-        late_strays, passed = reader.strays.split(sweep.window, late)
-        twins, found = Twins(late_strays), list[RowName]()
-        for batch in reader.read(sweep.window):
-            twins.note(batch)
-            found += keys(leave_out_keys(late(batch), passed))
-        found += _names(reader.strays.single(late_strays, twins))
+        found = _names(
+            search.late_rows(sweep, reader.strays, reader.read, cursor.ttls, self._clock)
+        )
         log.info("late_rows_sought", rows=len(found))
         if len(found) <= MOST:
-            return sweep.done, frozenset(found)
-        first = first_records(found, MOST)
-        return state.knowing(first), first
+            return sweep.done, found
+        end = sorted(key.micros for _, key in found)[MOST - 1] + 1
+        first = frozenset(name for name in found if name[1].micros < end)
+        return sweep.done_until(end), first
 
     def _read(
         self, reader: KeyReader, cursor: Checkpoint, state: LateState, step: Step
@@ -169,7 +167,8 @@ class DeliveringWatch:
         If the window of `step` contains more than `MOST` strays, only its first part is read. Also
         records the rows of missed generations that arrived after their window was read.
         """
-        delivered = Delivered(state.began(self._clock.now()), self._confidence)
+        now = self._clock.now()
+        delivered = Delivered(state.began(now), state.confidence)
 
         def note(batches: Iterable[pa.RecordBatch], *, behind: bool = False) -> None:
             for batch in batches:
@@ -195,7 +194,7 @@ class DeliveringWatch:
             single = [*reader.strays.single_fresh(fresh, step.fresh)]
             note(single, behind=True)
             names |= _names(single)
-        after = state.after(window.end, delivered.began).knowing(delivered.names)
+        after = state.after(window.end, delivered.began, now).knowing(delivered.names)
         return after, names, window.end
 
 

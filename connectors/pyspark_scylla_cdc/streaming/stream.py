@@ -206,13 +206,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before, known = since.cursor, until.cursor.generations
         window = Window(since.position, until.position)
         if known is None:
-            timeline = timeline_of(self._options, self._clock.now())
+            timeline = timeline_of(self._options, of_all=False)
             return Step(window, KnownGenerations(window.start, ()), timeline)
-        timeline = Timeline(known.starts)
-        if not known.covers(window.start):
-            visible = timeline_of(self._options, self._clock.now())
-            timeline = Timeline(known.with_older(visible.starts))
         missed = known.missed(before.generations, before.first, window.start)
+        timeline = Timeline(known.starts)
+        if missed or not known.covers(window.start):
+            visible = timeline_of(self._options, of_all=False)
+            timeline = Timeline(known.with_older(visible.starts))
         return Step(window, known, timeline, missed, frozenset(missed))
 
     def _twins(self, since: Offset, step: Step) -> frozenset[RowKey]:

@@ -268,7 +268,7 @@ def test_eager_work_names_rows_one_by_one() -> None:
 def reached(position: int, at: int) -> Checkpoint:
     """Return the checkpoint of a reader that has reached a position, and knows more by then."""
     known = KnownGenerations(BASE, (BASE + at,))
-    return Checkpoint(position, known, late=LateState.begin(position, BASE + at))
+    return Checkpoint(position, known, late=LateState.begin(position, BASE + at, 0))
 
 
 def test_the_position_waits_for_late_rows_in_flight() -> None:

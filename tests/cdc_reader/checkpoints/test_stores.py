@@ -73,7 +73,7 @@ def open_store(
 def late_state(start: int, parts: Any, known: Any, snapshot_at: int | None) -> LateState:
     """Return a state of the parts, each of which is an end and a read."""
     ends, reads = zip(*parts, strict=True)
-    return LateState(start, ends, reads, known, snapshot_at)
+    return LateState(start, ends, reads, 5, ends[0], known, snapshot_at)
 
 
 def ascending(starts: list[int]) -> tuple[int, ...]:

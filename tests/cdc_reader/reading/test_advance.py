@@ -112,7 +112,10 @@ def test_no_rows_before_the_start_are_missed() -> None:
 def test_new_generations_may_have_strays() -> None:
     """A generation that begins soon after the position is new to a reader of strays."""
     known = KnownGenerations(0, (0,))
-    cursor, view = Checkpoint(500, known, late=LateState.begin(0, 0)), View(600, Timeline((0, 520)))
+    cursor, view = (
+        Checkpoint(500, known, late=LateState.begin(0, 0, 0)),
+        View(600, Timeline((0, 520))),
+    )
     assert advance(cursor, view, Limits(0, reach=10)).fresh == frozenset()
     step = advance(cursor, view, Limits(0, reach=30))
     assert step.fresh == {520}

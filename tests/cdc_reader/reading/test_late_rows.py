@@ -75,7 +75,7 @@ def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> 
     followed.insert(1, 3, at=written)
     followed.clock.advance(30 * SECOND)
     known = KnownGenerations(start, (EPOCH,))
-    late = None if late_scan_at is None else LateState.begin(start, late_scan_at)
+    late = None if late_scan_at is None else LateState.begin(start, late_scan_at, 10 * SECOND)
     resumed = Checkpoint(start, known, marks, late)
     deliveries = followed.follow(resumed, followed.clock.now() + 30 * SECOND)
     assert cells(deliveries, "c") == [(3,)]

@@ -25,20 +25,12 @@ Read = Counter[tuple[StreamId, int]]
 
 @frozen
 class History:
-    """A `GenerationSource` whose generations are all announced."""
+    """A `StreamSource` of these generations."""
 
     generations: tuple[Generation, ...]
 
-    def timestamps(self, since: int | None = None) -> Sequence[int]:
-        del since
-        return [generation.operates.start for generation in self.generations]
-
     def groups(self, start: int) -> Sequence[StreamGroup]:
         return next(g.groups for g in self.generations if g.operates.start == start)
-
-    def unpublished(self, since: int | None = None) -> Sequence[int]:
-        del since
-        return ()
 
 
 @st.composite
@@ -68,7 +60,7 @@ def planner_of(history: History, chunk_size: int, shard: Shard | None = None) ->
     """Return a planner for the generations of the history."""
     with tuned(streams_per_query=chunk_size):
         planner = Planner(history, shard)
-    planner.use(Timeline(tuple(history.timestamps())))
+    planner.use(Timeline(tuple(each.operates.start for each in history.generations)))
     return planner
 
 

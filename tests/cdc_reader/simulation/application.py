@@ -348,7 +348,8 @@ class Application:
     def _save(self) -> None:
         checkpoint = (self._ranges or self._acknowledgements).take()
         if checkpoint is not None:
-            self._keep(checkpoint)
+            reading = self._follower if self._ranges is None else self._reader
+            self._keep(reading.with_table_facts(checkpoint))
 
     def _keep(self, checkpoint: Checkpoint) -> None:
         kept = self._hold.save(checkpoint)

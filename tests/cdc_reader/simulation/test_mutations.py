@@ -138,8 +138,8 @@ def _unless_snapshot(value: Any, **changes: Any) -> Any:
     return value if changes == {"snapshot": None} else evolve(value, **changes)
 
 
-def _of_one_node(self: Any, _since: int | None = None) -> Any:
-    return _TIMESTAMPS(self, BEGINNING)
+def _of_one_node(self: Any, _since: int | None = None, **_of_all: bool) -> Any:
+    return _TIMESTAMPS(self, of_all=False)
 
 
 def _of_any_node(self: Any, name: Any) -> Any:

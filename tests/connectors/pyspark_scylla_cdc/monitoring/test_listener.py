@@ -324,7 +324,7 @@ def test_the_later_of_two_sources_of_one_table_counts(
 def test_late_rows(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
     """The offset lists the late rows that a micro-batch delivers, or has the number found."""
     row = (StreamId(bytes(16)), RowKey(timeuuid.make(START.position, bytes(8)).bytes, 0))
-    late = LateState.begin(END.position, NOW)
+    late = LateState.begin(END.position, NOW, 0)
     delivered = evolve(at(END, late=late), rows=frozenset({row}))
     found = evolve(END, late_rows=5)
     for start, end in [(START, delivered), (START, found), (found, found)]:

@@ -41,7 +41,7 @@ from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.offsets.offset import Offset
-from pyspark_scylla_cdc.planning.late import Planned, first_records
+from pyspark_scylla_cdc.planning.late import Planned
 from pyspark_scylla_cdc.spark_versions import TELLS_START, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import late_rows
 from pyspark_scylla_cdc.streaming.late_rows import DeliveringWatch, LateRows
@@ -582,36 +582,13 @@ TIMES = st.lists(st.tuples(MOMENTS, MOMENTS), min_size=1, max_size=5)
 def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
     """The late rows of an offset survive serialization, which always yields the same text."""
     ends, reads = zip(*times, strict=True)
-    cursor = Checkpoint(7, late=LateState(start, ends, reads, known), table_id=UUID(int=1))
+    cursor = Checkpoint(
+        7, late=LateState(start, ends, reads, 5, reads[0], known), table_id=UUID(int=1)
+    )
     told = Offset(cursor, "ks.t", rows=rows)
     text = json.dumps(told.to_json())
     assert Offset.from_json(json.loads(text)) == told
     assert json.dumps(Offset.from_json(json.loads(text)).to_json()) == text
-
-
-@given(
-    st.frozensets(
-        st.builds(
-            lambda stream, time, seq: (
-                StreamId(bytes([stream]) * 16),
-                RowKey(bytes(15) + bytes([time]), seq),
-            ),
-            st.integers(0, 2),
-            st.integers(0, 4),
-            st.integers(0, 3),
-        ),
-        min_size=1,
-    ),
-    st.integers(1, 20),
-)
-def test_whole_records(names: Any, most: int) -> None:
-    """`first_records` splits no record, and returns approximately the allowed number of rows."""
-    taken = first_records(names, most)
-    assert taken <= names
-    assert len(taken) >= min(most, len(names))
-    records = {(stream, key.time) for stream, key in taken}
-    assert taken == {name for name in names if (name[0], name[1].time) in records}
-    assert len(taken) < most + 4
 
 
 @pytest.mark.slow
