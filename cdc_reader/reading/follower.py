@@ -218,8 +218,8 @@ class Follower:
         """Read step after step, without pauses, until everything that has settled is read.
 
         A reader that is behind also searches for late rows between windows, before its position is
-        too far ahead of them. The search waits until the rows covered by the start's marks have
-        been read, because only then does it find late rows that the marks exclude.
+        too far ahead of them. It first reads past the start's marks, so that the first search finds
+        late rows that the marks exclude.
         """
         yield from self._leave_idle(view.moment)
         while not self._stop.is_set() and self._idle is None:

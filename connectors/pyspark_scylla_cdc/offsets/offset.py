@@ -212,7 +212,10 @@ class Offset:
 
 
 def snapshot_until(token: int, position: int) -> SnapshotProgress:
-    """Return the progress of a snapshot as of `position` (µs) that was read up to `token`."""
+    """Return the progress of a snapshot that was read up to `token`.
+
+    Its beginning is not recorded; the log's first `position` (µs) stands for it.
+    """
     done = (TokenRange(MIN_TOKEN, token),) if token > MIN_TOKEN else ()
     return SnapshotProgress(position, done=TokenRanges(done))
 

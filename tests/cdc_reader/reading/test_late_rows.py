@@ -81,6 +81,38 @@ def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> 
     assert cells(deliveries, "c") == [(3,)]
 
 
+@pytest.mark.parametrize("confidence", [10, 60])
+def test_the_confidence_window_may_change_at_a_restart(confidence: int) -> None:
+    """A row is late by the confidence window with which its window was read."""
+    followed = Followed(config=_CONFIG)
+    followed.clock.advance(180 * SECOND)
+    reached, end = Checkpoint(followed.clock.now() - 180 * SECOND), followed.clock.now()
+    for got in followed.follower(reached).follow(end + 600 * SECOND):
+        if isinstance(got, WindowComplete) and not got.late and got.position >= end + 20 * SECOND:
+            reached = got.checkpoint
+            break
+    followed.insert(1, 5, at=reached.position - 20 * SECOND)
+    window = timedelta(seconds=confidence)
+    rest = list(followed.follower(reached, confidence_window=window).follow(end + 300 * SECOND))
+    assert cells(rest, "c") == [(5,)]
+
+
+def test_rows_acknowledged_within_the_first_window_are_not_repeated() -> None:
+    """A checkpoint within the first window tells when its rows may have arrived."""
+    followed = Followed(config=_CONFIG)
+    start = followed.clock.now()
+    followed.clock.advance(120 * SECOND)
+    for c in (1, 2):
+        followed.insert(1, c, at=start + c * SECOND)
+    followed.clock.advance(120 * SECOND)
+    follower = followed.follower(Checkpoint(start))
+    first = next(follower.follow())
+    assert isinstance(first, RowsRead)
+    kept = follower.with_table_facts(Checkpoint(start, marks=last_marks(first.batch)))
+    rest = followed.follow(kept, followed.clock.now() + 120 * SECOND)
+    assert sorted(cells([first, *rest], "c")) == [(1,), (2,)]
+
+
 def test_a_late_row_is_not_delivered_again_after_a_restart() -> None:
     """A checkpoint has what is known of late rows, so a restarted reader repeats none."""
     followed = Followed(config=_CONFIG)

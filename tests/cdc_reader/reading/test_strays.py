@@ -253,9 +253,9 @@ def test_no_restart_repeats_or_loses_a_stray(followed: Followed, reached: str) -
         assert sorted(cells(before, "c") + cells(rest, "c")) == written, count
 
 
-def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
+def checkpoint(deliveries: list[Delivery], *, settled: bool = True) -> Checkpoint:
     """Return the checkpoint after all deliveries have been acknowledged."""
-    work = Acknowledgements(Checkpoint(EPOCH), settled=True)
+    work = Acknowledgements(Checkpoint(EPOCH), settled=settled)
     for each in deliveries:
         if isinstance(each, RowsRead):
             rows = InFlightRows(each.batch, ChangeRows.of_snapshot(each.batch.num_rows))
@@ -327,6 +327,43 @@ def test_twins_of_a_generation_announced_late_are_delivered_once(late_rows: str 
         if got.window.end > EPOCH + 2 * MINUTE:
             followed.server.complete_publication()
     assert Counter(cells(found, "c")) == Counter((c,) for c in range(20))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_generation_announced_late_to_a_reader_that_delivers_late_rows_from_now_on() -> None:
+    """What late rows a reader delivers does not change which generations it has missed."""
+    followed = Followed(config=_CONFIG)
+    followed.server.hold_publication(rows=None)
+    followed.server.join(vnodes=3)
+    followed.clock.advance(switch(followed) + SECOND - followed.clock.now())
+    for c in range(10):
+        followed.insert(c, c)
+        followed.clock.advance(SECOND)
+    followed.clock.advance(MINUTE)
+    first = followed.follow(EPOCH, EPOCH + 100 * SECOND, late_rows=None)
+    [*_, last] = (each.checkpoint for each in first if isinstance(each, WindowComplete))
+    followed.server.complete_publication()
+    rest = followed.follow(last, EPOCH + 5 * MINUTE, late_rows="deliver")
+    assert sorted(cells([*first, *rest], "c")) == [(c,) for c in range(10)]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_eager_reader_repeats_no_twin_after_a_restart() -> None:
+    """A row that was acknowledged from one stream is not delivered from another."""
+    followed = Followed(config=evolve(_CONFIG, late_rows="ignore", poll_interval="1s"))
+    followed.server.hold_publication(rows=None)
+    followed.server.join(vnodes=3)
+    followed.clock.advance(switch(followed) + 2 * SECOND - followed.clock.now())
+    astray(followed, 7, followed.clock.now(), by=-1, twice=True)
+    first: list[Delivery] = []
+    for got in followed.follower(EPOCH, delivery="eager").follow(EPOCH + 5 * MINUTE):
+        first.append(got)
+        if isinstance(got, RowsRead):
+            break
+    kept = checkpoint(first, settled=False)
+    followed.server.complete_publication()
+    rest = followed.follow(kept, EPOCH + 6 * MINUTE, delivery="eager")
+    assert cells([*first, *rest], "c") == [(7,)]
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from cdc_reader.checkpoints.encoding import cursor_from_json, cursor_to_json
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading import cursor as cursors
 from cdc_reader.reading.advance import Step
 from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, LateState, RowKey
 from cdc_reader.reading.deduplication import keys
@@ -158,6 +159,53 @@ def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.Mo
     assert sorted(pk for batch in followed.batches for pk in batch) == list(range(11))
     assert max(sizes) <= 5
     assert len(sizes) <= 6
+
+
+def test_many_micro_batches_between_two_searches(
+    follow: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An offset distinguishes a limited number of reads, but each row is delivered once."""
+    monkeypatch.setattr(cursors, "_MOST_READS", 4)
+    followed = follow(lateRows="deliver")
+    followed.run(70)
+    for pk in range(100):
+        followed.write(pk)
+        followed.run(1)
+    followed.run(60)
+    assert followed.delivered == list(range(100))
+    offsets = [json.loads(offset) for offset in followed.offsets]
+    assert max(len(each["late"]["reads"]) for each in offsets if "late" in each) <= 5
+
+
+def test_a_backlog_of_late_rows(follow: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets do not grow while more late rows are delivered than one micro-batch may have."""
+    monkeypatch.setattr(late_rows, "MOST", 10)
+    followed = follow(lateRows="deliver")
+    followed.run(200)
+    for pk in range(50):
+        followed.write(pk, age=120)
+        followed.clock.advance(SECOND // 100)
+    followed.run(75)
+    assert followed.delivered == list(range(50))
+    states = [json.loads(offset).get("late") for offset in followed.offsets]
+    assert max(len(late["known"]) for late in states if late) <= 40
+
+
+@pytest.mark.parametrize("seconds", [30, 40])
+def test_no_row_is_repeated_when_the_ttl_is_lowered(
+    follow: Make, session: Session, seconds: int
+) -> None:
+    """The TTL in force until recently still shows when a row arrived."""
+    followed = follow(lateRows="deliver")
+    followed.run(120 + seconds)
+    for pk in range(100):
+        if pk == 60:
+            cdc = "{'enabled': true, 'postimage': true, 'ttl': 43200}"
+            session.execute(f"ALTER TABLE ks.t WITH cdc = {cdc}")
+        followed.write(pk)
+        followed.run(2)
+    followed.run(100)
+    assert followed.delivered == list(range(100))
 
 
 @pytest.mark.slow

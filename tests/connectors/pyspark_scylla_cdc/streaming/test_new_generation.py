@@ -399,6 +399,22 @@ def test_strays_of_a_late_generation(cluster: EmbeddedScylla, late: Make) -> Non
     assert followed.delivered == [1, 2]
 
 
+def test_a_late_row_and_strays_of_a_generation_to_come(cluster: EmbeddedScylla, late: Make) -> None:
+    """An offset does not name a generation before its strays have been looked for."""
+    followed = late(lateRows="deliver")
+    followed.run(100)
+    cluster.cluster.ring_delay_ms = 60_000
+    cluster.hold_publication(rows=None)
+    cluster.join(vnodes=3)
+    stream = cluster.cluster.generations[-1].ranges[0].streams[0]
+    followed.log_change(stream, 1, followed.clock.now())
+    followed.run(50)
+    followed.write(2, age=60)
+    cluster.complete_publication()
+    followed.run(300)
+    assert followed.delivered == [1, 2]
+
+
 def check_history(seed: int, cluster: EmbeddedScylla, followed: FollowedLog) -> None:
     """Follow the log through generations that are announced at any time, in any order.
 
