@@ -95,10 +95,6 @@ def _in_the_last_part(self: Any, end: int, _began: int) -> Any:
     return evolve(self, ends=(*self.ends[:-1], end))
 
 
-def _only_the_visible(self: Any, visible: Any, _kept_since: int) -> Any:
-    return cursor.KnownGenerations(self.since, tuple(sorted(visible)))
-
-
 def _saved_anyway(self: Any, _owner: Any, name: Any, checkpoint: Any) -> bool:
     self.save(name, checkpoint)
     return True
@@ -185,6 +181,9 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "catch-up: said to be done before it is": (
         (follower.Follower, "_catch_up", _caught_up_at_once, 28)
     ),
+    "cursor: no generation counts as known": (
+        (cursor.KnownGenerations, "knows", lambda _self, _start: False, 1)
+    ),
     "cursor: what it knew of late rows is forgotten": (
         (cursor.LateState, "knowing", lambda self, _names: self, 15)
     ),
@@ -196,7 +195,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
             36,
         )
     ),
-    "resume: marks are not heeded": (undelivered, "leave_out", lambda batch, _marks: batch, 8),
+    "resume: marks are not heeded": (undelivered, "leave_out", lambda batch, _marks: batch, 25),
     "resume: from the last mark on": (follower.Follower, "__init__", _ahead, 3),
     "dedup: what was seen is forgotten": (
         (deduplication.Deduplicator, "_seen", lambda _self: pa.array([], pa.string()), 8)
@@ -291,10 +290,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 
 
 NODES_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
-    "cursor: generations that a node does not show are forgotten": (
-        (cursor.KnownGenerations, "seeing", _only_the_visible, 199)
-    ),
-    "streams: one node is asked at first": ((TabletGenerations, "timestamps", _of_one_node, 735)),
+    "streams: one node is asked at first": ((TabletGenerations, "timestamps", _of_one_node, 89)),
     "streams: a node that does not know the set is believed": (
         (TabletGenerations, "_check_forgotten", lambda _self, _start, _node: None, 14)
     ),
