@@ -144,9 +144,9 @@ class DeliveringWatch:
     def _search(
         self, reader: KeyReader, cursor: Checkpoint, state: LateState, now: Micros
     ) -> tuple[LateState, frozenset[RowName]]:
-        """Return the late rows behind the position, the first `MOST` in order of write time.
+        """Return the late rows behind the position: the first `MOST`, in order of write time.
 
-        More are returned only if they were written in the same microsecond.
+        The last record is returned whole.
         """
         sweep = Sweep.of(state, cursor.position, self.reach, now, self._confidence)
         found = _names(
@@ -155,9 +155,12 @@ class DeliveringWatch:
         log.info("late_rows_sought", rows=len(found))
         if len(found) <= MOST:
             return sweep.done, found
-        end = sorted(key.micros for _, key in found)[MOST - 1] + 1
-        first = frozenset(name for name in found if name[1].micros < end)
-        return sweep.done_until(end), first
+        ordered = sorted(found, key=lambda name: (name[1].micros, name[0], name[1].order))
+        stream, last = ordered[MOST - 1]
+        record = (each for each in ordered[MOST:] if (each[0], each[1].time) == (stream, last.time))
+        first = frozenset([*ordered[:MOST], *record])
+        at_end = (name for name in first if name[1].micros == last.micros)
+        return sweep.done_until(last.micros).knowing(at_end), first
 
     def _read(
         self, reader: KeyReader, cursor: Checkpoint, state: LateState, step: Step
