@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from cdc_reader.cli.seconds import YEARS, Seconds
+from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded import EmbeddedScylla
 from cdc_reader.testing.embedded.faults import SYNTAX, Fault, FaultKind
@@ -219,12 +218,20 @@ def _release(scylla: EmbeddedScylla, node: Node) -> None:
 
 def _serve(scylla: EmbeddedScylla, events: Sequence[threading.Timer]) -> None:
     stop = threading.Event()
+    with stopped_by_signals(stop.set):
+        _start(scylla)
+        try:
+            for event in events:
+                event.daemon = True  # a pending event does not keep the process alive
+                event.start()
+            stop.wait()
+        finally:
+            for event in events:
+                event.cancel()
+            scylla.stop()
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+def _start(scylla: EmbeddedScylla) -> None:
     try:
         scylla.start()
     except (OSError, UnicodeError) as error:
@@ -232,15 +239,6 @@ def _serve(scylla: EmbeddedScylla, events: Sequence[threading.Timer]) -> None:
         raise click.ClickException(
             f"cannot listen on {scylla.contact_point}: {reason}; give another --host or --port"
         ) from error
-    try:
-        click.echo(f"listening on {scylla.contact_point}")
-        if scylla.api_port is not None:
-            click.echo(f"REST API on port {scylla.api_port} of each node")
-        for event in events:
-            event.daemon = True  # a pending event does not keep the process alive
-            event.start()
-        stop.wait()
-    finally:
-        for event in events:
-            event.cancel()
-        scylla.stop()
+    click.echo(f"listening on {scylla.contact_point}")
+    if scylla.api_port is not None:
+        click.echo(f"REST API on port {scylla.api_port} of each node")

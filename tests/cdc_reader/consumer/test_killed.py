@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,7 +16,7 @@ from attrs import evolve
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.config import ConnectionConfig
-from cdc_reader.consumer import CdcConsumer
+from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from tests.cdc_reader.consumer.conftest import READ, now
 from tests.cdc_reader.consumer.processes import Processes, await_some
 
@@ -87,6 +88,35 @@ def test_sigterm_ends_a_consumer_in_order(processes: Processes, write: Write) ->
     rows = Counter(row for run in (0, 1) for _, row in processes.handled(run))
     assert len(rows) == 300
     assert set(rows.values()) == {1}
+
+
+def test_a_signal_stops_a_consumer_whichever_thread_receives_it(
+    connection: ConnectionConfig, table: str
+) -> None:
+    """A signal that reaches another thread stops a consumer whose main thread waits for changes.
+
+    Python does not wake the main thread then.
+    """
+    follows = threading.Event()
+
+    def send() -> None:
+        follows.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    consumer = CdcConsumer(
+        connection,
+        table,
+        lambda _: None,
+        application="app",
+        checkpoints=MemoryCheckpoints(),
+        config=ConsumerConfig(workers=1),
+        read=READ,
+        on_event=lambda _: follows.set(),
+    )
+    consumer.run()
+    sender.join()
 
 
 def test_signal_handlers_are_put_back(
