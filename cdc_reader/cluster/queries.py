@@ -31,7 +31,7 @@ from cdc_reader.errors import (
     SchemaError,
     TransientError,
 )
-from cdc_reader.reading.retry import NEVER, Interruptible, Interruption, View, wait_for
+from cdc_reader.reading.retry import NEVER, Interruptible, Interruption, Viewable, wait_for
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ Request = Callable[[bytes | None], Callable[[], Page]]
 The returned function waits for the page, and raises errors of `cdc_reader.errors`."""
 
 
-class Queries(View, ABC):
+class Queries(Viewable, ABC):
     """Sends queries, page by page. Every method raises only errors of `cdc_reader.errors`.
 
     `interrupted_by` returns a view of the same connection, whose waits can be interrupted.

@@ -119,7 +119,7 @@ def interrupted(waiting: T, interruption: Interruption) -> T:
     return waiting if bind is None else bind(interruption)
 
 
-class View:
+class Viewable:
     """An object whose views share its `__dict__`, and have their own attributes in `__slots__`.
 
     What an object learns through one view, all of its views know.
@@ -138,7 +138,7 @@ class View:
         return view
 
 
-class Interruptible(View):
+class Interruptible(Viewable):
     """An object all of whose waits are in one attribute, which is in `__slots__`.
 
     `_waiting` is the name of the attribute.
