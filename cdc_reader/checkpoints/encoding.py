@@ -62,7 +62,11 @@ def cursor_to_json(cursor: Checkpoint) -> dict[str, Any]:
         **({} if cursor.snapshot is None else {"snapshot": _snapshot_to_json(cursor.snapshot)}),
         "ttl": [list(change) for change in cursor.ttls.changes],
         **cursor.ttls.logs_to_json(),
-        **({} if cursor.generations is None else {"generations": _known_to_json(cursor)}),
+        **(
+            {}
+            if cursor.generations is None
+            else {"generations": _known_to_json(cursor.generations)}
+        ),
         **({} if cursor.late is None else {"late": _late_to_json(cursor.late)}),
     }
 
@@ -112,9 +116,8 @@ def names_from_json(texts: Iterable[str]) -> frozenset[RowName]:
     return names
 
 
-def _known_to_json(cursor: Checkpoint) -> dict[str, Any]:
-    assert cursor.generations is not None  # noqa: S101 - the caller checks it
-    return {"since": cursor.generations.since, "known": list(cursor.generations.starts)}
+def _known_to_json(known: KnownGenerations) -> dict[str, Any]:
+    return {"since": known.since, "known": list(known.starts)}
 
 
 def _known_from_json(stored: Mapping[str, Any]) -> KnownGenerations:

@@ -181,9 +181,12 @@ def oldest(starts: Collection[Micros], ttls: TtlHistory, now: Micros) -> Micros:
     return max(min(starts), ttls.oldest_kept(now))
 
 
-def is_search_due(searched_at: Micros, now: Micros) -> bool:
-    """Return whether to search for late rows at `now`, after a search at `searched_at`."""
-    return now >= searched_at + tuning.LATE_INTERVAL
+def is_search_due(searched_at: Micros, now: Micros, final: Micros = FOREVER) -> bool:
+    """Return whether to search for late rows at `now`, after a search at `searched_at`.
+
+    A reader that ends when it has read the rows available at `final` searches once more.
+    """
+    return now >= searched_at + tuning.LATE_INTERVAL if final == FOREVER else searched_at < final
 
 
 def warn_of_future(start: Micros, now: Micros, table: TableName) -> None:

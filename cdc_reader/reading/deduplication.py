@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cdc_reader._arrow import NO_TEXT, indices, to_arrow
 from cdc_reader._time import Micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
-from cdc_reader.reading.cursor import Mark, RowKey
+from cdc_reader.reading.cursor import Mark, RowKey, RowName
 from cdc_reader.streams.stream import StreamId
 
 ROW_KEY = STREAM_ID, TIME, BATCH_SEQ_NO
@@ -40,11 +40,16 @@ def key_at(batch: pa.RecordBatch, row: int) -> RowKey:
     return RowKey(time, batch.column(BATCH_SEQ_NO)[row].as_py())
 
 
-def keys(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, RowKey]]:
+def keys(batch: pa.RecordBatch) -> Iterator[RowName]:
     """Yield the stream and key of every row."""
     columns = (batch.column(name).to_pylist() for name in ROW_KEY)
     for stream, time, sequence in zip(*columns, strict=True):
         yield StreamId(stream), RowKey(uuid.UUID(time).bytes, sequence)
+
+
+def names_in(batches: Iterable[pa.RecordBatch]) -> frozenset[RowName]:
+    """Return the names of all rows of the batches."""
+    return frozenset(name for batch in batches for name in keys(batch))
 
 
 def streams_in(batch: pa.RecordBatch) -> list[bytes]:
@@ -53,7 +58,7 @@ def streams_in(batch: pa.RecordBatch) -> list[bytes]:
     return found
 
 
-def rows_named(batch: pa.RecordBatch, names: Collection[tuple[StreamId, RowKey]]) -> pa.RecordBatch:
+def rows_named(batch: pa.RecordBatch, names: Collection[RowName]) -> pa.RecordBatch:
     """Return the rows of the batch that have these names."""
     return batch.take(indices([at for at, name in enumerate(keys(batch)) if name in names]))
 

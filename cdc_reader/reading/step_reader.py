@@ -14,7 +14,7 @@ from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig, poll_inter
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.advance import Step
 from cdc_reader.reading.cursor import Checkpoint
-from cdc_reader.reading.deduplication import Deduplicator, keys, rows_named
+from cdc_reader.reading.deduplication import Deduplicator, names_in, rows_named
 from cdc_reader.reading.delivery import RowsRead
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.late.rows import Delivered, Sweep, after_snapshot
@@ -139,7 +139,7 @@ class StepReader:
         def read() -> Sequence[pa.RecordBatch]:
             found = strayed.batches
             if found and self._log.schema is not strayed.schema:
-                names = {name for batch in found for name in keys(batch)}
+                names = names_in(found)
                 found = [rows_named(batch, names) for batch in self._strays.read(window)]
             return [*self._strays.single(found, strayed.twins)]
 

@@ -16,7 +16,7 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading import tuning
 from cdc_reader.reading.advance import Step, is_search_due
 from cdc_reader.reading.cursor import Checkpoint, LateState, RowName
-from cdc_reader.reading.deduplication import ROW_KEY, keys, rows_named
+from cdc_reader.reading.deduplication import ROW_KEY, keys, names_in, rows_named
 from cdc_reader.reading.late import search
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.late.report import LateReport
@@ -102,7 +102,7 @@ class DeliveringWatch:
         state = self._begin(since, now)
         # A search would lose the record of which rows of a missed generation arrived before its
         # window was planned.
-        is_due = not step.missed and self._is_due(state, now)
+        is_due = not step.missed and is_search_due(state.searched_at, now, self._final)
         has_rows = step.missed or not step.window.is_empty
         is_empty = not has_rows and not in_snapshot
         if is_empty and not is_due:
@@ -132,15 +132,6 @@ class DeliveringWatch:
             self._state = state.read_with(self._confidence)
         return self._state
 
-    def _is_due(self, state: LateState, now: Micros) -> bool:
-        """Return True if it is time for a search.
-
-        A query that ends when it has read the rows available at `final` searches once.
-        """
-        if self._final == FOREVER:
-            return is_search_due(state.searched_at, now)
-        return state.searched_at < self._final
-
     def _search(
         self, reader: KeyReader, cursor: Checkpoint, state: LateState, now: Micros
     ) -> tuple[LateState, frozenset[RowName]]:
@@ -149,7 +140,7 @@ class DeliveringWatch:
         The last record is returned whole.
         """
         sweep = Sweep.of(state, cursor.position, self.reach, now, self._confidence)
-        found = _names(
+        found = names_in(
             search.late_rows(sweep, reader.strays, reader.read, cursor.ttls, self._clock)
         )
         log.info("late_rows_sought", rows=len(found))
@@ -185,7 +176,7 @@ class DeliveringWatch:
         for batch in reader.read(window):
             twins.note(batch)
             note([batch])
-        names = _names(reader.strays.single(found, twins))
+        names = names_in(reader.strays.single(found, twins))
         for span in step.missed.values():
             note(reader.read(span), behind=True)
         if step.fresh:
@@ -196,7 +187,7 @@ class DeliveringWatch:
             ]
             single = [*reader.strays.single_fresh(fresh, step.fresh)]
             note(single, behind=True)
-            names |= _names(single)
+            names |= names_in(single)
         after = state.after(window.end, delivered.began, now).knowing(delivered.names)
         return after, names, window.end
 
@@ -234,9 +225,7 @@ class ReportingWatch:
         end, planned = self._planned
         if end <= window.start:  # the micro-batch that was planned last is complete
             self._report.window_read(end, min(now, planned + LONGEST_RESPONSE))
-        counted_at = self._report.counted_at
-        is_ending = self._final != FOREVER and counted_at < self._final
-        if is_ending or (self._final == FOREVER and is_search_due(counted_at, now)):
+        if is_search_due(self._report.counted_at, now, self._final):
             self._count(self._report, step, cursor())
         if not window.is_empty:
             self._planned = window.end, now
@@ -249,10 +238,6 @@ class ReportingWatch:
         if rows:
             remedy = "they were not read: give lateRows 'deliver', or a longer confidenceWindow"
             log.warning("late_rows", rows=rows, window=str(window), remedy=remedy)
-
-
-def _names(batches: Iterable[pa.RecordBatch]) -> frozenset[RowName]:
-    return frozenset(name for batch in batches for name in keys(batch))
 
 
 def _shortened(window: Window, found: Iterable[pa.RecordBatch]) -> Window:
