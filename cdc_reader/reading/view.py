@@ -29,7 +29,9 @@ class Views:
     def __init__(self, generations: Callable[[], GenerationSource], pause: int = 0) -> None:
         self._generations = generations
         self._gate = PublicationGate(generations, pause)
-        self._visible = Timeline(())
+        self.seen = Timeline(())
+        """The generations announced, as far as they were seen."""
+        self._seen_at = BEGINNING
 
     def next(self, moment: Micros, *, of_all: bool = False) -> View:
         """Return the view as of `moment` (µs), for which all nodes are asked if `of_all` is True.
@@ -41,15 +43,21 @@ class Views:
 
     def visible(self, moment: Micros, *, of_all: bool = False) -> Timeline:
         """Return the announced generations as of `moment` (µs); see `next`."""
-        is_first = not self._visible.starts
+        is_first = not self.seen.starts
         starts = self._generations().timestamps(moment, of_all=of_all or is_first)
         # A node that lags lacks the newest. The server removes the oldest, for which one stands.
         since = max(sorted(starts)[:2], default=BEGINNING)
-        visible = Timeline((*starts, *(s for s in self._visible.starts if s > since)))
-        for start in sorted(set(visible.starts) - set(self._visible.starts)):
+        visible = Timeline((*starts, *(s for s in self.seen.starts if s > since)))
+        for start in sorted(set(visible.starts) - set(self.seen.starts)):
             log.info("generation_found", start=start)
-        self._visible = visible
+        self.seen, self._seen_at = visible, moment
         return visible
+
+    def recent(self, moment: Micros, age: int) -> Timeline:
+        """Return the announced generations as they were at most `age` µs before `moment`."""
+        if 0 <= moment - self._seen_at < age:
+            return self.seen
+        return self.visible(moment)
 
 
 def _span(start: Micros, until: Micros) -> dict[str, str]:

@@ -21,7 +21,7 @@ from functools import partial
 
 from attrs import evolve, frozen
 
-from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
+from cdc_reader._time import FOREVER, Clock, Micros, duration_micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.advance import Limits, Step, View, advance
 from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, RowName
@@ -90,7 +90,6 @@ class MicroBatches:
         self._schema = schema
         self._limits = limits_of(options)
         self._views = Views(partial(generations_of, options), VIEW_INTERVAL)
-        self._visible, self._seen_at = Timeline(()), BEGINNING
         probe = partial(row_probe, options, schema)
         self._idle = Idle(probe, self._limits.shortest, LONGEST_IDLE)
         self._late = late_watch(options, schema, clock, on_late_rows)
@@ -102,7 +101,7 @@ class MicroBatches:
         The generations of their time are asked for at all nodes, because no later micro-batch of
         this run would read those that were overlooked.
         """
-        self._visible, self._seen_at = self._views.visible(now, of_all=True), now
+        self._views.visible(now, of_all=True)
         self._limits = evolve(self._limits, end=self._limits.settled(now))
         self._late.finish(now)
 
@@ -141,7 +140,7 @@ class MicroBatches:
     def _of_snapshot(self, since: Offset, ttls: Callable[[], TtlHistory]) -> MicroBatch:
         """Return a micro-batch of the table alone; late rows are delivered after the snapshot."""
         cursor, done = since.cursor, self._snapshot.next(since.done)
-        step, late = _nothing(cursor, self._visible), cursor.late
+        step, late = _nothing(cursor, self._views.seen), cursor.late
         if late is None:
             late = self._late_rows(cursor, step, ttls).state
         progress = snapshot_until(done, cursor.position) if done < MAX_TOKEN else None
@@ -155,25 +154,17 @@ class MicroBatches:
             has_caught_up = settled - position <= limits.longest and settled < limits.end
             is_due = not has_caught_up or self._is_worth(Window(position, settled), now)
         if is_due:
-            view = self._views.next(now)
-            self._visible, self._seen_at = view.visible, now
-            return advance(since.cursor, view, limits)
+            return advance(since.cursor, self._views.next(now), limits)
         if not since.cursor.has_read:
-            return _nothing(since.cursor, self._visible)
-        view = View(now, self._seen(now, LATE_INTERVAL))
+            return _nothing(since.cursor, self._views.seen)
+        view = View(now, self._views.recent(now, LATE_INTERVAL))
         return advance(since.cursor, view, limits).until(position)
 
     def _is_worth(self, window: Window, now: Micros) -> bool:
         """Return whether a settled window is worth a micro-batch."""
         if self._idle.is_long(window):
             return True
-        return self._idle.has_rows(window, self._seen(now, VIEW_INTERVAL))
-
-    def _seen(self, now: Micros, age: int) -> Timeline:
-        """Return the generations that were announced at most `age` µs ago."""
-        if not 0 <= now - self._seen_at < age:
-            self._visible, self._seen_at = self._views.visible(now), now
-        return self._visible
+        return self._idle.has_rows(window, self._views.recent(now, VIEW_INTERVAL))
 
     def _within_limits(self, step: Step) -> Step:
         if step.window.is_empty or (self._options.max_rows or self._options.max_bytes) is None:
