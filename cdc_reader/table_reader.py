@@ -33,7 +33,7 @@ from cdc_reader.errors import (
     QueryRefusedError,
     StoppedError,
 )
-from cdc_reader.reading.advance import begin_following
+from cdc_reader.reading.advance import Limits, View, advance, begin_following
 from cdc_reader.reading.bounded import BoundedRead
 from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery
@@ -44,6 +44,7 @@ from cdc_reader.reading.ports import LogSource, SnapshotTable
 from cdc_reader.reading.retry import NEVER, Interruption, Stop, each_until
 from cdc_reader.reading.snapshot import SnapshotDelivery, SnapshotReader, begin_snapshot
 from cdc_reader.reading.windows.window_reader import LogReader
+from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
@@ -306,14 +307,17 @@ class TableReader:
     def lost(self, start: Checkpoint) -> Window:
         """Return the span of write times, from a checkpoint on, whose rows have been lost.
 
-        The span begins no earlier than the checkpoint's position.
+        The span begins no earlier than the checkpoint's position, or than the start of a generation
+        that was announced late.
         """
         if start.position == BEGINNING:
             return Window(BEGINNING, BEGINNING)
         access = self._access
         now, state = access.clock.now(), access.table.state()
         start = evolve(start, ttls=start.ttls.updated(state, now, start.position))
-        return lost_since(start, now, self._config.data_loss)
+        view = View(now, Timeline(access.table.generations.timestamps()))
+        missed = advance(start, view, Limits(confidence=0)).missed
+        return lost_since(start, now, self._config.data_loss, missed.values())
 
     def begin(self, start: Moment | None = None) -> Checkpoint:
         """Return the checkpoint at which `follow(start)` begins.

@@ -33,6 +33,8 @@ from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.stream import StreamId
 
 _NAME = struct.Struct(">16s16si")
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""The errors that functions of this module raise for text that it did not write."""
 
 
 def pack_cursor(checkpoint: Checkpoint) -> str:
@@ -47,7 +49,7 @@ def unpack_cursor(
     try:
         stored = json.loads(text)  # type: ignore[arg-type]
         checkpoint = cursor_from_json(stored, position, marks, table)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except UNREADABLE:
         raise unreadable("cursor", text, "an object as pack_cursor writes it") from None
     return checkpoint
 
@@ -63,9 +65,7 @@ def cursor_to_json(cursor: Checkpoint) -> dict[str, Any]:
         "ttl": [list(change) for change in cursor.ttls.changes],
         **cursor.ttls.logs_to_json(),
         **(
-            {}
-            if cursor.generations is None
-            else {"generations": _known_to_json(cursor.generations)}
+            {} if cursor.generations is None else {"generations": known_to_json(cursor.generations)}
         ),
         **({} if cursor.late is None else {"late": _late_to_json(cursor.late)}),
     }
@@ -79,12 +79,11 @@ def cursor_from_json(
 ) -> Checkpoint:
     """Parse a cursor.
 
-    Raises CheckpointError for an impossible value, and KeyError, TypeError, ValueError or
-    AttributeError for any other text.
+    Raises CheckpointError for an impossible value, and one of `UNREADABLE` for any other text.
     """
     cursor = Checkpoint(
         position,
-        _known_from_json(stored["generations"]) if "generations" in stored else None,
+        known_from_json(stored["generations"]) if "generations" in stored else None,
         marks,
         _late_from_json(stored["late"]) if "late" in stored else None,
         UUID(stored["id"]) if "id" in stored else None,
@@ -116,13 +115,16 @@ def names_from_json(texts: Iterable[str]) -> frozenset[RowName]:
     return names
 
 
-def _known_to_json(known: KnownGenerations) -> dict[str, Any]:
-    return {"since": known.since, "known": list(known.starts)}
+def known_to_json(known: KnownGenerations) -> dict[str, Any]:
+    """Return known generations as JSON."""
+    dropped = {} if known.dropped == BEGINNING else {"dropped": known.dropped}
+    return {"since": known.since, "known": list(known.starts), **dropped}
 
 
-def _known_from_json(stored: Mapping[str, Any]) -> KnownGenerations:
+def known_from_json(stored: Mapping[str, Any]) -> KnownGenerations:
+    """Parse known generations; raise KeyError, TypeError or ValueError if they are invalid."""
     since, starts = stored["since"], tuple(stored["known"])
-    return KnownGenerations(since, Timeline(starts).starts)
+    return KnownGenerations(since, Timeline(starts).starts, stored.get("dropped", BEGINNING))
 
 
 def _late_to_json(late: LateState) -> dict[str, Any]:

@@ -217,7 +217,7 @@ def command(
         if place is None:
             return
         ttls = TtlHistory().updated(base, ClusterClock(queries).now(), position)
-        checkpoint = Checkpoint(position, table_id=base.id, ttls=ttls.after(position))
+        checkpoint = Checkpoint(position, table_id=base.id, ttls=ttls)
         with closing(place.open(connection)) as store:
             _save(store, CheckpointName(application, names[1]), checkpoint, place)
 

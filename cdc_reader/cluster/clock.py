@@ -7,10 +7,12 @@ only while it agrees with the cluster's clock.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Self
 from uuid import UUID
+from weakref import WeakSet
 
 from attrs import evolve, frozen
 
@@ -62,6 +64,18 @@ class _Measured:
         return abs(ahead) <= TOLERANCE + self.error
 
 
+_clocks: WeakSet[ClusterClock] = WeakSet()
+
+
+def _renew_locks() -> None:
+    for clock in [*_clocks]:
+        clock.renew_lock()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
 class ClusterClock(Asking):
     """The cluster's clock, which is the machine's clock while the two agree. Thread-safe.
 
@@ -80,8 +94,13 @@ class ClusterClock(Asking):
         self._own: Clock = own if own is not None else SystemClock()
         self._steady: Clock = self._own if is_given else SteadyClock()
         self._measured: _Measured | None = None
-        self._measuring = threading.Lock()
+        self.renew_lock()
+        _clocks.add(self)
         self._told: set[str] = set()
+
+    def renew_lock(self) -> None:
+        """Replace the lock, which another thread may have held when this process was forked."""
+        self._measuring = threading.Lock()
 
     @classmethod
     def of(cls, queries: Queries, clock: Clock | None) -> Self:

@@ -173,7 +173,7 @@ def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
     starts = table.generations.timestamps() if start == BEGINNING else ()
     if starts:
         start = oldest(starts, ttls, now)
-    return Checkpoint(start, table_id=base.id, ttls=ttls.after(start), table=base.name)
+    return Checkpoint(start, table_id=base.id, ttls=ttls, table=base.name)
 
 
 def oldest(starts: Collection[Micros], ttls: TtlHistory, now: Micros) -> Micros:

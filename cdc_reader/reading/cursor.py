@@ -8,6 +8,7 @@ Begin with `Checkpoint`. `reading.advance` decides what is read next.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain, dropwhile
 from typing import TypeAlias
 from uuid import UUID
 
@@ -29,8 +30,6 @@ MOST_GENERATIONS = 1_000
 If an older generation is announced later, its rows before the position are not read."""
 _MOST_READS = 64
 """The maximum number of reads that a cursor distinguishes."""
-_TTL_MARGIN = 60_000_000
-"""µs for which a TTL still matters after it was changed, because arrivals are known so exactly."""
 
 
 @frozen(order=False)
@@ -107,28 +106,35 @@ class SnapshotProgress:
 class KnownGenerations:
     """The generations that a reader knows, by their `starts` in µs, ascending.
 
-    Older generations count as known: they have no rows, or there are too many of them. `since` (µs)
-    is the position at which reading began. What was known at two cursors determines which
-    generations were announced late between them.
+    Generations that ended before `dropped` (µs) were dropped, because they have no rows, or because
+    there are too many of them. `since` (µs) is the position at which reading began. What was known
+    at two cursors determines which generations were announced late between them.
     """
 
     since: Micros
     starts: tuple[Micros, ...]
+    dropped: Micros = BEGINNING
 
     def seeing(self, visible: Collection[Micros], kept_since: Micros) -> KnownGenerations:
         """Return the generations known to a reader that sees those with the starts `visible`.
 
         What was known stays known even if it is not visible, because with tablets, a node that lags
         shows fewer. Rows written before `kept_since` (µs) no longer exist, so generations that
-        ended before are dropped.
+        ended before are dropped, once the cluster does not announce them any more. Until then, they
+        can be told from one that is announced only now, and whose rows were lost.
         """
-        spans = Timeline((*self.starts, *visible)).operating()
-        starts = tuple(span.start for span in spans if span.end > kept_since)
-        return KnownGenerations(self.since, starts[-MOST_GENERATIONS:])
+        spans = Timeline((*self.starts, *self._announced(visible))).operating()
+        seen = [span for span in spans if span.end > self.dropped]
+        old = (span for span in seen if span.end <= kept_since and span.start not in visible)
+        kept = [*dropwhile({*old}.__contains__, seen)][-MOST_GENERATIONS:]
+        dropped = kept[0].start if len(kept) < len(seen) else self.dropped
+        return KnownGenerations(self.since, tuple(span.start for span in kept), dropped)
 
-    def knows(self, start: Micros) -> bool:
-        """Return True if the generation that starts at `start` was known."""
-        return start in self.starts or start < min(self.starts, default=BEGINNING)
+    def _announced(self, visible: Collection[Micros]) -> Collection[Micros]:
+        """Return the starts `visible` without one that stands for sets that the server removed."""
+        first, *later = sorted(visible) or [BEGINNING]
+        stands_in = any(first < start < min(later, default=first) for start in self.starts)
+        return later if stands_in else visible
 
     def missed(
         self, before: KnownGenerations | None, first: Micros, position: Micros
@@ -144,7 +150,7 @@ class KnownGenerations:
         unread = {
             span.start: span.intersect(behind)
             for span in Timeline(self.starts).operating()
-            if not before.knows(span.start)
+            if span.start not in before.starts
         }
         return {start: window for start, window in unread.items() if not window.is_empty}
 
@@ -152,7 +158,7 @@ class KnownGenerations:
         """Return the starts of the generations that `before` lacks, as far as before `position`."""
         if before is None:
             return frozenset()
-        return frozenset(s for s in self.starts if s < position and not before.knows(s))
+        return frozenset(s for s in self.starts if s < position and s not in before.starts)
 
     def covers(self, position: Micros) -> bool:
         """Return True if `starts` contains all generations that are in force from `position` on."""
@@ -281,20 +287,19 @@ class Checkpoint:
             return self.late.start
         return self.generations.since if self.generations else self.position
 
-    def kept_ttls(self) -> TtlHistory:
-        """Return the part of `ttls` that later reads need."""
-        if self.late is None:
-            return self.ttls.after(self.position)
-        return self.ttls.after(min(self.position, *self.late.reads) - _TTL_MARGIN)
-
     def check(self) -> None:
         """Raise CheckpointError for values that no reader writes, as in a hand-made checkpoint."""
         known, late, snapshot = self.generations, self.late, self.snapshot
         moments: dict[str, Iterable[object]] = {
             "position": {self.position} - {BEGINNING},
             "generations": () if known is None else (known.since, *known.starts),
+            "dropped generations": () if known is None else {known.dropped} - {BEGINNING},
             "late rows": () if late is None else (*late.ends, *late.reads, late.read_at),
+            "snapshot": () if late is None else {late.snapshot_at} - {None},
             "start of late rows": () if late is None else {late.start} - {BEGINNING},
+            "confidence window": () if late is None else (late.confidence,),
+            "TTL": chain.from_iterable(self.ttls.changes),
+            "dropped log": (max(0, self.ttls.log_lost),),
             "start of a snapshot": () if snapshot is None else (snapshot.began,),
         }
         for name, times in moments.items():

@@ -29,6 +29,8 @@ EARLY = 10_000_000
 Clocks differ, and clients' clocks may be ahead of the servers'."""
 SOON = 600_000_000
 """Rows that expire within this time (µs) may expire before a reader reaches them."""
+MOST_CHANGES = 64
+"""The maximum number of changes that a history keeps; the first one stands for older ones."""
 _SECOND = 1_000_000
 
 
@@ -68,7 +70,10 @@ class TtlHistory:
     change also applies to older rows. Without changes, no row expires.
 
     A log that is dropped and created again gets a new id, and its earlier rows are gone. Without
-    `logs`, it is unknown which log was read.
+    `logs`, it is unknown which log was read. The last two ids are kept.
+
+    Changes are kept even if the reader is past them: a generation that is announced late has rows
+    that were written under earlier TTLs.
     """
 
     changes: tuple[tuple[int, int], ...] = field(default=(), converter=_changes)
@@ -128,7 +133,7 @@ class TtlHistory:
         if not self.logs:
             return evolve(seen, logs=(table.log_id,))
         lost = max(self.log_lost, log_created(table.log_id), position + 1)
-        return evolve(seen, logs=(*self.logs, table.log_id), log_lost=lost)
+        return evolve(seen, logs=(self.logs[-1], table.log_id), log_lost=lost)
 
     def seen(self, seconds: int, now: Micros, altered: Micros | None = None) -> TtlHistory:
         """Return the history, with the TTL in force at `now` (µs) added if it is new.
@@ -141,40 +146,33 @@ class TtlHistory:
         since = now if altered is None else altered
         if self.changes:
             since = max(since, self.changes[-1][0] + 1)
-        return evolve(self, changes=(*self.changes, (since, seconds)))
+        changes = (*self.changes, (since, seconds))
+        return evolve(self, changes=changes[-MOST_CHANGES:])
 
-    def after(self, position: Micros) -> TtlHistory:
-        """Return the part of the history that applies to rows since `position` (µs)."""
-        begun = [number for number, (since, _) in enumerate(self.changes) if since <= position]
-        changes = self.changes[begun[-1] if begun else 0 :]
-        if self.log_lost > position:
-            return evolve(self, changes=changes)
-        return TtlHistory(changes, self.logs[-1:])
-
-    def lost(self, position: Micros, now: Micros) -> Window:
+    def lost(self, position: Micros, now: Micros, until: Micros = FOREVER) -> Window:
         """Return the span of write times whose unread rows are lost at `now` (µs).
 
-        The span begins no earlier than `position` (µs). If some row since `position` is certainly
-        lost, the span covers all rows since then that may be lost. Otherwise it is empty.
+        The unread rows were written from `position` on, and before `until` (µs). If some of them
+        are certainly lost, the span covers all of them that may be lost. Otherwise it is empty.
         """
-        sure = self._gone(position, now, lambda _: -GRACE)
-        return sure if sure.is_empty else self.expired(position, now)
+        sure = self._gone(position, now, lambda _: -GRACE, until)
+        return sure if sure.is_empty else self.expired(position, now, until)
 
-    def expired(self, position: Micros, now: Micros) -> Window:
+    def expired(self, position: Micros, now: Micros, until: Micros = FOREVER) -> Window:
         """Return the span of write times whose rows may have expired by `now` (µs).
 
-        The span begins no earlier than `position` (µs), and reaches from the first write time of
-        these rows to the last. No other row since `position` has expired.
+        The rows were written from `position` on, and before `until` (µs). The span reaches from the
+        first write time of such rows to the last. No other row has expired.
         """
-        return self._gone(position, now, lambda _: EARLY)
+        return self._gone(position, now, lambda _: EARLY, until)
 
-    def endangered(self, position: Micros, now: Micros) -> Window:
+    def endangered(self, position: Micros, now: Micros, until: Micros = FOREVER) -> Window:
         """Return the span of write times whose rows may have expired by `now`, or soon will.
 
         This is the span of `expired`, extended so that no other row since `position` expires within
         ten minutes, or within a tenth of the TTL if that is shorter.
         """
-        return self._gone(position, now, lambda ttl: max(EARLY, min(SOON, ttl // 10)))
+        return self._gone(position, now, lambda ttl: max(EARLY, min(SOON, ttl // 10)), until)
 
     def unpromised(self, position: Micros, now: Micros) -> Window:
         """Return the span of write times whose rows may be gone before a new reader reads them.
@@ -188,8 +186,14 @@ class TtlHistory:
             lambda ttl: EARLY + min(SOON, max(ttl // 10, min(GRACE, ttl // 2))),
         )
 
-    def _gone(self, position: Micros, now: Micros, ahead: Callable[[int], int]) -> Window:
-        """Return the span of write times, from `position` on, whose rows are gone at `now`.
+    def _gone(
+        self,
+        position: Micros,
+        now: Micros,
+        ahead: Callable[[int], int],
+        until: Micros = FOREVER,
+    ) -> Window:
+        """Return the span of write times, from `position` to `until`, whose rows are gone at `now`.
 
         All times are in µs. Rows with a TTL of `ttl` count as gone once their age reaches
         ``ttl - ahead(ttl)``.
@@ -200,7 +204,8 @@ class TtlHistory:
             if ttl
         ]
         spans = (Window(position, self.log_lost), *expired)
-        gone = [window for window in spans if not window.is_empty]
+        within = (window.intersect(Window(position, until)) for window in spans)
+        gone = [window for window in within if not window.is_empty]
         return reduce(Window.hull, gone) if gone else Window(position, position)
 
     def at(self, micros: Micros) -> int:

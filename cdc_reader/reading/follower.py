@@ -34,7 +34,7 @@ from cdc_reader.reading.advance import (
 )
 from cdc_reader.reading.cursor import Checkpoint, LateState
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
-from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.expiry import TtlHistory, first_written
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.late.report import LateReport
 from cdc_reader.reading.late.rows import Delivered
@@ -148,7 +148,7 @@ class Follower:
                 yield delivery
 
     def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Return the checkpoint with the table's id and the part of the TTL history it needs.
+        """Return the checkpoint with the table's id and the history of its TTL.
 
         A checkpoint within the first window has nothing of late rows yet: it gets their state when
         reading began.
@@ -156,7 +156,7 @@ class Follower:
         known = evolve(checkpoint, ttls=self.ttls)
         if known.late is None and known.position == self._start.position:
             known = evolve(known, late=self._late_at_start)
-        return evolve(self._log.with_table(known), ttls=known.kept_ttls())
+        return self._log.with_table(known)
 
     def stop(self) -> None:
         """End `follow` immediately, without waiting for a retry, response or pause. Thread-safe."""
@@ -205,6 +205,10 @@ class Follower:
             cursor = evolve(cursor, position=oldest(view.visible.starts, cursor.ttls, now))
         if not cursor.has_read:
             known = known_at(cursor, view.visible, cursor.ttls.oldest_kept(now))
+            created = cursor.ttls.created
+            if self._cursor.position == BEGINNING and created is not None:
+                # An older generation may be announced later, but has no rows before the log.
+                known = evolve(known, since=min(known.since, first_written(created)))
             cursor = evolve(cursor, generations=known)
         self._cursor = cursor
 
@@ -354,7 +358,7 @@ class Follower:
         now, name, logs = self._clock.now(), self._log.schema.base.name, self.ttls.logs
         self._see_ttls(now, window.start)
         if self.ttls.logs != logs:
-            self._losses.report(self._cursor, now, name, window.start)
+            self._losses.report(self._cursor, now, name, [window])
         self._losses.check_read(window, self._cursor, now, name, late=late)
 
     def _see_ttls(self, now: Micros, unread: Micros) -> None:

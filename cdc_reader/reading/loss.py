@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 
 from attrs import define, evolve, field
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, Micros, format_timestamp
+from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError, DataLossError
@@ -23,19 +24,26 @@ OnLoss = Callable[[Window], None]
 """Called with the span of write times of rows that were lost before they were read."""
 
 
-def lost_since(cursor: Checkpoint, now: Micros, mode: DataLossMode) -> Window:
+def lost_since(
+    cursor: Checkpoint, now: Micros, mode: DataLossMode, missed: Iterable[Window] = ()
+) -> Window:
     """Return the span of write times, from the position on, whose rows are gone by `now` (µs).
+
+    `missed` are the unread windows of generations that were announced late.
 
     A reader that reports a loss must be certain of it. A reader that takes a new snapshot after a
     loss, according to `mode`, must not overlook a loss, so rows that may have expired, or soon
     will, count as well. If the position was chosen rather than reached by reading, it
     may be before the log's creation. The time before the creation is then excluded.
     """
-    is_cured = mode is DataLossMode.RESNAPSHOT
-    lost = (cursor.ttls.endangered if is_cured else cursor.ttls.lost)(cursor.position, now)
-    if lost.is_empty or cursor.has_read:
-        return lost
-    return since_created(lost, cursor.ttls.created, now)
+    ttls, position = cursor.ttls, cursor.position
+    gone = ttls.endangered if mode is DataLossMode.RESNAPSHOT else ttls.lost
+    unread = [*missed, Window(position, FOREVER)]
+    found = [lost for it in unread if not (lost := gone(it.start, now, it.end)).is_empty]
+    if not found:
+        return Window(position, position)
+    lost = reduce(Window.hull, found)
+    return lost if cursor.has_read else since_created(lost, ttls.created, now)
 
 
 def refuse_endless_snapshots(
@@ -154,7 +162,7 @@ class LossReporter:
 
         Unlike in `check_read`, later windows of other generations may have been read before.
         """
-        lost = ttls.expired(window.start, now).intersect(window)
+        lost = ttls.expired(window.start, now, window.end)
         start = max(lost.start, self._begun)
         for reported in (
             *sorted(self._told, key=lambda reported: reported.start),
@@ -212,12 +220,11 @@ class FollowerLosses:
             self._reporter.begin(cursor.position, cursor.ttls, now, at_oldest=at_oldest)
 
     def report(
-        self, cursor: Checkpoint, now: Micros, table: TableName, position: Micros | None = None
+        self, cursor: Checkpoint, now: Micros, table: TableName, missed: Iterable[Window] = ()
     ) -> None:
-        """Report which rows from `position` (µs) on are gone; by default, from the cursor's."""
-        unread = cursor.position if position is None else position
-        at = evolve(self._start, position=unread, ttls=cursor.ttls)
-        lost = lost_since(at, now, self._mode)
+        """Report which rows are gone: from the cursor on, or in the windows `missed`."""
+        at = evolve(self._start, position=cursor.position, ttls=cursor.ttls)
+        lost = lost_since(at, now, self._mode, missed)
         self._reporter.report_unread(lost, table, cursor.ttls)
 
     def check_read(
@@ -238,7 +245,7 @@ class FollowerLosses:
         if window.start == BEGINNING:
             return
         if self._mode is DataLossMode.RESNAPSHOT:
-            self.report(cursor, now, table, window.start)
+            self.report(cursor, now, table, [window])
         elif late:
             self._reporter.check_late(window, ttls, now, table)
         else:

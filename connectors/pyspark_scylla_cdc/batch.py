@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -11,7 +11,15 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.cql.schema import LogSchema
-from cdc_reader.reading.advance import settled_before, warn_of_future, written_before
+from cdc_reader.reading.advance import (
+    Limits,
+    View,
+    advance,
+    settled_before,
+    warn_of_future,
+    written_before,
+)
+from cdc_reader.reading.cursor import RowKey
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.retry import NEVER
 from cdc_reader.reading.view import PublicationGate
@@ -20,10 +28,17 @@ from cdc_reader.streams.ring import WHOLE_RING
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.data_loss import promise_from, report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition
-from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan, plan_snapshot
+from pyspark_scylla_cdc.log_plan import (
+    delivered_twins,
+    expected,
+    oldest_alive,
+    plan,
+    plan_snapshot,
+)
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import SourcePartition, of_one_plan
+from pyspark_scylla_cdc.planning.plan import NONE_MISSED
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.sessions import SourceClock, generations_of
 
@@ -50,7 +65,8 @@ class BatchReader(DataSourceReader):
         timeline = self._timeline(wanted)
         ttls = self._options.ttls(self._schema.base, now)
         oldest = oldest_alive(timeline, ttls.kept_since(now))
-        promise = self._check_loss(wanted, ttls, now)
+        missed, twins = self._missed(timeline, ttls, now)
+        promise = self._check_loss([*missed.values(), wanted], ttls, now)
         first: list[SourcePartition] = []
         if self._options.snapshot:
             position = max(oldest, settled_before(now, self._options.confidence))
@@ -60,7 +76,16 @@ class BatchReader(DataSourceReader):
         end = written_before(now) if wanted.end == FOREVER else wanted.end
         window = Window(oldest if wanted.start == BEGINNING else wanted.start, end)
         filled = expected(self._schema.base, self._alive(wanted, now))
-        rest = plan(self._options, self._schema.base, timeline, window, filled, promise=promise)
+        rest = plan(
+            self._options,
+            self._schema.base,
+            timeline,
+            window,
+            filled,
+            promise=promise,
+            missed=missed,
+            twins=twins,
+        )
         return of_one_plan([*first, *rest])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -78,18 +103,36 @@ class BatchReader(DataSourceReader):
         PublicationGate(generations).wait(window, self._clock, NEVER.stop)
         return Timeline(tuple(generations().timestamps()))
 
-    def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:
+    def _missed(
+        self, timeline: Timeline, ttls: TtlHistory, now: Micros
+    ) -> tuple[Mapping[Micros, Window], frozenset[RowKey]]:
+        """Return the generations announced after `startingOffsets` was reached.
+
+        With each comes its unread window, and with all of them the keys of rows in these windows
+        that were delivered as others.
+        """
+        options = self._options
+        if options.starting_offset is None:
+            return NONE_MISSED, frozenset()
+        cursor = evolve(options.starting_offset.cursor, ttls=ttls)
+        step = advance(cursor, View(now, timeline), Limits(options.confidence))
+        twins = delivered_twins(options, self._schema, self._clock, cursor, step)
+        return step.missed, twins
+
+    def _check_loss(self, unread: Sequence[Window], ttls: TtlHistory, now: Micros) -> Promise:
         """Warn of a future start, report rows that may have expired, and return the `Promise`.
+
+        The last of the `unread` windows is the one that was requested.
 
         Without a start, the batch reads the rows that the log still contains, so rows may expire
         during the read. However, it is an error if the log is dropped and created again during the
         read.
         """
-        options = self._options
+        options, wanted = self._options, unread[-1]
         warn_of_future(wanted.start, now, options.table)
         report_expired_start(options, self._schema.base, now)
         if options.starting_offset is not None:
-            return report_loss(options, wanted, ttls, now, "leave startingOffsets out")
+            return report_loss(options, unread, ttls, now, "leave startingOffsets out")
         promise = promise_from(options, wanted, ttls, now)
         is_open = wanted.start == BEGINNING and not options.snapshot
         return evolve(promise, is_open=is_open)

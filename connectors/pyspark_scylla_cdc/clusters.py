@@ -6,6 +6,7 @@ outlive the tasks that opened them.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from functools import lru_cache
@@ -59,20 +60,27 @@ class Clusters:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SteadyClock()
-        self._lock = threading.Lock()
+        self.renew_lock()
         self._used: OrderedDict[_Key, tuple[Cluster, int]] = OrderedDict()
 
     def get(self, config: ConnectionConfig, read: ReadConfig) -> Cluster:
         """Return the cluster at which these settings point."""
+        unused = list[Cluster]()
         with self._lock:
             now, key = self._clock.now(), (config, _of_connection(read))
             known = self._used.pop(key, None)
             cluster = Cluster(*key) if known is None else known[0]
             self._used[key] = cluster, now
             while len(self._used) > MOST or self._oldest() < now - LONGEST_UNUSED:
-                _, (unused, _) = self._used.popitem(last=False)
-                unused.connection.close()
+                _, (oldest, _) = self._used.popitem(last=False)
+                unused.append(oldest)
+        for each in unused:
+            each.connection.close()
         return cluster
+
+    def renew_lock(self) -> None:
+        """Replace the lock, which another thread may have held when this process was forked."""
+        self._lock = threading.Lock()
 
     def _oldest(self) -> int:
         _, used_at = next(iter(self._used.values()))
@@ -89,6 +97,8 @@ def _of_connection(read: ReadConfig) -> ReadConfig:
 
 
 _clusters = Clusters()
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_clusters.renew_lock)
 
 
 def cluster_of(config: ConnectionConfig, read: ReadConfig) -> Cluster:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.reading import loss
@@ -13,26 +15,33 @@ from pyspark_scylla_cdc.planning.promise import Promise
 
 
 def report_loss(
-    options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros, remedy: str
+    options: SourceOptions,
+    unread: Collection[Window],
+    ttls: TtlHistory,
+    now: Micros,
+    remedy: str,
 ) -> Promise:
-    """Raise DataLossError or warn, depending on `onDataLoss`, if rows of the window are lost.
+    """Raise DataLossError or warn, depending on `onDataLoss`, if rows of the windows are lost.
 
-    The window begins where the query, or an earlier one, stopped reading. Returns a promise: the
-    rows that the tasks must find.
+    The last window begins where the query, or an earlier one, stopped reading. The others are those
+    of generations that were announced late. Returns a promise: the rows that the tasks must find.
     """
-    lost = ttls.lost(window.start, now).intersect(window)
-    if lost.is_empty:
-        return Promise(ttls, window.start, options.data_loss)
-    kept = f"their TTL was {ttls.at(lost.start)} s, and " if lost.start >= ttls.log_lost else ""
-    loss.report_loss(
-        lost,
-        options.table,
-        ttls,
-        options.data_loss,
-        f"{kept}onDataLoss is {options.data_loss.value!r}: give 'continue' to do without them, or "
-        f"{remedy}",
-    )
-    return Promise(ttls, lost.end, options.data_loss)
+    since = min(window.start for window in unread)
+    for window in unread:
+        lost = ttls.lost(window.start, now, window.end)
+        if lost.is_empty:
+            continue
+        kept = f"their TTL was {ttls.at(lost.start)} s, and " if lost.start >= ttls.log_lost else ""
+        loss.report_loss(
+            lost,
+            options.table,
+            ttls,
+            options.data_loss,
+            f"{kept}onDataLoss is {options.data_loss.value!r}: give 'continue' to do without "
+            f"them, or {remedy}",
+        )
+        since = lost.end
+    return Promise(ttls, since, options.data_loss)
 
 
 def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros) -> Promise:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cdc_reader._time import Micros
+from attrs import evolve
+
+from cdc_reader._time import Clock, Micros, duration_micros
 from cdc_reader.cql import timeuuid
-from cdc_reader.cql.schema import TableSchema
+from cdc_reader.cql.schema import LogSchema, TableSchema
 from cdc_reader.errors import SourceError
 from cdc_reader.reading import tuning
-from cdc_reader.reading.cursor import RowKey
+from cdc_reader.reading.advance import Step
+from cdc_reader.reading.cursor import Checkpoint, RowKey
+from cdc_reader.reading.deduplication import ROW_KEY
+from cdc_reader.reading.late.keys import KeyReader
+from cdc_reader.reading.windows.fetch import KeyLog
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.window import Window
@@ -19,7 +25,7 @@ from pyspark_scylla_cdc.planning.partition import LogPartition, partitions
 from pyspark_scylla_cdc.planning.plan import NONE_MISSED, divide, slices, spans
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition, snapshot_partitions
-from pyspark_scylla_cdc.sessions import ends_of, streams_loader
+from pyspark_scylla_cdc.sessions import cluster_for, ends_of, loaded_generations, streams_loader
 
 _LATE = 5_000_000
 """µs for which the server still accepts writes to a generation that has ended."""
@@ -61,6 +67,31 @@ def plan_snapshot(
         return []
     ends = ends_of(options, max(timeline.starts, default=None))
     return snapshot_partitions(position, tokens, options.max_partitions, ends)
+
+
+def delivered_twins(
+    options: SourceOptions, schema: LogSchema, clock: Clock, cursor: Checkpoint, step: Step
+) -> frozenset[RowKey]:
+    """Return the keys of rows of late-announced generations that were delivered as others."""
+    if not step.missed:
+        return frozenset()
+    reader = key_reader(options, schema, clock, duration_micros(options.late_horizon))
+    return reader.at(step.timeline).twins(step, cursor, options.confidence)
+
+
+def key_reader(
+    options: SourceOptions,
+    schema: LogSchema,
+    clock: Clock,
+    reach: int,
+    *,
+    queries: int | None = None,
+) -> KeyReader:
+    """Return what reads the keys of the log's rows; see `KeyReader`."""
+    columns = tuple(column for column in schema.columns if column.name in ROW_KEY)
+    source = cluster_for(options).source(evolve(schema, columns=columns))
+    generations = loaded_generations(options, schema.base)
+    return KeyReader(KeyLog(source), generations, clock, reach, queries=queries)
 
 
 def expected(base: TableSchema, window: Window) -> Window:

@@ -103,7 +103,7 @@ class Sweep:
             self._state,
             ends=(self.window.start, self.window.end),
             reads=(self.began, self.began),
-            confidence=self._confidence,
+            confidence=min(self._confidence, self.began - self.window.end),
             known=frozenset(self.doubtful),
         )
 

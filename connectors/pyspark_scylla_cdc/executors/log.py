@@ -104,7 +104,7 @@ def _checked(
     yield from batches
     if (promise := partition.promise) is not None:
         state = state_of(options)
-        promise.check(partition.window, options.table, state, clock.now())
+        promise.check(partition.windows, options.table, state, clock.now())
 
 
 def task_rows(

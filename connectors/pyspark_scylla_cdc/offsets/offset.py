@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -10,8 +10,11 @@ from uuid import UUID
 from attrs import evolve, frozen
 
 from cdc_reader.checkpoints.encoding import (
+    UNREADABLE,
     cursor_from_json,
     cursor_to_json,
+    known_from_json,
+    known_to_json,
     names_from_json,
     names_to_json,
 )
@@ -20,7 +23,13 @@ from cdc_reader.config import DataLossMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableSchema, TableState
 from cdc_reader.errors import CheckpointError, ConfigurationError
-from cdc_reader.reading.cursor import Checkpoint, RowName, SnapshotProgress, is_moment
+from cdc_reader.reading.cursor import (
+    Checkpoint,
+    KnownGenerations,
+    RowName,
+    SnapshotProgress,
+    is_moment,
+)
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
@@ -58,6 +67,8 @@ class Offset:
     began: int | None = None
     """The start of the query's first micro-batch, in µs. Only the offset at the end of that
     micro-batch contains it; in other offsets it is None."""
+    began_with: KnownGenerations | None = None
+    """The generations known at `began`, if the query began at an offset of another query."""
     lost: Window | None = None
     """The window of the lost changes that made a new snapshot necessary; set at the end of the
     snapshot's first micro-batch, and until the snapshot is complete.
@@ -117,6 +128,7 @@ class Offset:
             **cursor,
             **late,
             **({} if self.began is None else {"began": self.began}),
+            **({} if self.began_with is None else {"beganWith": known_to_json(self.began_with)}),
             **({} if self.lost is None else {"lost": [self.lost.start, self.lost.end]}),
             **({"lateRows": self.late_rows} if self.late_rows else {}),
         }
@@ -129,7 +141,7 @@ class Offset:
         """Parse an offset; raise ConfigurationError if this version did not write it."""
         try:
             return _read(stored)
-        except (CheckpointError, KeyError, TypeError, ValueError, AttributeError):
+        except (CheckpointError, *UNREADABLE):
             remedy = (
                 f"this is no offset of version {VERSION} of the source scylla_cdc: "
                 f"{_REMEDIES['checkpointLocation']}"
@@ -223,7 +235,7 @@ def snapshot_until(token: int, position: int) -> SnapshotProgress:
 def _read(stored: Mapping[str, Any]) -> Offset:
     position, began = stored["position"], stored.get("began")
     state = SnapshotState(stored["snapshot"])
-    if stored["version"] != VERSION:
+    if stored["version"] != VERSION or stored["version"] is True:
         raise ValueError("another version")
     if not is_moment(position) or not (began is None or is_moment(began)):
         raise ValueError("a position is a time in microseconds")
@@ -238,13 +250,22 @@ def _read(stored: Mapping[str, Any]) -> Offset:
         state is not SnapshotState.NONE,
         names_from_json(stored["late"]["rows"]) if "late" in stored else frozenset(),
         began,
-        Window(*map(int, stored["lost"])) if "lost" in stored else None,
+        known_from_json(stored["beganWith"]) if "beganWith" in stored else None,
+        _window(stored["lost"]) if "lost" in stored else None,
         int(stored.get("lateRows", 0)),
     )
 
 
+def _window(stored: Sequence[int]) -> Window:
+    start, end = stored
+    if not (is_moment(start) and is_moment(end)):
+        raise ValueError("expected times in microseconds")
+    return Window(start, end)
+
+
 def _token(stored: Mapping[str, Any]) -> int:
     token: int = stored["token"]
-    if type(token) is not int or stored["snapshot"] != SnapshotState.PENDING:
+    is_token = type(token) is int and MIN_TOKEN <= token <= MAX_TOKEN
+    if not is_token or stored["snapshot"] != SnapshotState.PENDING:
         raise ValueError("expected a token, and a snapshot under way")
     return token

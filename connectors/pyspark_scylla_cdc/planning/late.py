@@ -44,7 +44,6 @@ from attrs import evolve, frozen
 
 from cdc_reader._time import Clock, Micros
 from cdc_reader.reading.cursor import Checkpoint, RowName
-from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late.rows import after_snapshot, arrived
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import Task
@@ -64,16 +63,18 @@ class Planned:
     """The cursor after the window, of which only what the filter needs is kept."""
 
     @classmethod
-    def of(cls, cursor: Checkpoint, window: Window, ttls: TtlHistory) -> Self | None:
+    def of(cls, cursor: Checkpoint, window: Window) -> Self | None:
         """Return the filter for the rows of `window`, the last window read before `cursor`.
 
-        `ttls` are the log's TTLs. Returns None if the query does not deliver late rows.
+        Rows are judged by the TTLs that were known when the window was planned. Under a later,
+        shorter TTL, a row that had arrived would seem to have arrived after that. Returns None if
+        the query does not deliver late rows.
         """
         if cursor.late is None:
             return None
         known = frozenset(name for name in cursor.late.known if name[1].micros in window)
         late = evolve(cursor.late, known=frozenset())
-        return cls(cursor.late.read_at, known, evolve(cursor, late=late, ttls=ttls))
+        return cls(cursor.late.read_at, known, evolve(cursor, late=late))
 
     def rows(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
         """Yield the rows that had arrived by `moment`; leave out empty batches.

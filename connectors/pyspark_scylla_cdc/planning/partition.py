@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TypeVar
+from functools import reduce
+from typing import TypeAlias, TypeVar
 
 from attrs import frozen
 from pyspark.sql.datasource import InputPartition
@@ -22,8 +23,14 @@ INLINE = 16_384
 """The maximum number of streams sent with a plan, at 16 bytes each.
 
 If there are more, each executor reads the generation's streams from the cluster once, and caches
-them. On a large cluster, sending the streams would take 26 MB for each micro-batch.
+them. On a large cluster, sending the streams would take 26 MB for each micro-batch. The plan then
+contains the tokens between which the streams are: their places would not do, because the streams of
+a set that the server has removed are those that have rows at the time.
 """
+
+
+_Tokens: TypeAlias = tuple[int, int]
+"""A range of tokens: the first one, and the one after the last."""
 
 
 @frozen
@@ -51,7 +58,7 @@ def of_one_plan(parts: Sequence[P]) -> list[P]:
 
 
 class LogPartition(SourcePartition):
-    """A share of a plan: spans, each with the ids of its streams if the plan has few streams.
+    """A share of a plan: spans, each with the ids of its streams, or with the tokens of many.
 
     With `planned`, only rows that had arrived by `planned.moment` are read. With a `promise`, the
     partition's rows must not expire before they are read. Rows with the keys `left_out` were
@@ -61,7 +68,7 @@ class LogPartition(SourcePartition):
     def __init__(
         self,
         spans: Sequence[StreamSpan],
-        ids: Sequence[bytes | None],
+        chosen: Sequence[bytes | _Tokens],
         planned: Planned | None = None,
         promise: Promise | None = None,
         left_out: frozenset[RowKey] = frozenset(),
@@ -70,8 +77,8 @@ class LogPartition(SourcePartition):
         self.planned = planned
         self.promise = promise
         self._packed = tuple(
-            (span.window.start, span.window.end, span.generation, span.first, span.last, raw)
-            for span, raw in zip(spans, ids, strict=True)
+            (span.window.start, span.window.end, span.generation, span.streams, streams)
+            for span, streams in zip(spans, chosen, strict=True)
         )
 
     @property
@@ -80,19 +87,23 @@ class LogPartition(SourcePartition):
         return self.planned is not None or bool(self.left_out)
 
     @property
+    def windows(self) -> list[Window]:
+        """The windows of write times of the spans."""
+        return [Window(start, end) for start, end, *_ in self._packed]
+
+    @property
     def window(self) -> Window:
         """The smallest window of write times that contains the spans."""
-        starts, ends = zip(*((start, end) for start, end, *_ in self._packed), strict=True)
-        return Window(min(starts), max(ends))
+        return reduce(Window.hull, self.windows)
 
     @property
     def streams(self) -> int:
         """The number of streams in all spans."""
-        return sum(last - first for _, _, _, first, last, _ in self._packed)
+        return sum(count for _, _, _, count, _ in self._packed)
 
     def queries(self, chunk: int) -> int:
         """Return the number of queries that read these streams, with up to `chunk` streams each."""
-        return sum(-(-(last - first) // chunk) for _, _, _, first, last, _ in self._packed)
+        return sum(-(-count // chunk) for _, _, _, count, _ in self._packed)
 
     def reads(
         self, load: Callable[[Micros], Streams], strategy: Strategy, chunk: int
@@ -101,11 +112,15 @@ class LogPartition(SourcePartition):
 
         Both strategies yield the same rows, so partitions of one plan may use different ones.
         """
-        for start, end, generation, first, last, raw in self._packed:
+        for start, end, generation, _, chosen in self._packed:
             window = Window(start, end)
-            streams = load(generation).part(first, last) if raw is None else Streams(raw)
+            if isinstance(chosen, bytes):
+                streams = Streams(chosen)
+            else:
+                streams = load(generation).between(*chosen)
             if strategy is Strategy.RANGES:
-                yield LogRead(streams.range_task(window), streams)
+                if len(streams):
+                    yield LogRead(streams.range_task(window), streams)
             else:
                 for task in streams.tasks(window, chunk):
                     yield LogRead(task, streams)
@@ -140,10 +155,11 @@ def partitions(
     """Return one partition for each share of a plan."""
     few = sum(span.streams for share in shares for span in share) <= INLINE
 
-    def ids(span: StreamSpan) -> bytes | None:
-        return load(span.generation).part(span.first, span.last).raw if few else None
+    def chosen(span: StreamSpan) -> bytes | _Tokens:
+        streams, places = load(span.generation), (span.first, span.last)
+        return streams.part(*places).raw if few else streams.tokens(*places)
 
     return [
-        LogPartition(share, [ids(span) for span in share], planned, promise, left_out)
+        LogPartition(share, [chosen(span) for span in share], planned, promise, left_out)
         for share in shares
     ]

@@ -1,7 +1,7 @@
 """The plan of a read, computed from the numbers of streams alone.
 
-A large cluster has millions of streams. A plan identifies them by their places in ring order, which
-never change within a generation. A plan is therefore as small for millions of streams as for ten.
+A large cluster has millions of streams. A plan divides them by their places in ring order, so it is
+as small for millions of streams as for ten.
 
 Work is divided twice. First, all streams are cut into runs of equal work. If one stream is hot, its
 run holds most of the rows, and only reading the rows would show which run that is. Therefore, each

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from attrs import frozen
 
 from cdc_reader._time import Micros
@@ -45,16 +47,20 @@ class Promise:
     is_open: bool = False
     """True if the read has no start, so that rows that expire meanwhile cause only a warning."""
 
-    def check(self, window: Window, table: TableName, state: TableState, now: Micros) -> None:
-        """Raise DataLossError, or warn, if rows of `window` may be gone.
+    def check(
+        self, windows: Collection[Window], table: TableName, state: TableState, now: Micros
+    ) -> None:
+        """Raise DataLossError, or warn, if rows of the windows may be gone.
 
         `state` is the table's state as of `now` (µs).
         """
-        ttls = self.ttls.updated(state, now, max(self.since, window.start))
+        first = min(window.start for window in windows)
+        ttls = self.ttls.updated(state, now, max(self.since, first))
         is_other_log = ttls.logs != self.ttls.logs
         mode = DataLossMode.CONTINUE if self.is_open and not is_other_log else self.mode
         losses = LossReporter(mode, self._remedy(is_other_log), named=self.since)
-        losses.check_read(window, ttls, now, table)
+        for window in sorted({*windows}, key=lambda window: window.start):
+            losses.check_read(window, ttls, now, table)
 
     def _remedy(self, is_other_log: bool) -> str:
         why, what = [], "start over"

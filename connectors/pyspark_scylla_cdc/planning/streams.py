@@ -23,7 +23,7 @@ from cdc_reader.decoding.cells import build
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.deduplication import rows_of
 from cdc_reader.streams.generation import Generation, StreamGroup, group_of
-from cdc_reader.streams.shard import MIN_TOKEN
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
@@ -106,6 +106,22 @@ class Streams:
     def part(self, first: int, last: int) -> Streams:
         """Return the part from stream `first` to `last`, exclusive."""
         return Streams(self.raw[first * _SIZE : last * _SIZE])
+
+    def tokens(self, first: int, last: int) -> tuple[int, int]:
+        """Return the range of tokens of stream `first` to `last`, exclusive.
+
+        The first range begins, and the last one ends, where the ring does. So the ranges of all
+        parts contain all streams, even those that become known later.
+        """
+        start = int(self._tokens[first]) if first else MIN_TOKEN
+        end = int(self._tokens[last]) if last < len(self) else MAX_TOKEN + 1
+        return start, end
+
+    def between(self, start: int, end: int) -> Streams:
+        """Return the streams with tokens from `start` to `end`, exclusive."""
+        first = int(np.searchsorted(self._tokens, start))
+        last = int(np.searchsorted(self._tokens, end - 1, "right"))
+        return self.part(first, last)
 
     def sample(self, count: int) -> Streams:
         """Return at most `count` streams, spread evenly around the ring."""

@@ -16,16 +16,16 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading import tuning
 from cdc_reader.reading.advance import Step, is_search_due
 from cdc_reader.reading.cursor import Checkpoint, LateState, RowName
-from cdc_reader.reading.deduplication import ROW_KEY, keys, names_in, rows_named
+from cdc_reader.reading.deduplication import keys, names_in, rows_named
 from cdc_reader.reading.late import search
 from cdc_reader.reading.late.keys import KeyReader
 from cdc_reader.reading.late.report import LateReport
 from cdc_reader.reading.late.rows import LONGEST_RESPONSE, Delivered, Sweep, after_snapshot
 from cdc_reader.reading.late.strays import Twins
-from cdc_reader.reading.windows.fetch import KeyLog
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.log_plan import key_reader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import check_ttl, cluster_for, late_rows, loaded_generations
+from pyspark_scylla_cdc.sessions import check_ttl, late_rows
 
 log = get_logger(__name__)
 
@@ -269,18 +269,3 @@ def late_watch(
         return DeliveringWatch(make, horizon, options.confidence, clock)
     sampled = partial(make, queries=tuning.REPORT_QUERIES)
     return ReportingWatch(sampled, horizon, options.confidence, clock, on_late_rows)
-
-
-def key_reader(
-    options: SourceOptions,
-    schema: LogSchema,
-    clock: Clock,
-    reach: int,
-    *,
-    queries: int | None = None,
-) -> KeyReader:
-    """Return what reads the keys of the log's rows; see `KeyReader`."""
-    columns = tuple(column for column in schema.columns if column.name in ROW_KEY)
-    source = cluster_for(options).source(evolve(schema, columns=columns))
-    generations = loaded_generations(options, schema.base)
-    return KeyReader(KeyLog(source), generations, clock, reach, queries=queries)

@@ -23,20 +23,20 @@ from attrs import evolve
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Clock, Micros, duration_micros
+from cdc_reader._time import BEGINNING, Clock, Micros
 from cdc_reader.changes.frames.columns import SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.reading.advance import Step, settled_before, warn_of_future
-from cdc_reader.reading.cursor import Checkpoint, KnownGenerations, RowKey
-from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.loss import warn_of_loss
+from cdc_reader.reading.cursor import Checkpoint, KnownGenerations
+from cdc_reader.reading.expiry import TtlHistory, first_written
+from cdc_reader.reading.loss import lost_since, warn_of_loss
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.data_loss import promise_from, report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition
-from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan, plan_snapshot
+from pyspark_scylla_cdc.log_plan import delivered_twins, expected, oldest_alive, plan, plan_snapshot
 from pyspark_scylla_cdc.offsets.offset import Offset, snapshot_until
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -58,7 +58,6 @@ from pyspark_scylla_cdc.spark_versions import (
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
 )
-from pyspark_scylla_cdc.streaming.late_rows import key_reader
 from pyspark_scylla_cdc.streaming.micro_batch import MicroBatches
 
 log = get_logger(__name__)
@@ -140,8 +139,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_empty and not has_late_rows and self._lost_in_plan is None:
             return start
         state, lost = self._state(since), None
-        began = since.position if since == self._initial else None
-        if not (found := self._lost(since, step.first, state, now)).is_empty:
+        began, began_with = None, None
+        if since == self._initial:
+            began, began_with = since.position, since.cursor.generations
+        if not (found := self._lost(since, step, state, now)).is_empty:
             check_resnapshot(self._options, state.cdc.ttl)
             if self._lost_in_plan is None:  # otherwise, the loss was logged with the plan
                 warn_of_loss(found, self._options.table)
@@ -154,10 +155,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if batch.cursor.snapshot is not None:
             lost = lost or since.lost
         cursor = evolve(batch.cursor, ttls=since.ttls_at(state, now))
-        cursor = evolve(cursor, ttls=cursor.kept_ttls())
         late_rows, self._late_rows = self._late_rows, 0
-        moved = evolve(since, cursor=cursor, rows=batch.rows, began=began, lost=lost)
-        return evolve(moved, late_rows=late_rows).to_json()
+        moved = evolve(since, cursor=cursor, rows=batch.rows, lost=lost, late_rows=late_rows)
+        return evolve(moved, began=began, began_with=began_with).to_json()
 
     def _count_late_rows(self, count: int) -> None:
         self._late_rows += count
@@ -172,8 +172,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since, until = self._checked(start), Offset.from_json(end)
         if until.began is not None and since != until:
             since = self._beginning_at(until.began)
-            ttls = evolve(until.cursor.ttls, changes=since.cursor.ttls.changes)
-            since = evolve(since, cursor=evolve(since.cursor, ttls=ttls))
+            begun = evolve(
+                since.cursor,
+                generations=until.began_with,
+                ttls=evolve(until.cursor.ttls, changes=since.cursor.ttls.changes),
+            )
+            since = evolve(since, cursor=begun)
         if since != until:
             until.check_new_snapshot(self._options.data_loss)
         if until.begins_anew(since):
@@ -188,7 +192,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return of_one_plan(parts)
         ttls = since.ttls_at(self._state(since), self._clock.now())
         whole = Window(step.first, until.position)
-        promise = self._promise(since, until, whole, ttls)
+        promise = self._promise(since, until, step, ttls)
         check_columns(self._options, self._names)
         timeline, filled = step.timeline, self._filled(whole)
         rows: list[SourcePartition] = []
@@ -196,8 +200,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows += self._marks(since, tokens)
         if window.is_empty and not missed:
             return of_one_plan([*rows, *parts])
-        planned = Planned.of(until.cursor, whole, ttls)
-        twins, base = self._twins(since, step), self._schema.base
+        planned = Planned.of(until.cursor, whole)
+        twins = delivered_twins(self._options, self._schema, self._clock, since.cursor, step)
+        base = self._schema.base
         rest = plan(self._options, base, timeline, window, filled, planned, promise, missed, twins)
         return of_one_plan([*rows, *parts, *rest])
 
@@ -214,14 +219,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             visible = timeline_of(self._options, of_all=False)
             timeline = Timeline(known.with_older(visible.starts))
         return Step(window, known, timeline, missed, frozenset(missed))
-
-    def _twins(self, since: Offset, step: Step) -> frozenset[RowKey]:
-        """Return the keys of rows of late-announced generations that were delivered as others."""
-        if not step.missed:
-            return frozenset()
-        options, reach = self._options, duration_micros(self._options.late_horizon)
-        reader = key_reader(options, self._schema, self._clock, reach)
-        return reader.at(step.timeline).twins(step, since.cursor, options.confidence)
 
     def _marks(self, since: Offset, tokens: TokenRange) -> Iterator[MarkPartition]:
         """Yield the marks of a micro-batch that reads these tokens of a snapshot."""
@@ -253,7 +250,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the offset at `position` for a new query."""
         base, ttls = self._schema.base, self._options.ttls(self._schema.base, self._clock.now())
         assert base.id is not None  # noqa: S101 - the schema is from the cluster
-        cursor = Checkpoint(position, table_id=base.id, ttls=ttls.after(position))
+        cursor = Checkpoint(position, table_id=base.id, ttls=ttls)
         return Offset(cursor, str(base.name))
 
     def _checked(self, stored: dict[str, Any]) -> Offset:
@@ -283,26 +280,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return expected(self._schema.base, window)
 
     def _promise(
-        self, since: Offset, until: Offset, window: Window, ttls: TtlHistory
+        self, since: Offset, until: Offset, step: Step, ttls: TtlHistory
     ) -> Promise | None:
-        """Return the rows of `window` that the tasks must find; report rows that may have expired.
+        """Return the rows that the tasks must find; report rows that may have expired.
 
-        The window may begin before `since` if a generation was announced late. During a snapshot,
-        the tasks must find all rows written since the snapshot began. A new query without a
-        snapshot begins with the rows that have not expired. Returns None if rows are lost and a new
-        snapshot follows.
+        During a snapshot, the tasks must find all rows written since the snapshot began. A new
+        query without a snapshot begins with the rows that have not expired. Returns None if rows
+        are lost and a new snapshot follows.
         """
-        now, options = self._clock.now(), self._options
-        ttls = ttls.after(since.position)
+        now, options, window = self._clock.now(), self._options, step.window
         if self._has_no_past(since, ttls):
             return promise_from(options, window, ttls, now)
         if since.is_before_snapshot:
             window = Window(since.position, max(since.position, now))
         if options.takes_new_snapshots:
-            lost = ttls.endangered(window.start, now).intersect(window)
+            lost = self._endangered(since, step, ttls, now)
             self._remember_lost(lost)
-            return Promise(ttls, window.start, options.data_loss) if lost.is_empty else None
-        promise = report_loss(options, window, ttls, now, self._remedy(since.position))
+            return Promise(ttls, step.first, options.data_loss) if lost.is_empty else None
+        unread = [*step.missed.values(), window]
+        promise = report_loss(options, unread, ttls, now, self._remedy(since.position))
         is_chosen = until.began is not None and options.starting_offset is None
         return promise_from(options, window, ttls, now) if is_chosen else promise
 
@@ -330,11 +326,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_chosen = self._options.starting_offset is None and not self._options.snapshot
         return is_first and is_chosen and ttls.log_lost <= since.position
 
-    def _lost(self, since: Offset, first: Micros, state: TableState, now: Micros) -> Window:
+    def _lost(self, since: Offset, step: Step, state: TableState, now: Micros) -> Window:
         """Return the window of changes that may expire before they are read.
 
-        The window is empty unless the query takes new snapshots. `first` is the earliest write time
-        of unread rows, in µs.
+        The window is empty unless the query takes new snapshots.
         """
         nothing = Window(since.position, since.position)
         if not self._options.takes_new_snapshots:
@@ -342,7 +337,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._lost_in_plan is not None:
             return self._lost_in_plan
         ttls = since.ttls_at(state, now)
-        return nothing if self._has_no_past(since, ttls) else ttls.endangered(first, now)
+        is_new = self._has_no_past(since, ttls)
+        return nothing if is_new else self._endangered(since, step, ttls, now)
+
+    def _endangered(self, since: Offset, step: Step, ttls: TtlHistory, now: Micros) -> Window:
+        """Return the window of unread changes that may expire before they are read."""
+        cursor = evolve(since.cursor, ttls=ttls)
+        return lost_since(cursor, now, self._options.data_loss, step.missed.values())
 
     def _again(self, since: Offset, now: Micros) -> Offset:
         """Return the offset at which a new snapshot begins."""
@@ -358,8 +359,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._options.starting_offset.position
         now = self._clock.now()
         report_expired_start(self._options, self._schema.base, now)
-        kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
-        oldest = oldest_alive(timeline_of(self._options), kept_since)
+        ttls, start = self._options.ttls(self._schema.base, now), self._options.window(now).start
+        oldest = oldest_alive(timeline_of(self._options), kept_since := ttls.kept_since(now))
         if self._options.snapshot:
             return max(oldest, self._batches.settled(now))
-        return max(self._options.window(now).start, oldest, kept_since)
+        if start > BEGINNING and ttls.created is not None:
+            # An older generation may be announced later, but the log has no rows before its time.
+            oldest = min(oldest, first_written(ttls.created))
+        return max(start, oldest, kept_since)

@@ -93,7 +93,7 @@ marks = st.dictionaries(
 optional = st.sampled_from([None, BEGINNING]) | st.integers(0, timeuuid.MAX_MICROS)
 histories = st.builds(
     lambda changes, logs: TtlHistory(sorted(changes), logs),
-    st.lists(st.tuples(st.integers(-(1 << 62), 1 << 62), st.integers(0, 1 << 31)), max_size=3),
+    st.lists(st.tuples(st.integers(0, timeuuid.MAX_MICROS), st.integers(0, 1 << 31)), max_size=3),
     st.lists(st.uuids(), max_size=2),
 )
 tokens = st.integers(MIN_TOKEN, MAX_TOKEN)

@@ -203,6 +203,26 @@ def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualC
     assert copy.table == table_of(server)
 
 
+def test_a_generation_announced_late_has_expired(
+    copy: Copy, server: EmbeddedScylla, clock: ManualClock
+) -> None:
+    """One new snapshot follows if rows expired before their generation was announced."""
+    server.cluster.ring_delay_ms = 0
+    copy.run()
+    server.hold_publication(0)
+    server.join(vnodes=3)
+    clock.advance(SECOND)
+    server.execute("INSERT INTO ks.t (p, c, v) VALUES (3, 0, 1)")
+    for _ in range(8):
+        clock.advance(HOUR // 4)
+        copy.run()
+    server.complete_publication()
+    copy.events.clear()
+    copy.run()
+    assert sum(isinstance(event, SnapshotBegins) for event in copy.events) == 1
+    assert copy.table == table_of(server)
+
+
 def test_a_snapshot_that_is_cut_short_goes_on(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:

@@ -17,7 +17,7 @@ from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import CdcOptions, TableState
 from cdc_reader.errors import ConfigurationError, DataLossError
-from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.expiry import MOST_CHANGES, TtlHistory
 from cdc_reader.reading.loss import LossReporter, refuse_endless_snapshots, report_loss
 from cdc_reader.streams.window import Window
 
@@ -62,7 +62,6 @@ def test_each_row_expires_by_the_ttl_it_was_written_with(
     lost = history.lost(position * SECOND, now * SECOND)
     is_sure = any(at + GRACE < now for at in expiries.values())
     assert lost == (expired if is_sure else Window(position * SECOND, position * SECOND))
-    assert history.after(position * SECOND).lost(position * SECOND, now * SECOND) == lost
 
 
 @given(histories, st.integers(0, 3_000))
@@ -105,16 +104,16 @@ def test_without_a_history_nothing_expires() -> None:
     nothing = TtlHistory()
     assert nothing.lost(5, 10**18).is_empty
     assert (nothing.kept_since(7), nothing.expires(5)) == (BEGINNING, FOREVER)
-    assert (nothing.after(3), nothing.seconds) == (nothing, 0)
+    assert nothing.seconds == 0
 
 
-def test_only_changes_from_the_position_on_are_kept() -> None:
-    """`after` keeps the TTL that applies at the position and all later TTLs."""
-    history = TtlHistory([(10, 1), (20, 2), (30, 3)])
-    assert history.after(5) == history.after(19) == history
-    assert history.after(20).changes == ((20, 2), (30, 3))
-    assert history.after(99).changes == ((30, 3),)
-    assert history.after(20).lost(20, 0) == Window(20, 20)
+def test_the_last_changes_are_kept() -> None:
+    """A history has at most `MOST_CHANGES` changes; the first one stands for older ones."""
+    history = TtlHistory()
+    for number in range(MOST_CHANGES + 10):
+        history = history.seen(number + 1, now=number)
+    assert history.changes == tuple((n, n + 1) for n in range(10, MOST_CHANGES + 10))
+    assert history.at(0) == 11
 
 
 @given(st.integers(0, 2_000 * SECOND), st.integers(1, 10_000))
@@ -145,7 +144,6 @@ def test_rows_of_a_dropped_log_are_gone(count: int, position: int, ttl: int) -> 
     now = 31 * SECOND
     for find in (history.lost, history.expired, history.endangered, history.unpromised):
         assert gone.intersect(find(at, now)) == gone
-    assert history.after(at).lost(at, now) == history.lost(at, now)
     if not gone.is_empty:
         assert history.expires(at) == last <= history.kept_since(now)
         with pytest.raises(DataLossError, match="created again"):
@@ -165,7 +163,8 @@ def test_the_id_of_a_log_is_recorded_once() -> None:
         10 * SECOND,
         20 * SECOND,
     )
-    assert again.after(20 * SECOND).logs == (LOGS[1],)
+    third = again.updated(evolve(state, log_id=LOGS[2]), 10, 6)
+    assert (third.logs, third.log_lost) == (tuple(LOGS[1:]), 30 * SECOND)
 
 
 @given(st.permutations(LOGS), st.integers(0, 40 * SECOND), st.integers(0, 40 * SECOND))
@@ -185,7 +184,7 @@ def test_another_log_is_a_loss_whatever_its_time(
         history,
         TtlHistory.from_json([], json.loads(json.dumps(history.logs_to_json()))),
     ):
-        assert stored.after(later).lost(later, 9) == history.lost(later, 9)
+        assert stored.lost(later, 9) == history.lost(later, 9)
 
 
 @pytest.mark.parametrize("given", [[(1,)], [(1, -1)], [(2, 1), (1, 1)], [(1, "2")], [(True, 1)]])

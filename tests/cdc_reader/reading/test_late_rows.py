@@ -97,6 +97,25 @@ def test_the_confidence_window_may_change_at_a_restart(confidence: int) -> None:
     assert cells(rest, "c") == [(5,)]
 
 
+def test_a_search_does_not_lengthen_the_confidence_window_of_what_was_read() -> None:
+    """A row that arrives after a search is late by the window with which its rows were read."""
+    config = ReadConfig(late_rows="deliver", confidence_window="5s", poll_interval="1s")
+    it = Followed(config=config)
+    start = it.clock.now()
+    delivered = it.follow(start, start + 113 * SECOND)
+    *_, reached = (each.checkpoint for each in delivered if isinstance(each, WindowComplete))
+    it.clock.advance(3 * SECOND)
+    it.config = evolve(config, confidence_window=timedelta(seconds=60))
+    is_written, until = False, it.clock.now() + 400 * SECOND
+    for each in it.follower(reached).follow(until):
+        delivered.append(each)
+        if isinstance(each, WindowComplete) and each.late and not is_written:
+            it.clock.advance(22 * SECOND)
+            it.insert(7, 7, at=reached.position - 2 * SECOND)
+            is_written = True
+    assert cells(delivered, "p") == [(7,)]
+
+
 def test_rows_acknowledged_within_the_first_window_are_not_repeated() -> None:
     """A checkpoint within the first window tells when its rows may have arrived."""
     followed = Followed(config=_CONFIG)

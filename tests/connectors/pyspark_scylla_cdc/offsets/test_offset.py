@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 from uuid import UUID
 
@@ -38,7 +39,15 @@ IN_SNAPSHOT = (
 )
 MOMENTS = st.integers(0, timeuuid.MAX_MICROS)
 TOKENS = st.integers(MIN_TOKEN, MAX_TOKEN)
-LATE = {"since": 7, "ends": [7], "reads": [7], "known": [], "rows": []}
+LATE = {
+    "since": 7,
+    "ends": [7],
+    "reads": [7],
+    "readAt": 7,
+    "confidence": 7,
+    "known": [],
+    "rows": [],
+}
 CURSOR = Checkpoint(1795221125091067, table_id=ID, ttls=HISTORY)
 OFFSET = Offset(CURSOR, "shop.orders", has_snapshot=True)
 KNOWN = KnownGenerations(1795000000000000, (1794000000000000, 1795100000000000))
@@ -66,9 +75,7 @@ def test_format_is_fixed(text: str, offset: Offset) -> None:
     assert Offset.from_json(json.loads(text)) == offset
 
 
-histories = st.lists(st.tuples(st.integers(), st.integers(0))).map(
-    lambda changes: TtlHistory(sorted(changes))
-)
+histories = st.lists(st.tuples(MOMENTS, MOMENTS)).map(lambda changes: TtlHistory(sorted(changes)))
 
 
 CURSORS = st.builds(Checkpoint, MOMENTS, table_id=st.uuids(), ttls=histories)
@@ -113,6 +120,14 @@ def test_there_and_back(offset: Offset) -> None:
         json.loads(IN_SNAPSHOT) | {"token": "1"},
         json.loads(IN_SNAPSHOT) | {"snapshot": "done"},
         json.loads(FULL) | {"lost": [1]},
+        json.loads(FULL) | {"lost": [1, math.inf]},
+        json.loads(FULL) | {"version": True},
+        json.loads(FULL) | {"ttl": [[1, 10**30]]},
+        json.loads(FULL) | {"log_lost": 10**30, "logs": [str(ID), str(ID)]},
+        json.loads(FULL) | {"lateRows": math.inf},
+        json.loads(FULL) | {"late": LATE | {"confidence": math.inf}},
+        json.loads(FULL) | {"late": LATE | {"confidence": -1}},
+        json.loads(IN_SNAPSHOT) | {"token": 1 << 70},
         [],
     ],
 )

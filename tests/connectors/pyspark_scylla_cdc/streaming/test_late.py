@@ -587,7 +587,7 @@ def test_exactly_once(rounds: list[Round], server: int) -> None:
         if window.is_empty:
             return sorted(late)
         read = log.read(Task(window, (STREAM,)), clock=clock)
-        planned = Planned.of(Checkpoint(window.end, late=told.state), window, TTLS)
+        planned = Planned.of(Checkpoint(window.end, late=told.state, ttls=TTLS), window)
         assert planned is not None
         return sorted([*late, *log.numbers(planned.rows(read, clock))])
 
