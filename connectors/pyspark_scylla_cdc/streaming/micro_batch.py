@@ -46,7 +46,7 @@ idle logs.
 """
 VIEW_INTERVAL = 1_000_000
 """µs between two reads of the generations while no rows are found."""
-LATE_INTERVAL = 10_000_000
+ANNOUNCEMENT_INTERVAL = 10_000_000
 """The longest time, in µs, until a generation that was announced late is noticed."""
 
 
@@ -157,7 +157,7 @@ class MicroBatches:
             return advance(since.cursor, self._views.next(now), limits)
         if not since.cursor.has_read:
             return _nothing(since.cursor, self._views.seen)
-        view = View(now, self._views.recent(now, LATE_INTERVAL))
+        view = View(now, self._views.recent(now, ANNOUNCEMENT_INTERVAL))
         return advance(since.cursor, view, limits).until(position)
 
     def _is_worth(self, window: Window, now: Micros) -> bool:

@@ -208,6 +208,27 @@ def test_no_row_is_repeated_when_the_ttl_is_lowered(
     assert followed.delivered == list(range(100))
 
 
+@pytest.mark.parametrize("by", [600, pytest.param(3_600, marks=pytest.mark.slow)])
+def test_a_micro_batch_done_again_after_the_ttl_was_lowered(
+    follow: Make, clock: ManualClock, session: Session, by: int
+) -> None:
+    """It has the same rows: they are judged by the TTLs that were known when it was planned."""
+    followed = follow(lateRows="deliver", onDataLoss="fail")
+    for pk in range(60):
+        clock.advance(10 * SECOND)
+        followed.write(pk)
+    clock.advance(MINUTE)
+    followed.start()
+    first = followed.step()
+    assert first == [*range(60)]
+    clock.advance(10 * SECOND)
+    ttl = f"{{'enabled': true, 'postimage': true, 'ttl': {86_400 - by}}}"
+    session.execute(f"ALTER TABLE ks.t WITH cdc = {ttl}")
+    clock.advance(600 * SECOND)
+    followed.start()
+    assert followed.read(*followed.offsets[-2:]) == first
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_are_delivered_once(follow: Make, cluster: EmbeddedScylla, twice: bool) -> None:
