@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property, partial
-from itertools import count, pairwise
+from itertools import chain, count, pairwise
 from typing import Protocol, Self
 from uuid import UUID
 
@@ -105,7 +105,8 @@ class DistributedTables:
 
 def starts(batches: Iterable[pa.RecordBatch]) -> list[int]:
     """Convert the first column, timestamps in milliseconds, to µs since 1970."""
-    return [micros for batch in batches for micros in batch.column(0).cast(pa.int64()).to_pylist()]
+    millis = (batch.column(0).cast(pa.int64()).to_pylist() for batch in batches)
+    return [each * 1_000 for each in chain.from_iterable(millis)]
 
 
 def stream_ids(blobs: pa.Array) -> list[StreamId]:

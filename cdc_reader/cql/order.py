@@ -126,7 +126,7 @@ def _days(value: date | int) -> int:
 
 
 def _micros(value: datetime | int) -> int:
-    return value if isinstance(value, int) else datetime_micros(value)
+    return value * 1_000 if isinstance(value, int) else datetime_micros(value)
 
 
 def _itself(value: Any) -> Any:

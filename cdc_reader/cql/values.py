@@ -22,7 +22,7 @@ user-defined type        `FrozenDict` by field name; a null field is None
 =======================  =========================================================
 
 Every value is immutable and hashable, because in CQL even collections can be keys. A timestamp or
-date outside the years 1 to 9999 is a number: µs, or days, since 1970. In Python -0.0 equals 0.0,
+date outside the years 1 to 9999 is a number: ms, or days, since 1970. In Python -0.0 equals 0.0,
 but a CQL set or map may contain both as elements or keys. Then -0.0 becomes a `NegativeZero`.
 """
 
@@ -158,23 +158,23 @@ def _integer(given: str | Decimal) -> int:
     return int(given) if is_short else int(Decimal(given))
 
 
-def _calendar(number: pa.DataType) -> Convert:
-    """Return a converter for points in time; times outside Python's calendar become numbers."""
-
-    def convert(array: pa.Array) -> list[Any]:
-        try:
-            return plain(array)
-        except (OverflowError, ValueError):
-            return [_or_number(array[i], number) for i in range(len(array))]
-
-    return convert
-
-
-def _or_number(scalar: pa.Scalar, number: pa.DataType) -> Any:
+def _calendar(array: pa.Array) -> list[Any]:
+    """Convert points in time; those outside Python's calendar become numbers."""
     try:
-        return scalar.as_py()
+        return plain(array)
     except (OverflowError, ValueError):
-        return scalar.cast(number).as_py()
+        return [moment(array[i]) for i in range(len(array))]
+
+
+def moment(cell: pa.Scalar) -> Any:
+    """Convert a timestamp or date; outside Python's calendar, return ms or days since 1970."""
+    try:
+        return cell.as_py()
+    except (OverflowError, ValueError):
+        if pa.types.is_date32(cell.type):
+            return cell.cast(pa.int32()).as_py()
+        number = cell.cast(pa.int64()).as_py()
+        return number // 1_000 if cell.type.unit == "us" else number
 
 
 def _sequences(cql_type: ListType | SetType | VectorType, element: Convert) -> Convert:
@@ -225,11 +225,11 @@ _NATIVE: dict[str, Convert] = {
     **dict.fromkeys(("ascii", "blob", "boolean", "text", "time"), plain),
     **dict.fromkeys(("bigint", "counter", "int", "smallint", "tinyint"), plain),
     **dict.fromkeys(("double", "float"), plain),
-    "date": _calendar(pa.int32()),
+    "date": _calendar,
     "decimal": _each(Decimal),
     "duration": _structs([plain] * 3, lambda parts: Duration(*parts)),
     "inet": _each(ipaddress.ip_address),
-    "timestamp": _calendar(pa.int64()),
+    "timestamp": _calendar,
     "timeuuid": uuids,
     "uuid": uuids,
     "varint": _each(_integer),

@@ -1,4 +1,4 @@
-"""The Arrow type that each CQL type decodes to: lossless, and accepted by Spark.
+"""The Arrow type that each CQL type decodes to, without loss.
 
 =====================  ===========================================================
 CQL                    Arrow
@@ -9,7 +9,7 @@ boolean                bool
 tinyint … bigint       int8 … int64; counter is int64
 float, double          float32, float64
 decimal, varint        string: the exact digits, because CQL bounds neither type
-timestamp              timestamp[us, UTC] (CQL counts ms)
+timestamp              timestamp[ms, UTC]
 date                   date32
 time                   int64, ns since midnight
 duration               struct<months: int32, days: int32, nanoseconds: int64>
@@ -49,7 +49,7 @@ NATIVE: dict[str, pa.DataType] = {
     "smallint": pa.int16(),
     "text": pa.string(),
     "time": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp": pa.timestamp("ms", tz="UTC"),
     "timeuuid": pa.string(),
     "tinyint": pa.int8(),
     "uuid": pa.string(),

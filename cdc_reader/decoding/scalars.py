@@ -9,7 +9,6 @@ from collections.abc import Callable
 from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdc_reader.decoding.arrow_type import DURATION, NATIVE
 from cdc_reader.decoding.buffer import Buffer
@@ -20,7 +19,6 @@ Cells = list[bytes | None]
 
 _TYPECODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 _SIGN_BIT = 1 << 31
-_MOST_MILLIS = ((1 << 63) - 1) // 1_000
 
 
 def _integers(cells: Cells, width: int) -> array[int]:
@@ -53,19 +51,6 @@ def _boolean(cells: Cells) -> pa.Array:
     if any(cell and len(cell) != 1 for cell in cells):
         raise DecodeError("expected 1 byte for a boolean, found more")
     return pa.array([cell != b"\0" if cell else None for cell in cells], pa.bool_())
-
-
-def _timestamp(cells: Cells) -> pa.Array:
-    """Convert 64-bit milliseconds to microseconds; raise DecodeError for times that do not fit."""
-    values = pa.py_buffer(_integers(cells, 8))
-    millis = pa.Array.from_buffers(pa.int64(), len(cells), [_validity(cells), values])
-    try:
-        return pc.multiply_checked(millis, 1_000).cast(NATIVE["timestamp"])
-    except pa.ArrowInvalid:
-        beyond = [value for value in millis.drop_null().to_pylist() if abs(value) > _MOST_MILLIS]
-        raise DecodeError(
-            f"a timestamp of {beyond[0]} ms does not fit 64 bits of microseconds"
-        ) from None
 
 
 def _date(cells: Cells) -> pa.Array:
@@ -160,7 +145,7 @@ SCALARS: dict[str, Callable[[Cells], pa.Array]] = {
     "smallint": _fixed("smallint", 2),
     "text": _text,
     "time": _fixed("time", 8),
-    "timestamp": _timestamp,
+    "timestamp": _fixed("timestamp", 8),
     "timeuuid": _strings(_uuid),
     "tinyint": _fixed("tinyint", 1),
     "uuid": _strings(_uuid),

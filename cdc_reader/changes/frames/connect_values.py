@@ -82,8 +82,8 @@ def _natives(array: pa.Array, name: str) -> pa.Array:
     match name:
         case "date":
             return array.cast(pa.int32())
-        case "timestamp":  # CQL timestamps are in milliseconds, so nothing is lost
-            return pc.divide(array.cast(pa.int64()), 1_000)
+        case "timestamp":
+            return array.cast(pa.int64())
         case _:
             texts = [None if value is None else _duration(**value) for value in array.to_pylist()]
             return pa.array(texts, pa.string())

@@ -14,6 +14,7 @@ from importlib.metadata import version
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import evolve
 
 from cdc_reader._arrow import Mask
 from cdc_reader._time import Micros, SystemClock
@@ -34,6 +35,7 @@ from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, read_chang
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import BATCH_SEQ_NO, TIME, Column, LogSchema
 from cdc_reader.cql.timeuuid import bound
+from cdc_reader.decoding.arrow_type import NATIVE
 
 SOURCE = pa.struct(
     [
@@ -69,7 +71,7 @@ class EnvelopeFormat:
         self._log = schema
         self._base = schema.base
         self._wanted = wanted
-        self._types = ValueTypes.parse(wanted.decimal_type)
+        self._types = evolve(ValueTypes.parse(wanted.decimal_type), timestamp=NATIVE["timestamp"])
         self.is_tolerant = wanted.on_bad_record != "fail"
         images.require_preimages(self._base, wanted.preimages, postimages=True)
         images.require_postimages(

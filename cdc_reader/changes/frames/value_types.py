@@ -1,4 +1,4 @@
-"""Arrow types of decimal and varint values, which a query can choose."""
+"""Arrow types of values in a DataFrame: of decimals as chosen, and of timestamps as in Spark."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from cdc_reader.changes.arrays import NONE, pick
+from cdc_reader.changes.frames.commit_time import TIMESTAMP
 from cdc_reader.changes.frames.decimals import DoesNotFitError, decimals
 from cdc_reader.changes.json import cell_to_json
 from cdc_reader.cql.schema import Column
@@ -20,17 +21,27 @@ from cdc_reader.cql.types import CqlType, MapType, Native, TupleType, UserType, 
 from cdc_reader.decoding import arrow_type
 from cdc_reader.decoding.arrow_type import ARROW, NATIVE
 from cdc_reader.decoding.faults import Fault, failing, is_tolerant, with_faults
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import CdcError, ColumnDecodeError, ConfigurationError
 
-_UNBOUNDED = ("decimal", "varint")
+_UNBOUNDED, _TIMESTAMP = ("decimal", "varint"), "timestamp"
 _MAX_DIGITS = 38
+
+
+class _TimeDoesNotFitError(DoesNotFitError):
+    """A timestamp is too far from 1970 to be counted in µs."""
+
+    def __init__(self) -> None:
+        super().__init__("a timestamp outside the years -290308 to 294247")
 
 
 @frozen
 class ValueTypes:
-    """The types of values in a DataFrame: the kernel's types, except for decimal and varint."""
+    """The types of values in a DataFrame: the kernel's types, except for the following ones."""
 
     decimal: pa.DataType = pa.string()
+    """The type of decimal and varint."""
+    timestamp: pa.DataType = TIMESTAMP
+    """The type of timestamp; Spark counts µs, so it cannot hold all of CQL's 64 bits of ms."""
 
     @classmethod
     def parse(cls, decimal_type: str) -> ValueTypes:
@@ -45,6 +56,8 @@ class ValueTypes:
         return evolve(ARROW, native=self._native)(cql_type)
 
     def _native(self, cql_type: Native) -> pa.DataType:
+        if cql_type.name == _TIMESTAMP:
+            return self.timestamp
         return self.decimal if cql_type.name in _UNBOUNDED else NATIVE[cql_type.name]
 
     def fields(self, columns: Iterable[Column]) -> list[pa.Field]:
@@ -55,8 +68,8 @@ class ValueTypes:
         """Return a function that converts the kernel's batches to the chosen types.
 
         A batch may have some of `columns`, and others. The function raises ConfigurationError if a
-        value does not fit. In tolerant batches, the cell becomes null instead, and a fault is
-        recorded.
+        number does not fit, and ColumnDecodeError if a timestamp does not. In tolerant batches, the
+        cell becomes null instead, and a fault is recorded.
         """
         others = [each for each in columns if self.of(each.type) != arrow_type(each.type)]
         return partial(self._with, others=others)
@@ -71,16 +84,20 @@ class ValueTypes:
             except DoesNotFitError as error:
                 if not is_tolerant(batch):
                     raise self._refusal(column, error) from None
-                batch = self._without_misfits(batch, place, column)
+                batch = self._without_misfits(batch, place, column, error)
                 values = self._converted(batch.column(place), column.type)
             batch = batch.set_column(place, column.name, values)
         return batch
 
-    def _without_misfits(self, batch: pa.RecordBatch, place: int, column: Column) -> pa.RecordBatch:
+    def _without_misfits(
+        self, batch: pa.RecordBatch, place: int, column: Column, error: DoesNotFitError
+    ) -> pa.RecordBatch:
         """Return the batch with each value that does not fit replaced by null and a fault."""
         cells = batch.column(place)
         kept, found = np.arange(len(cells)), dict[int, list[Fault]]()
-        reason = f"column {column.name} holds a number with more digits than {self._name}"
+        is_time = isinstance(error, _TimeDoesNotFitError)
+        held = str(error) if is_time else f"a number with more digits than {self._name}"
+        reason = f"column {column.name} holds {held}"
 
         def convert(first: int, end: int) -> None:
             part = cells.take(pa.array(range(first, end)))  # a slice would keep all the values
@@ -102,7 +119,7 @@ class ValueTypes:
         if (kind := self.of(cql_type)) == array.type:
             return array
         if isinstance(cql_type, Native):
-            return decimals(array, self.decimal)
+            return self._number(array, cql_type)
         nulls = array.is_null()
         if isinstance(cql_type, TupleType | UserType):
             cells = [
@@ -118,11 +135,24 @@ class ValueTypes:
         values = self._converted(array.values, cql_type.element)
         return pa.ListArray.from_arrays(offsets, values, type=kind, mask=nulls)
 
+    def _number(self, array: pa.Array, cql_type: Native) -> pa.Array:
+        if cql_type.name in _UNBOUNDED:
+            return decimals(array, self.decimal)
+        try:
+            return array.cast(self.timestamp)
+        except pa.ArrowInvalid:
+            raise _TimeDoesNotFitError from None
+
     @property
     def _name(self) -> str:
         return f"decimal({self.decimal.precision}, {self.decimal.scale})"
 
-    def _refusal(self, column: Column, error: DoesNotFitError) -> ConfigurationError:
+    def _refusal(self, column: Column, error: DoesNotFitError) -> CdcError:
+        if isinstance(error, _TimeDoesNotFitError):
+            return ColumnDecodeError(
+                f"column {column.name} holds {error}, which does not fit 64 bits of microseconds: "
+                "leave it out with columns, or give on_bad_record 'skip' or 'quarantine'"
+            )
         remedy = f"column {column.name} holds {error}, which does not fit: "
         return ConfigurationError(
             "decimal_type",

@@ -77,19 +77,6 @@ cdef int build_date(const Shape *shape, const Run *run, ArrowArray *out) except 
     return 0
 
 
-cdef int build_timestamp(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """Build timestamps: 64-bit milliseconds become microseconds; reject times that do not fit."""
-    cdef int64_t *values
-    cdef int64_t row
-    build_fixed(shape, run, out)
-    values = <int64_t *>out.buffers[1]
-    for row in range(run.count):
-        if not INT64_MIN // 1000 <= values[row] <= INT64_MAX // 1000:
-            return refuse_timestamp(values[row])
-        values[row] *= 1000
-    return 0
-
-
 cdef int build_boolean(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
     cdef bint fits = True
     cdef int64_t row

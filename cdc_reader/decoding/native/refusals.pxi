@@ -15,10 +15,6 @@ cdef int refuse_boolean() except -1 with gil:
     raise DecodeError("expected 1 byte for a boolean, found more")
 
 
-cdef int refuse_timestamp(int64_t millis) except -1 with gil:
-    raise DecodeError(f"a timestamp of {millis} ms does not fit 64 bits of microseconds")
-
-
 cdef int refuse_duration() except -1 with gil:
     raise DecodeError("a part of a duration is out of range")
 

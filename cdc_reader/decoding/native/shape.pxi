@@ -50,8 +50,6 @@ cdef int set_native(Shape *shape, str name) except -1:
     shape.width = WIDTHS.get(name, 0)
     if name == "date":
         shape.build = build_date
-    elif name == "timestamp":
-        shape.build = build_timestamp
     elif shape.width:
         shape.build = build_fixed
     elif name == "boolean":

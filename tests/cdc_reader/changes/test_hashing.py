@@ -20,7 +20,7 @@ CELLS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.float32(): st.floats(width=32),
     pa.float64(): st.floats(),
     pa.date32(): st.dates(),
-    pa.timestamp("us", tz="UTC"): st.integers(-(2**50), 2**50),
+    pa.timestamp("ms", tz="UTC"): st.integers(-(2**50), 2**50),
     pa.string(): st.text(max_size=20) | st.uuids().map(str),
     pa.binary(): st.binary(max_size=20),
     pa.list_(pa.string()): st.lists(st.none() | st.text(max_size=9), max_size=4),

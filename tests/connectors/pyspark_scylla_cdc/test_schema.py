@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.cql.types import (
@@ -25,7 +26,6 @@ from cdc_reader.cql.types import (
     UserType,
     VectorType,
 )
-from cdc_reader.decoding import arrow_schema
 from pyspark_scylla_cdc.schema import spark_schema, spark_type
 
 BASE = TableSchema(TableName("ks", "t"), (Column("x", Native("int")),))
@@ -52,14 +52,14 @@ def nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
 @given(st.recursive(NATIVES, nested, max_leaves=8))
 def test_there_and_back(cql_type: CqlType) -> None:
     """A Spark schema converts back to exactly the Arrow schema from which it was made."""
-    schema = arrow_schema([Column("x", cql_type)])
+    schema = pa.schema(ValueTypes().fields([Column("x", cql_type)]))
     assert to_arrow_schema(spark_schema(schema, BASE), **IN_UTC).equals(schema)
 
 
 @given(st.recursive(NATIVES, nested, max_leaves=8))
 def test_schema_travels_as_json(cql_type: CqlType) -> None:
     """A schema survives conversion to JSON, the form in which Spark sends it between processes."""
-    schema = spark_schema(arrow_schema([Column("x", cql_type)]), BASE)
+    schema = spark_schema(pa.schema(ValueTypes().fields([Column("x", cql_type)])), BASE)
     assert StructType.fromJson(schema.jsonValue()) == schema
 
 

@@ -289,12 +289,12 @@ def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
     assert row["_change_type"] == "insert"
     mark = row["_bad_record"]
     assert mark["columns"] == ["at", "d", "l"]
-    assert "column at holds 8 bytes that are no timestamp" in mark["reason"]
+    assert "column at holds a timestamp outside the years" in mark["reason"]
     delta, postimage = json.loads(mark["record"])
     for record in (delta, postimage):
         assert (record["pk"], record["k"], record["d"]) == (1, "2.00", "1E+10")
         assert list(json.loads(record["l"]).values()) == ["0.5", "9E+9"]
-        assert int(record["at"], 16) == int(at)
+        assert int(record["at"]) == int(at)
 
 
 def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
