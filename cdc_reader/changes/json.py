@@ -3,7 +3,7 @@
 Text, booleans, null and ordinary numbers are unchanged. Decimals, integers beyond 64 bits,
 infinities, NaN, UUIDs, addresses, points in time (ISO 8601) and durations become text. A blob
 becomes text such as ``0x0a1b``. A set becomes a sorted list. A map becomes an object if its keys
-are text or numbers, else a list of pairs.
+are text or numbers, else a list of pairs. `cdc_reader.cql.json` reads the values of keys.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
 from cdc_reader.changes.part import Part
+from cdc_reader.cql.values import moment
 
 _EXACT_INTEGERS = 1 << 63
 """Integers of at least this size, which only a varint can hold, become text."""
@@ -79,16 +80,13 @@ def cell_to_json(cell: pa.Scalar) -> Any:
             return dict(pairs) if all(isinstance(key, str) for key, _ in pairs) else pairs
         case pa.ListScalar():
             return [cell_to_json(element) for element in cell.values]
-    try:
-        return value_to_json(cell.as_py())
-    except (OverflowError, ValueError):
-        number = pa.int32() if cell.type == pa.date32() else pa.int64()
-        return cell.cast(number).as_py()
+    is_moment = pa.types.is_timestamp(cell.type) or pa.types.is_date(cell.type)
+    return value_to_json(moment(cell) if is_moment else cell.as_py())
 
 
 def _mapping(value: Mapping[Any, Any]) -> Any:
     pairs = [(value_to_json(key), value_to_json(element)) for key, element in value.items()]
-    if all(isinstance(key, str | int | float) for key, _ in pairs):
+    if all(isinstance(key, str | int | float) and not isinstance(key, bool) for key, _ in pairs):
         return {key if isinstance(key, str) else str(key): element for key, element in pairs}
     return [list(pair) for pair in pairs]
 

@@ -9,22 +9,27 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from attrs import evolve
 from cassandra import cqltypes
 from cassandra.metadata import Murmur3Token
-from cassandra.util import Date, Time
+from cassandra.util import Date, OrderedMap, Time
 from cassandra.util import Duration as DriverDuration
 
+from cdc_reader.cql.order import sort_key
 from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.cql.types import (
     CqlType,
     ListType,
+    MapType,
+    Native,
     SetType,
     Transform,
     TupleType,
     UserType,
     VectorType,
 )
-from cdc_reader.cql.values import FrozenDict
+from cdc_reader.cql.values import FrozenDict, converter
+from cdc_reader.decoding.cells import build
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 
@@ -43,7 +48,7 @@ _NATIVE: dict[str, Convert] = {
     "duration": lambda value: DriverDuration(value.months, value.days, value.nanoseconds),
     "inet": str,
     "time": Time,
-    "timestamp": lambda value: value // 1_000 if isinstance(value, int) else value,
+    "timestamp": _unchanged,
 }
 
 PROTOCOL_VERSION = 4
@@ -106,12 +111,33 @@ def _struct(cql_type: TupleType | UserType, parts: Sequence[Convert]) -> Convert
     return _nullable(lambda value: tuple(part(value.get(name)) for name, part in fields))
 
 
+def _in_order(cql_type: ListType | SetType | VectorType, element: Convert) -> Convert:
+    if not isinstance(cql_type, SetType):
+        return _sequence(cql_type, element)
+    key = sort_key(cql_type.element)
+    return _nullable(lambda value: tuple(map(element, sorted(value, key=key))))
+
+
+def _map_in_order(cql_type: MapType, key: Convert, item: Convert) -> Convert:
+    place = sort_key(cql_type.key)
+
+    def convert(value: Any) -> Any:
+        entries = sorted(value.items(), key=lambda entry: place(entry[0]))
+        return OrderedMap((key(k), item(v)) for k, v in entries)
+
+    return _nullable(convert)
+
+
 _TO_DRIVER: Transform[Convert] = Transform(
     native=lambda cql_type: _native(_NATIVE[cql_type.name]),
     sequence=_sequence,
     mapping=_map,
     struct=_struct,
 )
+
+
+_TO_DRIVER_IN_ORDER = evolve(_TO_DRIVER, sequence=_in_order, mapping=_map_in_order)
+"""As `_TO_DRIVER`, but sets and maps are in the server's order, by which it hashes keys."""
 
 
 def serialise(cql_type: CqlType, value: object) -> bytes:
@@ -187,7 +213,11 @@ def serialised_key(cells: list[bytes]) -> bytes:
 
 def _cell(column: Column, value: object) -> bytes:
     try:
-        return serialise(column.type, value)
+        raw = serialise(column.type, value)
+        if isinstance(column.type, Native):
+            return raw
+        [own] = converter(column.type)(build(column.type, [raw]))
+        return serialise(column.type, _TO_DRIVER_IN_ORDER(column.type)(own))
     except ValueError:
         remedy = f"give a value of type {column.type}"
         raise ConfigurationError(f"key column {column.name}", value, remedy) from None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from cdc_reader._time import parse_timestamp
 from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.cql.types import CqlType, Transform, TupleType, UserType
+from cdc_reader.cql.values import frozen_map
 from cdc_reader.errors import ConfigurationError
 
 Convert = Callable[[Any], Any]
@@ -73,20 +75,22 @@ def from_json(cql_type: CqlType, given: Any) -> Any:
 
 
 def _sequence(_: CqlType, element: Convert) -> Convert:
-    return lambda given: [element(each) for each in given]
+    return lambda given: tuple(map(element, given))
 
 
 def _map(_: CqlType, key: Convert, value: Convert) -> Convert:
     def convert(given: Any) -> Any:
         pairs = given.items() if isinstance(given, dict) else given
-        return {key(k): value(v) for k, v in pairs}
+        return frozen_map([(key(k), value(v)) for k, v in pairs])
 
     return convert
 
 
 def _struct(cql_type: TupleType | UserType, parts: Sequence[Convert]) -> Convert:
     if isinstance(cql_type, TupleType):
-        return lambda given: tuple(p(each) for p, each in zip(parts, given, strict=True))
+        return lambda given: tuple(
+            None if each is None else p(each) for p, each in zip(parts, given, strict=True)
+        )
     fields = {name: part for (name, _), part in zip(cql_type.fields, parts, strict=True)}
     return partial(_fields, fields)
 
@@ -127,12 +131,29 @@ def _blob(given: str) -> bytes:
     return bytes.fromhex(given.removeprefix("0x"))
 
 
+def _is_text(given: object) -> TypeGuard[str]:
+    """Return whether the value is text that is no number; keys of objects are always text."""
+    return isinstance(given, str) and not re.fullmatch(r"-?\d+", given)
+
+
+def _date(given: object) -> int | str:
+    """Convert text, or days since 1970; the driver takes numbers as in CQL, where 2^31 is 1970."""
+    return given if _is_text(given) else _whole(given) + (1 << 31)
+
+
+def _time(given: object) -> int | str:
+    """Convert text, or ns since midnight."""
+    return given if _is_text(given) else _whole(given)
+
+
 def _millis(given: object) -> int:
-    return parse_timestamp(str(given)) // 1_000
+    return parse_timestamp(given) // 1_000 if _is_text(given) else _whole(given)
 
 
 _NATIVE: Mapping[str, Convert] = {
-    **dict.fromkeys(("ascii", "text", "date", "time", "inet"), _text),
+    **dict.fromkeys(("ascii", "text", "inet"), _text),
+    "date": _date,
+    "time": _time,
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "varint"), _whole),
     **dict.fromkeys(("uuid", "timeuuid"), uuid.UUID),
     **dict.fromkeys(("float", "double"), float),

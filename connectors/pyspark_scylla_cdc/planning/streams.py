@@ -6,6 +6,7 @@ partition's rows are kept.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property, reduce
 from typing import Any
@@ -16,9 +17,11 @@ import pyarrow.compute as pc
 from attrs import field, frozen
 
 from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader.changes.json import value_to_json
 from cdc_reader.cluster.values import serialise, token_of
 from cdc_reader.cql.json import parse_key
 from cdc_reader.cql.schema import Column, TableSchema
+from cdc_reader.cql.values import converter
 from cdc_reader.decoding.cells import build
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.deduplication import rows_of
@@ -38,7 +41,8 @@ class PartitionKey:
 
     token: int
     columns: tuple[Column, ...]
-    cells: tuple[pa.Scalar, ...]
+    cells: tuple[pa.Array, ...]
+    """The value of each column, as an array of length 1."""
 
     @classmethod
     def parse(cls, text: str, base: TableSchema) -> PartitionKey:
@@ -50,11 +54,7 @@ class PartitionKey:
         except ConfigurationError as error:
             remedy = f"{error.option} is {error.value!r}: {error.remedy}"
             raise ConfigurationError(OPTION, text, remedy) from None
-        cells = [build(c.type, [serialise(c.type, values[c.name])])[0] for c in columns]
-        for column, cell in zip(columns, cells, strict=True):
-            if pa.types.is_nested(cell.type):
-                remedy = f"key column {column.name} is of type {column.type}: leave {OPTION} out"
-                raise ConfigurationError(OPTION, text, remedy)
+        cells = [build(c.type, [serialise(c.type, values[c.name])]) for c in columns]
         return cls(token, columns, tuple(cells))
 
     def group(self, groups: Iterable[StreamGroup]) -> list[StreamGroup]:
@@ -70,10 +70,28 @@ class PartitionKey:
         """Yield the partition's rows, from batches that contain the columns of the key."""
         for batch in batches:
             pairs = zip(self.columns, self.cells, strict=True)
-            same = [pc.equal(batch.column(column.name), cell) for column, cell in pairs]
+            same = [_equal(batch.column(column.name), cell, column) for column, cell in pairs]
             found = batch.filter(reduce(pc.and_, same))
             if found.num_rows:
                 yield found
+
+
+def _equal(cells: pa.Array, wanted: pa.Array, column: Column) -> pa.BooleanArray:
+    """Return a mask of the cells that are the same key as the only cell of `wanted`.
+
+    NaN equals itself, and 0.0 does not equal -0.0.
+    """
+    if pa.types.is_nested(cells.type):
+        [value] = _texts(wanted, column)
+        return pa.array([text == value for text in _texts(cells, column)], pa.bool_())
+    if pa.types.is_floating(cells.type):
+        bits = pa.int32() if cells.type.bit_width == 32 else pa.int64()
+        cells, wanted = cells.view(bits), wanted.view(bits)
+    return pc.equal(cells, wanted[0])
+
+
+def _texts(cells: pa.Array, column: Column) -> list[str]:
+    return [json.dumps(value_to_json(value)) for value in converter(column.type)(cells)]
 
 
 @frozen(slots=False)

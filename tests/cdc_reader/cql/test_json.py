@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import uuid
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from cassandra.util import OrderedMap
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from cdc_reader.cluster.values import token_of
+from cdc_reader.changes.json import value_to_json
+from cdc_reader.cluster.values import serialise, token_of
 from cdc_reader.cql.json import parse_key
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import UserType, parse
+from cdc_reader.cql.values import converter
+from cdc_reader.decoding.cells import build
 from cdc_reader.errors import ConfigurationError
 
 PAIR = UserType("ks", "pair", (("x", parse("int")), ("y", parse("text"))), frozen=True)
@@ -95,3 +102,63 @@ def test_json_that_does_not_fit_the_type_is_refused(text: str, given: str) -> No
     """The error for a JSON value of the wrong type names the expected CQL type."""
     with pytest.raises(ConfigurationError, match=r"^key column k is .*: give a value of type"):
         parse_key(given, table(text))
+
+
+KEYS: dict[str, st.SearchStrategy[Any]] = {
+    **{
+        name: st.integers(-(1 << bits - 1), (1 << bits - 1) - 1)
+        for name, bits in (("tinyint", 8), ("smallint", 16), ("int", 32), ("bigint", 64))
+    },
+    "varint": st.integers(-(1 << 80), 1 << 80),
+    "float": st.floats(width=32, allow_nan=False) | st.just(math.nan),
+    "double": st.floats(allow_nan=False) | st.just(math.nan),
+    "decimal": st.decimals(allow_nan=False, allow_infinity=False),
+    "text": st.text(st.characters(exclude_categories=["Cs"])),
+    "ascii": st.text(st.characters(max_codepoint=127)),
+    "blob": st.binary(),
+    "boolean": st.booleans(),
+    "uuid": st.uuids(),
+    "timeuuid": st.uuids(version=1),
+    "inet": st.ip_addresses().map(str),
+    "date": st.integers(0, (1 << 32) - 1),
+    "time": st.integers(0, 86_400 * 10**9 - 1),
+    "timestamp": st.integers(-(1 << 63), (1 << 63) - 1),
+}
+"""Values, as the driver takes them, of each type that a key may have."""
+
+
+@st.composite
+def keys(draw: st.DrawFn, depth: int = 2) -> tuple[str, Any]:
+    """Draw a type, frozen if it is not native, and a value as the driver takes it."""
+    kinds = ["native", "list", "set", "map", "tuple", "pair"] if depth else ["native"]
+    kind = draw(st.sampled_from(kinds))
+    if kind == "native":
+        name = draw(st.sampled_from([*KEYS]))
+        return name, draw(KEYS[name])
+    if kind == "pair":
+        value = draw(st.none() | KEYS["int"]), draw(st.none() | KEYS["text"])
+        return "frozen<pair>", value
+    if kind == "tuple":
+        parts = draw(st.lists(keys(depth - 1), min_size=1, max_size=3))
+        cells = tuple(draw(st.just(value) | st.none()) for _, value in parts)
+        return f"frozen<tuple<{', '.join(name for name, _ in parts)}>>", cells
+    name, value = draw(keys(depth - 1))
+    others = st.just(value) if name.startswith("frozen") else KEYS[name]
+    elements = [value, *draw(st.lists(others, max_size=3))]
+    raw = {serialise(parse(name, lambda _: PAIR), each): each for each in elements}
+    if kind != "map":
+        return f"frozen<{kind}<{name}>>", [*raw.values()]
+    item, cell = draw(keys(depth - 1))
+    return f"frozen<map<{name}, {item}>>", OrderedMap((each, cell) for each in raw.values())
+
+
+@given(keys())
+def test_what_to_dict_writes_is_read(key: tuple[str, Any]) -> None:
+    """The key of a change, as `Change.to_dict` writes it, has the key's token."""
+    text, value = key
+    schema = table(text)
+    (column,) = schema.columns
+    assume(serialise(column.type, value))  # a partition key is not empty
+    [own] = converter(column.type)(build(column.type, [serialise(column.type, value)]))
+    written = json.dumps({"k": value_to_json(own)})
+    assert token_of(schema, parse_key(written, schema)) == token_of(schema, {"k": value})
