@@ -4,7 +4,8 @@
 
 The first run copies the existing rows. Each later run continues where the last one ended, even if
 it was killed. UNTIL is a time such as ``now``. Without it, the program runs until Ctrl-C or
-SIGTERM. It needs duckdb, and a log with postimages.
+SIGTERM. It needs duckdb. The copy has one column more than the table: `_inserted` is true for rows
+that an INSERT created, which remain when they lose their last value.
 """
 
 from __future__ import annotations
@@ -37,16 +38,17 @@ class Copy:
     """A table in a DuckDB file. Each transaction writes rows together with their checkpoint."""
 
     def __init__(self, path: Path, name: TableName) -> None:
-        self._name, self._table = str(name), quoted(name.name)
+        self._name, self._table = str(name), f"main.{quoted(name.name)}"
         self._database = duckdb.connect(str(path))
+        self._database.execute("CREATE SCHEMA IF NOT EXISTS cdc")
         self._database.execute(
-            "CREATE TABLE IF NOT EXISTS _cdc_checkpoints (name TEXT, checkpoint BLOB)"
+            "CREATE TABLE IF NOT EXISTS cdc.checkpoints (name TEXT, checkpoint BLOB)"
         )
         self._database.begin()
 
     def checkpoint(self) -> Checkpoint | None:
         """Return the last checkpoint, or None before the first one."""
-        query = "SELECT checkpoint FROM _cdc_checkpoints WHERE name = ?"
+        query = "SELECT checkpoint FROM cdc.checkpoints WHERE name = ?"
         found = self._database.execute(query, [self._name]).fetchall()
         return pickle.loads(found[0][0]) if found else None
 
@@ -54,7 +56,8 @@ class Copy:
         """Apply changes in order."""
         self._prepare(table, changes)
         count, first = changes.num_rows, 0
-        placed = pa.table(changes).append_column("_place", pa.array(range(count), pa.int64()))
+        places = pa.array(range(count), pa.int64())
+        placed = pa.table(changes).append_column(own_name("place", table), places)
         self._database.register("_cdc_changes", placed)
         for number, kind in enumerate(changes["_change_type"].to_pylist()):
             if kind in ("delete_partition", "delete_range"):
@@ -65,9 +68,9 @@ class Copy:
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Store the checkpoint and commit it with the changes that were applied before."""
-        self._database.execute("DELETE FROM _cdc_checkpoints WHERE name = ?", [self._name])
+        self._database.execute("DELETE FROM cdc.checkpoints WHERE name = ?", [self._name])
         stored = [self._name, pickle.dumps(checkpoint)]
-        self._database.execute("INSERT INTO _cdc_checkpoints VALUES (?, ?)", stored)
+        self._database.execute("INSERT INTO cdc.checkpoints VALUES (?, ?)", stored)
         self._database.commit()
         self._database.begin()
 
@@ -80,6 +83,9 @@ class Copy:
         if table.of_kind(ColumnKind.STATIC):
             raise SystemExit(f"{table.name} has static columns, which this example does not copy")
         columns = [column.name for column in table.columns]
+        if len({name.lower() for name in columns}) < len(columns):
+            raise SystemExit(f"{table.name} has columns that DuckDB cannot tell apart: {columns}")
+        columns.append("_inserted")
         self._database.register("_cdc_empty", changes.schema.empty_table().select(columns))
         self._database.execute(f"CREATE TABLE IF NOT EXISTS {self._table} AS FROM _cdc_empty")
         there = self._types(self._table)
@@ -100,22 +106,46 @@ class Copy:
         return {name: kind for name, kind, *_ in described}
 
     def _merge(self, table: TableSchema, first: int, end: int) -> None:
-        """Replace each row that occurs in these changes with its last state."""
+        """Apply changes of rows: each value becomes the one that was written last."""
         if first == end:
             return
-        columns = ", ".join(quoted(column.name) for column in table.columns)
+        place, deleted = (quoted(own_name(name, table)) for name in ("place", "deleted"))
+        keys = ", ".join(quoted(column.name) for column in table.columns if column.is_key)
+        is_later = f"{place} > coalesce({deleted}, -1)"
+        written = [
+            f"""arg_max({{'value': {quoted(column.name)}}}, {place}) FILTER ({is_later} AND
+            list_contains(_modified_columns, {text(column.name)})) AS {quoted(column.name)}"""
+            for column in table.values
+        ]
+        self._database.execute(
+            f"""CREATE OR REPLACE TEMP TABLE _cdc_written AS
+            SELECT {", ".join([keys, *written])}, count({deleted}) > 0 AS {deleted},
+            coalesce(bool_or(_inserted) FILTER ({is_later}), false) AS _inserted
+            FROM (SELECT *, max({place}) FILTER (_change_type = 'delete')
+            OVER (PARTITION BY {keys}) AS {deleted} FROM _cdc_changes
+            WHERE {place} >= {first} AND {place} < {end}) GROUP BY {keys}"""
+        )
+        self._replace(table, deleted)
+
+    def _replace(self, table: TableSchema, deleted: str) -> None:
+        """Replace the rows that were written, and remove those without values."""
         key = [quoted(column.name) for column in table.columns if column.is_key]
+        values = [quoted(column.name) for column in table.values]
         same = " AND ".join(f"t.{column} = s.{column}" for column in key)
+        now = [
+            f"CASE WHEN s.{name} IS NOT NULL THEN s.{name}.value "
+            f"WHEN NOT s.{deleted} THEN t.{name} END AS {name}"
+            for name in values
+        ]
         self._database.execute(
-            f"""CREATE OR REPLACE TEMP TABLE _cdc_latest AS FROM _cdc_changes
-            WHERE _place >= {first} AND _place < {end} QUALIFY row_number() OVER
-            (PARTITION BY {", ".join(key)} ORDER BY _place DESC) = 1"""
+            f"""CREATE OR REPLACE TEMP TABLE _cdc_rows AS
+            SELECT {", ".join([*(f"s.{name}" for name in key), *now])},
+            s._inserted OR (NOT s.{deleted} AND coalesce(t._inserted, false)) AS _inserted
+            FROM _cdc_written s LEFT JOIN {self._table} t ON {same}"""
         )
-        self._database.execute(f"DELETE FROM {self._table} t USING _cdc_latest s WHERE {same}")
-        self._database.execute(
-            f"""INSERT INTO {self._table} ({columns}) SELECT {columns} FROM _cdc_latest
-            WHERE _change_type <> 'delete'"""
-        )
+        self._database.execute(f"DELETE FROM {self._table} t USING _cdc_rows s WHERE {same}")
+        is_there = " OR ".join(["_inserted", *(f"{name} IS NOT NULL" for name in values)])
+        self._database.execute(f"INSERT INTO {self._table} BY NAME FROM _cdc_rows WHERE {is_there}")
 
     def _delete(self, table: TableSchema, delete: pa.RecordBatch) -> None:
         """Delete a partition, or a range of its rows."""
@@ -135,9 +165,20 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def text(value: str) -> str:
+    """Return an SQL literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def own_name(name: str, table: TableSchema) -> str:
+    """Return a name for a column beside the table's: it begins with more underscores than they."""
+    most = max(len(it.name) - len(it.name.lstrip("_")) for it in table.columns)
+    return "_" * (most + 1) + name
+
+
 def keep_current(reader: CdcReader, copy: Copy, until: str | None = None) -> None:
     """Copy the existing rows if there is no checkpoint yet, then apply the changes."""
-    wanted = ChangeFormat(preimages="none", range_deletes="emit")
+    wanted = ChangeFormat(include_delta=True, preimages="none", range_deletes="emit")
     for delivery in reader.follow_change_batches(
         copy.checkpoint(), until, format=wanted, snapshot="initial"
     ):

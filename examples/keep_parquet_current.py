@@ -4,7 +4,9 @@
 
 Each file contains the current rows of some of the partitions. The first run writes the existing
 rows. Each later run continues where the last one ended, even if it was killed. UNTIL is a time such
-as ``now``. Without it, the program runs until Ctrl-C or SIGTERM. The log needs postimages.
+as ``now``. Without it, the program runs until Ctrl-C or SIGTERM. The files have one column more
+than the table: `_inserted` is true for rows that an INSERT created, which remain when they lose
+their last value.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import signal
 import sys
 import time
 from collections import defaultdict
+from functools import reduce
 from pathlib import Path
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -45,8 +49,8 @@ BYTES, SECONDS = 64 * 1024 * 1024, 10
 class Folder:
     """The rows of a table in Parquet files, and a checkpoint of the changes that they contain.
 
-    The files are written before the checkpoint. After a crash in between, changes are applied
-    again, which leaves the files as they are: each change shows the whole row.
+    The files are written before the checkpoint. After a crash in between, all changes since the
+    checkpoint are applied again, in the same order, which leads to the same rows.
     """
 
     def __init__(self, path: Path) -> None:
@@ -128,19 +132,47 @@ def applied(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
 
 
 def merged(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
-    """Return the rows, with each changed row in its last state."""
+    """Return the rows after changes of rows: each value is the one that was written last."""
     if not changes.num_rows:
         return rows
-    columns = [column.name for column in table.columns]
     key = [column.name for column in table.columns if column.is_key]
+    values = [column.name for column in table.values]
     every = pa.concat_tables(
-        [rows, changes.select([*columns, "_change_type"])], promote_options="default"
+        [rows, changes.select([*key, *values, "_inserted"])], promote_options="default"
     )
-    places = every.append_column("place", pa.array(range(every.num_rows)))
-    last = places.group_by(key).aggregate([("place", "max")])["place_max"]
-    kept = every.take(last.combine_chunks().sort())
-    is_there = pc.fill_null(pc.not_equal(kept["_change_type"], "delete"), fill_value=True)
-    return kept.filter(is_there).drop_columns("_change_type")
+    old, unchanged = np.ones(rows.num_rows, bool), np.zeros(rows.num_rows, bool)
+    deletes = np.append(unchanged, pc.equal(changes["_change_type"], "delete"))
+    inserts = pc.fill_null(every["_inserted"], fill_value=False).to_numpy()
+    sets = [np.append(old, modifies(changes, name)) for name in values]
+    keys, (deleted, *last) = last_places(every.select(key), [deletes, inserts, *sets])
+    deleted = pc.fill_null(deleted, -1)
+    inserted, *places = (pc.if_else(pc.greater(it, deleted), it, None) for it in last)
+    cells = [every[name].take(place) for name, place in zip(values, places, strict=True)]
+    is_inserted = pc.is_valid(inserted)
+    is_there = reduce(pc.or_, map(pc.is_valid, cells), is_inserted)
+    found = pa.table([*keys, *cells, is_inserted], names=[*key, *values, "_inserted"])
+    return found.select([*(column.name for column in table.columns), "_inserted"]).filter(is_there)
+
+
+def last_places(
+    keys: pa.Table, masks: list[np.ndarray]
+) -> tuple[list[pa.ChunkedArray], list[pa.ChunkedArray]]:
+    """Return each key once, and for each mask, the place of its last row in the mask, or null."""
+    names = [f"key {number}" for number in range(keys.num_columns)]
+    numbers = np.arange(keys.num_rows)
+    places = {f"mask {n}": pa.array(numbers, mask=~mask) for n, mask in enumerate(masks)}
+    grouped = pa.table({**dict(zip(names, keys.columns, strict=True)), **places}).group_by(names)
+    found = grouped.aggregate([(name, "max") for name in places])
+    return [found[name] for name in names], [found[f"{name}_max"] for name in places]
+
+
+def modifies(changes: pa.Table, column: str) -> np.ndarray:
+    """Return a mask of the changes that wrote the column."""
+    lists = changes["_modified_columns"].combine_chunks()
+    found = np.zeros(changes.num_rows, bool)
+    rows = pc.list_parent_indices(lists).to_numpy()
+    found[rows[pc.equal(lists.flatten(), column).to_numpy(zero_copy_only=False)]] = True
+    return found
 
 
 def keep_current(reader: CdcReader, folder: Folder, until: str | None = None) -> None:
@@ -149,7 +181,7 @@ def keep_current(reader: CdcReader, folder: Folder, until: str | None = None) ->
     if reached is None:
         reached = reader.table.begin_snapshot()
         folder.save(reached)  # first: a second snapshot would not show rows deleted meanwhile
-    wanted = ChangeFormat(preimages="none", range_deletes="emit")
+    wanted = ChangeFormat(include_delta=True, preimages="none", range_deletes="emit")
     for delivery in reader.follow_change_batches(reached, until, format=wanted, snapshot="initial"):
         match delivery:
             case SnapshotRows() | RowsRead():
