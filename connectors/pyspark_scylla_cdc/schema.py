@@ -31,10 +31,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cdc_reader.changes.frames.columns import CHANGE_TYPE
+from cdc_reader._time import BEGINNING, FOREVER, Micros
+from cdc_reader.changes.frames.columns import CHANGE_TYPE, RANGE
 from cdc_reader.changes.frames.value_types import ValueTypes
+from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import Column, ColumnKind, ImageMode, TableSchema
 from cdc_reader.cql.types import NATIVE_TYPES, CqlType, parse
+from cdc_reader.reading.expiry import GRACE
+
+_CREATION = 1_000_000
+"""The longest time, in µs, from a table's id to the end of its creation."""
 
 _SCALARS: dict[pa.DataType, DataType] = {
     pa.binary(): BinaryType(),
@@ -63,7 +69,8 @@ def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -
     columns, it also contains `cql.order`, which is ``asc`` or ``desc``. In the metadata of the
     change type, `cql.insert` says what an ``insert`` means: an INSERT ``statement``, or a new
     ``row``, which an UPDATE can also create. With `marks`, `cql.marks` is ``true``, which means
-    that the rows may include marks of snapshots.
+    that the rows may include marks of snapshots. In the metadata of the ranges, `cql.named` is the
+    time, in µs, since which the columns of the key certainly have their names.
     """
     known = {column.name: column for column in base.columns}
     struct = _struct(schema)
@@ -76,7 +83,21 @@ def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -
                 "cql.insert": "statement" if by_statement else "row",
                 **({"cql.marks": "true"} if marks else {}),
             }
+        elif field.name == RANGE:
+            field.metadata = {"cql.named": str(_named_since(base))}
     return struct
+
+
+def _named_since(base: TableSchema) -> Micros:
+    """Return the time (µs) since which no column of the key can have been renamed.
+
+    Clocks and write times may differ by a minute.
+    """
+    created = None if base.id is None else timeuuid.created(base.id)
+    if base.altered is None:
+        return FOREVER
+    is_new = created is not None and base.altered - created < _CREATION
+    return BEGINNING if is_new else base.altered + GRACE
 
 
 def _metadata(column: Column) -> dict[str, str]:

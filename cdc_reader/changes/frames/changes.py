@@ -274,7 +274,7 @@ def _schema(base: TableSchema, wanted: ChangeFormat, types: ValueTypes) -> pa.Sc
     if wanted.range_deletes == "emit" and base.clustering:
         fields.append((names.RANGE, range_type(base, types)))
     fields += bad_record_field(wanted.on_bad_record)
-    return with_own_columns(base, types.fields(base.columns), fields)
+    return with_own_columns(base, types.fields(base.columns), fields, names.ALL)
 
 
 def _check_images(base: TableSchema, wanted: ChangeFormat, values: Sequence[Column]) -> None:

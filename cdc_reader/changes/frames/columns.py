@@ -104,19 +104,23 @@ def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tup
 
 
 def with_own_columns(
-    base: TableSchema, columns: Iterable[pa.Field], own: Iterable[tuple[str, pa.DataType]]
+    base: TableSchema,
+    columns: Iterable[pa.Field],
+    own: Iterable[tuple[str, pa.DataType]],
+    reserved: Collection[str] = (),
 ) -> pa.Schema:
     """Append the columns `own`, which a format adds, to other columns.
 
-    Raises UnsupportedTableError if the base table has a column of the same name.
+    Raises UnsupportedTableError if the base table has a column of such a name or of a `reserved`
+    one, in upper or lower case, because Spark does not distinguish them.
     """
     fields = [pa.field(name, kind) for name, kind in own]
-    taken = {column.name for column in base.columns}
-    for field in fields:
-        if field.name in taken:
+    names = {name.lower(): name for name in (*reserved, *(field.name for field in fields))}
+    for column in base.columns:
+        if (name := names.get(column.name.lower())) is not None:
             raise UnsupportedTableError(
-                f"{base.name} has a column {field.name}, which is also the name of a column that "
-                "this source adds: rename the column, or drop it and add it under another name"
+                f"{base.name} has a column {column.name}, but {name} is the name of a column that "
+                "this source adds: leave it out with columns, or rename a key column"
             )
     return pa.schema([*columns, *fields])
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdc_reader.errors import ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import new_fields
+from pyspark_scylla_cdc.tables.own_names import OwnNames
+from pyspark_scylla_cdc.tables.ranges import column, quoted
 from pyspark_scylla_cdc.tables.sink import (
-    GONE,
+    MARKER,
     Layout,
     MicroBatch,
     application,
-    check_target,
+    as_in_target,
     merged,
     of_version,
     same_row,
@@ -26,6 +31,12 @@ from pyspark_scylla_cdc.tables.sink import (
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
+
+_NOT_PLAIN = {"deletion vectors": ("deletionVectors",), "mapped columns": ("columnMapping",)}
+"""What a Delta table may have that its Parquet files do not show, and the features that tell."""
+
+_FIRST_DAY, _LAST_DAY = -96_465_292, 95_026_236
+"""The first and the last date that deltalake can write, in days since 1970."""
 
 
 class DeltaLakeSink:
@@ -45,15 +56,26 @@ class DeltaLakeSink:
                 "extension"
             )
             raise ConfigurationError("format", "delta", remedy) from None
+        if re.search("%[0-9A-Fa-f]{2}", path):
+            remedy = "deltalake decodes '%' and two digits: give a path without them"
+            raise ConfigurationError("target", path, remedy)
         self._deltalake = deltalake
         self.target = path
 
-    def prepare(self, layout: Layout) -> None:
+    def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`."""
-        schema = self._schema(layout.schema)
-        table = self._deltalake.DeltaTable.create(self.target, schema=schema, mode="ignore")
+        _refuse_backticks(self.target, layout.schema)
+        new = layout.marked()
+        self._deltalake.DeltaTable.create(
+            self.target,
+            schema=self._schema(new.stored),
+            mode="ignore",
+            configuration={MARKER: new.marker},
+            raise_if_key_not_exists=False,
+        )
+        table = self._table()
         there = _schema_of(table)
-        check_target(self.target, layout, there)
+        layout = as_in_target(self.target, layout, there, _marker_of(table))
         for field in new_fields(there, layout.schema):
             if field.in_map:
                 raise SchemaError(
@@ -61,12 +83,15 @@ class DeltaLakeSink:
                     "has gained inside a map, and deltalake cannot add it: delete target and "
                     "checkpoint to start over, or use a session with Delta Lake's extension"
                 )
+        return layout
 
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
         table = self._table()
-        if new_fields(_schema_of(table), layout.schema):
-            nothing = pa.schema(self._schema(layout.schema).to_arrow()).empty_table()
+        if _marker_of(table) is None:
+            table.alter.set_table_properties({MARKER: layout.marker}, raise_if_not_exists=False)
+        if new_fields(_schema_of(table), layout.stored):
+            nothing = pa.schema(self._schema(layout.stored).to_arrow()).empty_table()
             self._deltalake.write_deltalake(table, nothing, mode="append", schema_mode="merge")
 
     def last(self, query: str) -> MicroBatch | None:
@@ -76,20 +101,26 @@ class DeltaLakeSink:
     def rows(self, spark: SparkSession) -> DataFrame:
         """See `Sink.rows`."""
         table = self._table()
-        files = map(unquote, table.file_uris())  # Spark takes paths as they are
-        return spark.read.schema(_schema_of(table)).parquet(*files)
+        schema, partitions = _schema_of(table), table.metadata().partition_columns
+        stored = [field for field in schema if field.name not in partitions]
+        files = (f"{self.target.rstrip('/')}/{path}" for path in _paths(table))
+        rows = spark.read.schema(StructType(stored)).parquet(*files)
+        return _with_partitions(rows, table, schema) if partitions else rows
 
     def commit(
         self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
     ) -> None:
         """See `Sink.commit`."""
         rows = merged(layout, before, after).toArrow()
+        for name in rows.schema.names:
+            _refuse_dates(name, rows.column(name).combine_chunks())
         table, deltalake = self._table(), self._deltalake
         noted = deltalake.CommitProperties(
             app_transactions=[deltalake.Transaction(application(batch.query), version_of(batch))]
         )
+        gone = quoted(layout.gone)
         if not rows.num_rows:  # a merge without rows would not commit
-            nothing = rows.drop_columns(GONE)
+            nothing = rows.drop_columns(layout.gone)
             deltalake.write_deltalake(table, nothing, mode="append", commit_properties=noted)
             return
         (
@@ -100,9 +131,9 @@ class DeltaLakeSink:
                 target_alias="t",
                 commit_properties=noted,
             )
-            .when_matched_delete(f"s.{GONE}")
-            .when_matched_update_all(except_cols=[GONE])
-            .when_not_matched_insert_all(f"NOT s.{GONE}", except_cols=[GONE])
+            .when_matched_delete(f"s.{gone}")
+            .when_matched_update_all(except_cols=[layout.gone])
+            .when_not_matched_insert_all(f"NOT s.{gone}", except_cols=[layout.gone])
             .execute()
         )
 
@@ -110,7 +141,68 @@ class DeltaLakeSink:
         return self._deltalake.Schema.from_json(schema.json())  # Delta writes schemas as Spark does
 
     def _table(self) -> DeltaTable:
-        return self._deltalake.DeltaTable(self.target)
+        """Return the table; raise ConfigurationError if its files do not contain plain rows."""
+        table = self._deltalake.DeltaTable(self.target)
+        features = {*(table.protocol().reader_features or ())}
+        if unread := [name for name, told in _NOT_PLAIN.items() if features.intersection(told)]:
+            remedy = (
+                f"the table has {' and '.join(unread)}, so its files do not show its rows: use a "
+                "session with Delta Lake's extension, or give a new path"
+            )
+            raise ConfigurationError("target", self.target, remedy)
+        return table
+
+
+def _paths(table: DeltaTable) -> list[str]:
+    """Return the paths of the table's files, below its own; the log has them percent-encoded."""
+    actions = pa.table(table.get_add_actions(flatten=False))
+    return [unquote(path) for path in actions.column("path").to_pylist()]
+
+
+def _with_partitions(rows: DataFrame, table: DeltaTable, schema: StructType) -> DataFrame:
+    """Add the columns by which the table is partitioned: only its log contains their values."""
+    actions = pa.table(table.get_add_actions(flatten=False))
+    names = [path.rpartition("/")[2] for path in _paths(table)]
+    assert len(names) == len({*names})  # noqa: S101 - writers give each file a unique name
+    file = OwnNames.beside(schema.names).own("file")
+    types = pa.schema(table.schema().to_arrow())
+    cells = pa.RecordBatch.from_struct_array(actions.column("partition").combine_chunks())
+    values = {name: cells.column(name).cast(types.field(name).type) for name in cells.schema.names}
+    files = rows.sparkSession.createDataFrame(pa.table({**values, file: names}))
+    located = rows.withColumn(file, rows.metadataColumn("_metadata")["file_name"])
+    found = located.join(sf.broadcast(files), file)
+    return found.select(*(column(field.name) for field in schema))
+
+
+def _refuse_backticks(target: str, schema: StructType) -> None:
+    """Raise ConfigurationError for names that deltalake cannot quote."""
+    if taken := [name for name in schema.fieldNames() if "`" in name]:
+        remedy = (
+            f"column {taken[0]} has a backtick in its name, which deltalake cannot quote: leave it "
+            "out with the option columns, or use a session with Delta Lake's extension"
+        )
+        raise ConfigurationError("target", target, remedy)
+
+
+def _refuse_dates(name: str, cells: pa.Array) -> None:
+    """Raise SchemaError for dates that deltalake cannot write."""
+    if pa.types.is_struct(cells.type):
+        for number in range(cells.type.num_fields):
+            _refuse_dates(name, cells.field(number))
+    if not pa.types.is_date32(cells.type):
+        return
+    bounds = pc.min_max(cells.cast(pa.int32()))
+    first, last = bounds["min"].as_py(), bounds["max"].as_py()
+    if first is not None and not _FIRST_DAY <= first <= last <= _LAST_DAY:
+        raise SchemaError(
+            f"column {name} has a date outside the years -262143 to 262142, which deltalake cannot "
+            "write: leave the column out with the option columns, or use a session with Delta "
+            "Lake's extension"
+        )
+
+
+def _marker_of(table: DeltaTable) -> str | None:
+    return table.metadata().configuration.get(MARKER)
 
 
 def _schema_of(table: DeltaTable) -> StructType:

@@ -1,17 +1,18 @@
-"""Checks that rows can be matched by their primary keys."""
+"""Checks that columns can be told apart by name, and rows by their primary keys."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import pairwise
 from operator import and_, or_
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from cdc_reader._time import FOREVER
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc.tables.ranges import column
@@ -42,33 +43,70 @@ def refuse_keys(key: Iterable[StructField]) -> None:
             )
 
 
+def refuse_equal_names(fields: Iterable[StructField], spark: SparkSession | None = None) -> None:
+    """Raise SchemaError for columns, or fields inside columns, whose names differ only in case.
+
+    They are accepted if `spark` is given and distinguishes them.
+    """
+    if spark is not None and spark.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    for first, second in _equal_names(StructType([*fields])):
+        raise SchemaError(
+            f"columns or fields {first} and {second} differ only in case, and Spark and table "
+            "formats do not distinguish them: leave one out with the option columns, or for fold, "
+            "set spark.sql.caseSensitive to 'true'"
+        )
+
+
+def _equal_names(kind: DataType) -> Iterator[tuple[str, str]]:
+    match kind:
+        case ArrayType():
+            yield from _equal_names(kind.elementType)
+        case MapType():
+            yield from _equal_names(kind.keyType)
+            yield from _equal_names(kind.valueType)
+        case StructType():
+            known: dict[str, str] = {}
+            for field in kind:
+                if (first := known.setdefault(field.name.lower(), field.name)) != field.name:
+                    yield first, field.name
+                yield from _equal_names(field.dataType)
+
+
 def check_whole(
-    partition: Sequence[str], clustering: Sequence[str], *, is_of_row: Column, has_ranges: bool
+    partition: Sequence[str],
+    clustering: Sequence[str],
+    *,
+    is_of_row: Column,
+    ranges: StructField | None,
 ) -> Column:
     """Return a column that is true for changes whose whole key is known, and raises otherwise.
 
     After a key column is renamed, it is null in older rows of the log. A row delete then looks like
     a static or partition delete, and the bounds of a range are missing. `is_of_row` is true for
-    changes that must have a clustering key.
+    changes that must have a clustering key, and `ranges` the column of ranges, if there is one.
     """
     lacks = _any_null(map(column, partition))
     if clustering:
         cells = [*map(column, clustering)]
         lacks |= _any_null(cells) & (is_of_row | ~_all_null(cells))
-    if clustering and has_ranges:
-        lacks |= _lacks_bounds(column(names.RANGE), clustering)
+    if clustering and ranges is not None:
+        named = int(ranges.metadata.get("cql.named", FOREVER))
+        may_be_renamed = sf.unix_micros(column(names.COMMIT_TIMESTAMP)) < named
+        lacks |= _lacks_bounds(column(names.RANGE), clustering, may_be_renamed)
     is_mark = column(names.CHANGE_TYPE).isin(names.SNAPSHOT_BEGIN, names.SNAPSHOT_COMPLETE)
     refused = sf.raise_error(sf.lit(_INCOMPLETE)).cast("boolean")
     return sf.when(is_mark | ~lacks, sf.lit(True)).otherwise(refused)
 
 
-def _lacks_bounds(bounds: Column, clustering: Sequence[str]) -> Column:
+def _lacks_bounds(bounds: Column, clustering: Sequence[str], may_be_renamed: Column) -> Column:
     """Return a column that is true if a range has no bounds, or if they lack a leading column.
 
-    Ranges in the log are open at one end at most, and an open end is inclusive.
+    An open end of a range is inclusive. A range is open at both ends only if ranges of one batch
+    touch, so that they cover all rows of the partition.
     """
     start, end = ([bounds[side][name] for name in clustering] for side in ("start", "end"))
-    lacks = start[0].isNull() & end[0].isNull()
+    lacks = start[0].isNull() & end[0].isNull() & may_be_renamed
     for side, cells in (("start", start), ("end", end)):
         lacks |= cells[0].isNull() & ~bounds[f"{side}_inclusive"]
         for earlier, later in pairwise(cells):

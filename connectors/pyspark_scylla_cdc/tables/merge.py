@@ -14,11 +14,11 @@ from pyspark_scylla_cdc.tables.differences import Difference, new_fields
 from pyspark_scylla_cdc.tables.ranges import quoted
 from pyspark_scylla_cdc.tables.sink import (
     APPLICATION,
-    GONE,
+    MARKER,
     Layout,
     MicroBatch,
     application,
-    check_target,
+    as_in_target,
     merged,
     of_version,
     same_row,
@@ -40,17 +40,22 @@ class _MergeSink(ABC):
         self._table = table
         self.target = table
 
-    def prepare(self, layout: Layout) -> None:
+    def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`."""
-        columns = self._declared(layout.schema)
+        new = layout.marked()
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._table} ({columns}) USING {self.PROVIDER}"
+            f"CREATE TABLE IF NOT EXISTS {self._table} ({self._declared(new.stored)}) "
+            f"USING {self.PROVIDER} TBLPROPERTIES ({_property(new)})"
         )
-        check_target(self.target, layout, self.rows(self._spark).schema)
+        return as_in_target(
+            self.target, layout, self.rows(self._spark).schema, self._properties().get(MARKER)
+        )
 
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
-        if lacking := new_fields(self.rows(self._spark).schema, layout.schema):
+        if MARKER not in self._properties():
+            self._spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ({_property(layout)})")
+        if lacking := new_fields(self.rows(self._spark).schema, layout.stored):
             columns = ", ".join(map(self._added, lacking))
             self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
 
@@ -73,15 +78,18 @@ class _MergeSink(ABC):
         self._record(spark, batch, lambda: spark.sql(self._merge(layout)))
         spark.catalog.dropTempView(_VIEW)
 
+    def _properties(self) -> dict[str, str]:
+        return dict(self._spark.sql(f"SHOW TBLPROPERTIES {self._table}").collect())
+
     def _merge(self, layout: Layout) -> str:
-        columns = [quoted(field.name) for field in layout.schema]
+        columns = [quoted(field.name) for field in layout.stored]
         updates = ", ".join(f"t.{column} = s.{column}" for column in columns)
-        cells = ", ".join(f"s.{column}" for column in columns)
+        cells, gone = ", ".join(f"s.{column}" for column in columns), quoted(layout.gone)
         return (
             f"MERGE INTO {self._table} t USING {_VIEW} s ON {same_row(layout)} "  # noqa: S608 - quoted
-            f"WHEN MATCHED AND s.{GONE} THEN DELETE "
+            f"WHEN MATCHED AND s.{gone} THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {updates} "
-            f"WHEN NOT MATCHED AND NOT s.{GONE} THEN "
+            f"WHEN NOT MATCHED AND NOT s.{gone} THEN "
             f"INSERT ({', '.join(columns)}) VALUES ({cells})"
         )
 
@@ -120,12 +128,12 @@ class IcebergSink(_MergeSink):
             raise ConfigurationError("target", table, remedy)
         super().__init__(spark, table)
 
-    def prepare(self, layout: Layout) -> None:
+    def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`. The namespace is created too."""
         namespace = self._table.rpartition(".")[0]
         if "." in namespace:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-        super().prepare(layout)
+        return super().prepare(layout)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """See `Sink.rows`."""
@@ -180,6 +188,11 @@ class DeltaSparkSink(_MergeSink):
         finally:
             for name in settings:
                 spark.conf.unset(name)
+
+
+def _property(layout: Layout) -> str:
+    """Return the marker's name as a property in SQL."""
+    return f"'{MARKER}' = '{layout.marker}'"  # a name that consists of underscores and a word
 
 
 class _Callable:

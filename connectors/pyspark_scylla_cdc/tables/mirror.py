@@ -22,9 +22,9 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.differences import fitted
-from pyspark_scylla_cdc.tables.fold import fold
+from pyspark_scylla_cdc.tables.fold import Fold
 from pyspark_scylla_cdc.tables.history import versions
-from pyspark_scylla_cdc.tables.keys import refuse_keys
+from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.ranges import column, quoted
 from pyspark_scylla_cdc.tables.runs import RepeatedRuns, needs_repeats, planned
@@ -78,6 +78,7 @@ class _Copy:
     history: bool
     query: StreamingQuery | None = field(default=None, init=False)
     _is_stopped: bool = field(default=False, init=False)
+    _marker: str = field(default="", init=False)
     _runs: RepeatedRuns | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -88,8 +89,8 @@ class _Copy:
         """Load the table with its current columns, prepare the target, and start the query."""
         options = self.options if self._runs is None else self._runs.begin()
         frame = self.spark.readStream.format("scylla_cdc").options(**options).load()
-        layout = layout_of(frame, history=self.history)
-        self.sink.prepare(layout)
+        layout = self.sink.prepare(layout_of(frame, history=self.history))
+        self._marker = layout.marker
         started: Future[str] = Future()  # the query's id, which only a started query has
         spark, sink, checkpoint = self.spark, self.sink, self.checkpoint
 
@@ -108,6 +109,10 @@ class _Copy:
             started.cancel()  # otherwise a query whose start is interrupted would wait forever
         if self._is_stopped:  # meanwhile
             self.query.stop()
+
+    def rows(self) -> DataFrame:
+        """Return the rows of the copy as it is now, with the table's columns."""
+        return self.sink.rows(self.spark).drop(self._marker)
 
     def stop(self) -> None:
         """Stop the query; it is not started again."""
@@ -190,8 +195,7 @@ class Mirror:
 
     def read(self, number: int = 0) -> DataFrame:
         """Return the rows of a copy as it is now; `number` is the index of its table, from 0."""
-        copy = self._copies[number]
-        return copy.sink.rows(copy.spark)
+        return self._copies[number].rows()
 
 
 def mirror(
@@ -313,6 +317,7 @@ def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
         [name for name, found in kinds.items() if found == kind]
         for kind in ("partition_key", "clustering")
     )
+    refuse_equal_names(fields)
     refuse_keys(field for field in fields if field.name in {*partition, *clustering})
     if not history:
         return Layout(StructType(plain), partition, clustering)
@@ -333,14 +338,18 @@ def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
     try:
         touched = changes.select(*map(quoted, layout.partition)).distinct()
         rows = sink.rows(changes.sparkSession)
-        columns = fitted(rows, layout.schema)
+        columns = fitted(rows, layout.stored)
         there = rows.select(*(each.alias(name) for name, each in columns.items()))
         if layout.history:
             there = there.where(column(IS_CURRENT))
         before = there.join(touched, [*layout.partition], "left_semi")
         if _begins_anew(changes):
             before = there
-        after = versions(changes, before) if layout.history else fold(changes, onto=before)
+        after = (
+            versions(changes, before, layout.marker)
+            if layout.history
+            else Fold(changes, marker=layout.marker).result(before)
+        )
         sink.commit(batch, layout, before, after)
     finally:
         changes.unpersist()

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import and_
 from typing import Protocol
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ByteType, IntegerType, ShortType, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    IntegerType,
+    ShortType,
+    StructField,
+    StructType,
+)
 
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import Difference, differences
+from pyspark_scylla_cdc.tables.own_names import OwnNames
 from pyspark_scylla_cdc.tables.ranges import column, quoted
 
 APPLICATION = "scylla_cdc_mirror"
 """The name under which targets record the micro-batches that they contain."""
 _PLAN_BITS = 32
 """The size of `MicroBatch.plan`."""
-GONE = "__gone"
-"""A column of merged rows: true for rows that the table no longer has."""
-_BEFORE = "__before"
+MARKER = "scylla_cdc.inserted"
+"""The property in which a target keeps the name of its marker."""
 VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """Columns of a copy with history, in which each row is a version of a row of the table."""
 
@@ -31,18 +38,36 @@ VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_curre
 class Layout:
     """The columns of a copy: the table's columns, in order, and which of them form the key.
 
-    A copy with `history` also has the columns `VERSION`, and its key ends with `VALID_FROM`.
+    A copy with `history` also has the columns `VERSION`, and its key ends with `VALID_FROM`. The
+    column `marker` is true for rows that an INSERT created, or that were in a snapshot: they remain
+    when they lose their last value.
     """
 
     schema: StructType
     partition: Sequence[str]
     clustering: Sequence[str]
     history: bool = False
+    marker: str = ""
 
     @property
     def key(self) -> list[str]:
         """The columns of the primary key."""
         return [*self.partition, *self.clustering]
+
+    @property
+    def stored(self) -> StructType:
+        """All columns of the copy."""
+        return StructType([*self.schema, StructField(self.marker, BooleanType())])
+
+    @property
+    def gone(self) -> str:
+        """The name of a column of merged rows: true for rows that the table no longer has."""
+        return OwnNames.beside(self.stored.names).own("gone")
+
+    def marked(self, beside: Iterable[str] = ()) -> Layout:
+        """Return the layout with a marker whose name no column has, nor is one of `beside`."""
+        own = OwnNames.beside([*self.schema.names, *beside])
+        return evolve(self, marker=own.own("inserted"))
 
 
 @frozen
@@ -64,16 +89,20 @@ class Sink(Protocol):
     target: str
     """The path or the name of the target, for messages."""
 
-    def prepare(self, layout: Layout) -> None:
+    def prepare(self, layout: Layout) -> Layout:
         """Create the target, or check that an existing target can have this layout.
 
-        An existing target is not changed. Raises ConfigurationError if only one of the target and
-        the layout has a history, and SchemaError if the target cannot get the layout's columns.
+        Returns the layout with the target's marker. An existing target is not changed. Raises
+        ConfigurationError if only one of the target and the layout has a history, and SchemaError
+        if the target cannot get the layout's columns.
         """
         ...
 
     def add_columns(self, layout: Layout) -> None:
-        """Add the columns, and the fields inside columns, that the target lacks."""
+        """Add the columns, and the fields inside columns, that the target lacks.
+
+        Records the name of the marker, if the target did not have one.
+        """
         ...
 
     def last(self, query: str) -> MicroBatch | None:
@@ -142,8 +171,11 @@ def has(sink: Sink, batch: MicroBatch, spark: SparkSession) -> bool:
     return False
 
 
-def check_target(target: str, layout: Layout, there: StructType) -> None:
-    """Check that a target with the columns `there` can have this layout; see `Sink.prepare`."""
+def as_in_target(target: str, layout: Layout, there: StructType, marker: str | None) -> Layout:
+    """Check that a target with the columns `there` can have this layout; see `Sink.prepare`.
+
+    Returns the layout with the target's `marker`, or with a new one if the target has none.
+    """
     _check_history(layout, there.names)
     known = {name.lower() for name in there.names}
     for name in layout.key:
@@ -155,6 +187,14 @@ def check_target(target: str, layout: Layout, there: StructType) -> None:
             )
     for found in differences(there, layout.schema):
         _check_difference(target, found)
+    if marker is None:
+        return layout.marked(there.names)
+    if taken := [name for name in layout.schema.names if name.lower() == marker.lower()]:
+        raise SchemaError(
+            f"the table has gained a column {taken[0]}, and {target} uses this name for a column "
+            "of its own: delete target and checkpoint to start over"
+        )
+    return evolve(layout, marker=marker)
 
 
 def _check_difference(target: str, found: Difference) -> None:
@@ -184,19 +224,19 @@ def _check_history(layout: Layout, there: Sequence[str]) -> None:
 
 
 def merged(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
-    """Return the rows `after`, and the keys of rows that are only in `before`, marked by `GONE`."""
-    keys = [quoted(name) for name in layout.key]
-    there = before.select(sf.struct(*keys).alias(_BEFORE))
-    old = [sf.col(f"{_BEFORE}.{key}") for key in keys]
-    same = [sf.col(key).eqNullSafe(of_before) for key, of_before in zip(keys, old, strict=True)]
+    """Return the rows `after`, and the keys of rows that are only in `before`, marked as gone."""
+    own, gone = OwnNames.beside(layout.stored.names), layout.gone
+    there = before.select(*(column(name).alias(own.other(name)) for name in layout.key))
+    old = [column(own.other(name)) for name in layout.key]
+    same = [column(key).eqNullSafe(it) for key, it in zip(layout.key, old, strict=True)]
     # A full join evaluates `after`, the result of a fold, only once.
-    rows = after.withColumn(GONE, sf.lit(False)).join(there, reduce(and_, same), "full")
-    is_gone = sf.coalesce(sf.col(GONE), sf.lit(True))
+    rows = after.withColumn(gone, sf.lit(False)).join(there, reduce(and_, same), "full")
+    is_gone = sf.coalesce(column(gone), sf.lit(True))
     either = {
         name: sf.when(is_gone, of_before).otherwise(column(name))
         for name, of_before in zip(layout.key, old, strict=True)
     }
-    return rows.withColumns({**either, GONE: is_gone}).drop(_BEFORE)
+    return rows.withColumns({**either, gone: is_gone}).drop(*map(own.other, layout.key))
 
 
 def same_row(layout: Layout) -> str:

@@ -24,7 +24,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
 
 Execute = Callable[..., None]
 Load = Callable[..., "DataFrame"]
-CHANGES = {"format": "changes", "rangeDeletes": "emit", "maxPartitions": "2"}
+CHANGES = {
+    "format": "changes",
+    "includeDelta": "true",
+    "rangeDeletes": "emit",
+    "maxPartitions": "2",
+}
 TABLE = (
     "CREATE TABLE {t} (pk int, a text, b timeuuid, s int static, v int, w set<int>, "
     "m map<text, int>, l frozen<list<int>>, PRIMARY KEY (pk, a, b)) "
@@ -128,10 +133,10 @@ def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load
     execute(*random_statements(7, 150, before))
     half = table_of(scylla, f"{keyspace}.t")
     assert len(half) >= 5
-    first = load(**CHANGES, includeDelta="true").localCheckpoint()
+    first = load(**CHANGES).localCheckpoint()
     middle = SystemClock().now()
     execute(*[text for text in random_statements(8, 80) if "TIMESTAMP" not in text])
-    rest = load(**CHANGES, includeDelta="true", startingTimestamp=str(middle // 1_000))
+    rest = load(**CHANGES, startingTimestamp=str(middle // 1_000))
     check_folded([(first, half), (rest, table_of(scylla, f"{keyspace}.t"))])
 
 
@@ -143,7 +148,7 @@ def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) 
         f"UPDATE {{t}} SET w = {{1}} WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",
         f"INSERT INTO {{t}} (pk, a, b, w) VALUES (2, 'x', {TIMES[0]}, {{1}})",
     )
-    rest = load(**CHANGES, includeDelta="true", columns="v")
+    rest = load(**CHANGES, columns="v")
     assert [row["pk"] for row in folded(rest)] == [2]
 
 
@@ -151,7 +156,7 @@ def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) 
 def test_a_row_without_values_remains_only_if_inserted(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """Rows without values remain only if they were inserted, with or without `includeDelta`."""
+    """Rows without values remain only if they were inserted."""
     row = f"pk = 7 AND a = 'x' AND b = {TIMES[0]}"
     execute(
         TABLE + IMAGES["postimages"],
@@ -166,22 +171,6 @@ def test_a_row_without_values_remains_only_if_inserted(
     assert [row["pk"] for row in found if row["pk"] >= 7] == [8]
 
 
-@pytest.mark.slow
-def test_a_row_of_unknown_origin_is_refused(
-    scylla: Scylla, keyspace: str, execute: Execute, load: Load
-) -> None:
-    """With full preimages, an `insert` may be an UPDATE, so a row of unknown origin is rejected."""
-    execute(
-        TABLE + IMAGES["full images"],
-        f"UPDATE {{t}} SET v = 1 WHERE pk = 7 AND a = 'x' AND b = {TIMES[0]}",
-    )
-    assert folded(load(**CHANGES)) == table_of(scylla, f"{keyspace}.t")
-    execute(f"UPDATE {{t}} SET v = null WHERE pk = 7 AND a = 'x' AND b = {TIMES[0]}")
-    with pytest.raises(Exception, match=r"do not show whether the row was inserted.*includeDelta"):
-        folded(load(**CHANGES))
-    assert folded(load(**CHANGES, includeDelta="true")) == table_of(scylla, f"{keyspace}.t")
-
-
 def test_without_images(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
     """Deltas alone fold into the table, with the last value of each column."""
     execute(
@@ -194,7 +183,7 @@ def test_without_images(scylla: Scylla, keyspace: str, execute: Execute, load: L
         "INSERT INTO {t} (pk) VALUES (3)",
         "DELETE FROM {t} WHERE pk = 4",
     )
-    found = folded(load(**CHANGES, includeDelta="true"))
+    found = folded(load(**CHANGES))
     assert found == table_of(scylla, f"{keyspace}.t")
     assert len(found) == 2
 
@@ -221,7 +210,6 @@ def test_in_every_micro_batch(
 
     stream = load(
         stream=True,
-        includeDelta="true",
         endingTimestamp=format_ms(until + 1_000),
         startingTimestamp=format_ms(began),
         confidenceWindow="0s",
@@ -250,6 +238,7 @@ def format_ms(micros: int) -> str:
     ("drop", "keys", "expected"),
     [
         (["_sequence"], None, "has no column _sequence: expected one of format 'changes'"),
+        (["_inserted"], None, "has no column _inserted: .* read with includeDelta 'true'"),
         ([], ["pk", "nothing"], "has no column nothing"),
     ],
 )

@@ -90,7 +90,7 @@ def test_the_valid_versions_are_the_table_at_each_time(
     """The versions valid at each time equal the table, after writes and deletes of all kinds."""
     execute(TABLE + IMAGES["full images"])
     seen = watch([text for text in random_statements(3, 60) if "TIMESTAMP" not in text])
-    check_versions(load(**CHANGES, includeDelta="true").persist(), seen)
+    check_versions(load(**CHANGES).persist(), seen)
 
 
 @pytest.mark.slow
@@ -103,7 +103,7 @@ def test_in_every_micro_batch(execute: Execute, load: Load, watch: Watch, seed: 
     starts = [SystemClock().now() // 1_000 + 1]
     ended: Rows = []
     seen: list[tuple[int, Rows]] = []
-    found = onto_nothing(load(**CHANGES, includeDelta="true")).localCheckpoint()
+    found = onto_nothing(load(**CHANGES)).localCheckpoint()
     for first in range(10, len(statements), 30):
         seen += watch(statements[first : first + 30])
         starts.append(SystemClock().now() // 1_000 + 1)
@@ -127,7 +127,7 @@ def test_current_versions_are_the_folded_rows(execute: Execute, load: Load) -> N
     """Current versions equal folded rows, even if timestamps differ from the times of execution."""
     before = SystemClock().now()
     execute(TABLE + IMAGES["full images"], *random_statements(5, 150, before))
-    changes = load(**CHANGES, includeDelta="true").persist()
+    changes = load(**CHANGES).persist()
     found = onto_nothing(changes).where(IS_CURRENT).drop(*VERSION)
     assert rows_of(found) == rows_of(fold(changes))
 
@@ -146,7 +146,7 @@ def test_each_version_ends_when_the_next_begins(execute: Execute, load: Load) ->
         f"UPDATE {{t}} USING TIMESTAMP {now} SET v = 4 WHERE pk = 2",
         f"DELETE FROM {{t}} USING TIMESTAMP {now} WHERE pk = 2",
     )
-    changes = load(**CHANGES, includeDelta="true").persist()
+    changes = load(**CHANGES).persist()
     found = [tuple(row.values()) for row in told(onto_nothing(changes))]
     assert sorted(found, key=lambda row: row[3]) == [
         (1, {7: 8}, 1, now, now + 1, False),
@@ -174,7 +174,7 @@ def test_static_columns_alone(execute: Execute, load: Load, watch: Watch) -> Non
             "DELETE FROM {t} WHERE pk = 1",
         ]
     )
-    found = told(onto_nothing(load(**CHANGES, includeDelta="true").persist()))
+    found = told(onto_nothing(load(**CHANGES).persist()))
     alone = [(row["s"], row[IS_CURRENT]) for row in found if row["a"] is None]
     assert sorted(alone) == [(1, False), (2, False), (3, False), (3, False)]
     for time, rows in seen:

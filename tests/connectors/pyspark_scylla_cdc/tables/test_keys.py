@@ -30,9 +30,8 @@ INCOMPLETE = "found a change with a null in its primary key.*renamed.*: start af
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delta", ["true", "false"])
 def test_static_maps_in_a_table(
-    scylla: Scylla, keyspace: str, execute: Execute, load: Load, delta: str
+    scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
     """A static column with a map is kept in the table onto which changes are folded."""
     execute(
@@ -42,13 +41,13 @@ def test_static_maps_in_a_table(
         "INSERT INTO {t} (pk, a, b, v) VALUES (1, 1, 1, 1)",
         "INSERT INTO {t} (pk, a, b, v) VALUES (1, 2, 1, 2)",
     )
-    first = fold(load(**CHANGES, includeDelta=delta)).localCheckpoint()
+    first = fold(load(**CHANGES)).localCheckpoint()
     assert rows_of(first) == table_of(scylla, f"{keyspace}.t")
     execute(
         "UPDATE {t} SET s['c'] = 3 WHERE pk = 2",
         "DELETE FROM {t} WHERE pk = 1 AND a = 2 AND b = 1",
     )
-    changes = load(**CHANGES, includeDelta=delta)
+    changes = load(**CHANGES)
     found = folded(changes.where("pk = 2 OR _change_type = 'delete'"), onto=first)
     assert found == table_of(scylla, f"{keyspace}.t")
     assert {str(row["s"]) for row in found} == {"{'a': 1}", "{'b': 2, 'c': 3}"}
@@ -84,8 +83,7 @@ def test_clustering_keys_with_decimals_as_text_are_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delta", ["true", "false"])
-def test_static_columns_that_are_not_read(execute: Execute, load: Load, delta: str) -> None:
+def test_static_columns_that_are_not_read(execute: Execute, load: Load) -> None:
     """A partition that has only static values has no row in a copy without these columns."""
     execute(
         TABLE.replace("'postimage'", "'preimage': true, 'postimage'"),
@@ -94,7 +92,7 @@ def test_static_columns_that_are_not_read(execute: Execute, load: Load, delta: s
         "INSERT INTO {t} (pk, a, b, v) VALUES (3, 1, 1, 1)",
         "UPDATE {t} SET s = {'b': 2} WHERE pk = 3",
     )
-    changes = load(**CHANGES, includeDelta=delta, columns="v")
+    changes = load(**CHANGES, columns="v")
     assert folded(changes) == [{"pk": 3, "a": 1, "b": 1, "v": 1}]
 
 
@@ -113,7 +111,7 @@ def test_rows_from_before_a_rename(
     """The log does not show the whole key of a row if a key column has been renamed since."""
     execute(TABLE, statement, f"ALTER TABLE {{t}} RENAME {renamed} TO new")
     with pytest.raises(Exception, match=INCOMPLETE):
-        folded(load(**CHANGES, includeDelta="true"))
+        folded(load(**CHANGES))
 
 
 @pytest.mark.slow
@@ -130,10 +128,20 @@ def test_ranges_from_before_a_rename(execute: Execute, load: Load, where: str) -
         folded(load(**CHANGES))
 
 
-@pytest.mark.parametrize("delta", ["true", pytest.param("false", marks=pytest.mark.slow)])
-def test_whole_keys(
-    scylla: Scylla, keyspace: str, execute: Execute, load: Load, delta: str
-) -> None:
+def test_ranges_that_touch(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
+    """Two ranges of one batch that touch cover all rows of the partition, but no static column."""
+    execute(
+        "CREATE TABLE {t} (pk int, ck int, s int static, v int, PRIMARY KEY (pk, ck))" + POSTIMAGES,
+        *(f"INSERT INTO {{t}} (pk, ck, s, v) VALUES ({pk}, {pk}, 1, 1)" for pk in (1, 2)),
+        "BEGIN BATCH DELETE FROM {t} WHERE pk = 1 AND ck < 1; "
+        "DELETE FROM {t} WHERE pk = 1 AND ck >= 1; APPLY BATCH",
+    )
+    found = folded(load(**CHANGES))
+    assert found == table_of(scylla, f"{keyspace}.t")
+    assert {row["ck"] for row in found} == {2, None}
+
+
+def test_whole_keys(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
     """Changes of static columns, partitions and open ranges have no clustering key."""
     execute(
         TABLE,
@@ -147,6 +155,6 @@ def test_whole_keys(
         "DELETE FROM {t} WHERE pk = 2 AND a <= 1",
         "DELETE FROM {t} WHERE pk = 3 AND a = 1 AND b > 0",
     )
-    found = folded(load(**CHANGES, includeDelta=delta))
+    found = folded(load(**CHANGES))
     assert found == table_of(scylla, f"{keyspace}.t")
     assert len(found) == 3

@@ -18,7 +18,7 @@ from pyspark_scylla_cdc.tables import fold as folding
 from pyspark_scylla_cdc.tables.fold import UPSERTS, Fold
 from pyspark_scylla_cdc.tables.history import _History
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.sink import GONE, merged
+from pyspark_scylla_cdc.tables.sink import Layout, merged
 from tests.connectors.pyspark_scylla_cdc.tables import test_keys
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     CHANGES,
@@ -89,7 +89,7 @@ def life(spark: SparkSession) -> Iterator[Life]:
         execute("DELETE FROM ks.t WHERE pk = 9")
         seen.append((SystemClock().now(), table_of(scylla, "ks.t")))
         options = {"hosts": scylla.contact_point, "path": "ks.t", "consistencyLevel": "ONE"}
-        frame = spark.read.format("scylla_cdc").options(**options, **CHANGES, includeDelta="true")
+        frame = spark.read.format("scylla_cdc").options(**options, **CHANGES)
         yield Life(frame.load().localCheckpoint(), seen)
 
 
@@ -133,8 +133,8 @@ def _of_rows(self: _History, changes: DataFrame) -> DataFrame:
     return _EVENTS(self, changes.where(is_of_row | ~column(names.CHANGE_TYPE).isin(*UPSERTS)))
 
 
-def _none_gone(*values: Any) -> DataFrame:
-    return merged(*values).where(~column(GONE))
+def _none_gone(layout: Layout, *values: DataFrame) -> DataFrame:
+    return merged(layout, *values).where(~column(layout.gone))
 
 
 _BEYOND = ranges._beyond

@@ -1,0 +1,177 @@
+"""Columns with the names that the code uses for its own columns are folded and copied.
+
+`SCYLLA_CDC_SEEDS` sets the number of tables (2 if unset), and `SCYLLA_CDC_SEED` sets the first seed
+(1 if unset).
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import cdc_reader
+import pyspark_scylla_cdc
+from cdc_reader import CdcReader, ChangeFormat, CqlWriter, Replicator
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.cql.names import quoted
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc import fold
+from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
+from pyspark_scylla_cdc.tables.mirror import layout_of, update
+from pyspark_scylla_cdc.tables.sink import VERSION, MicroBatch
+from tests.connectors.pyspark_scylla_cdc.tables.test_fold import CHANGES, rows_of, table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cdc_reader.testing import Scylla
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
+
+Execute = Callable[..., None]
+Load = Callable[..., "DataFrame"]
+SEEDS = int(os.environ.get("SCYLLA_CDC_SEEDS", "2"))
+FIRST = int(os.environ.get("SCYLLA_CDC_SEED", "1"))
+
+WORDS = ("order", "deleted", "since", "inserted", "other pk", "gone", "at", "rows", "told", "file")
+"""The names of columns within a computation, without their underscores."""
+KEYWORDS = ("select", "order", "from", "token", "merge", "null", "t", "s", "key", "value", "struct")
+MARKS = ".", " ", "'", '"', "`", ",", "$", "-"
+TAKEN = {name.lower() for name in (*names.ALL, *VERSION)}
+KINDS = "int", "int", "text static", "text", "int", "frozen<list<text>>"
+"""The types of a table's columns; the first two are its key."""
+
+
+def literals() -> Iterator[str]:
+    """Yield every string in the code that may be the name of a column."""
+    for package in (cdc_reader, pyspark_scylla_cdc):
+        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                text = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
+                if isinstance(text, str) and re.fullmatch(r"[A-Za-z_][\w. ]{0,24}", text):
+                    yield text
+
+
+WANTED = ChangeFormat(include_delta=True, range_deletes="emit")
+POOL = sorted({*literals(), *KEYWORDS})
+
+
+def name(draw: random.Random) -> str:
+    """Draw a name: from the code, in any case, some with other characters."""
+    found = draw.choice(POOL)
+    if draw.random() < 0.5:
+        found = "_" * draw.randrange(4) + draw.choice(WORDS)
+    if draw.random() < 0.3:
+        found = "".join(draw.choice([letter.upper(), letter]) for letter in found)
+    if draw.random() < 0.3:
+        place = draw.randrange(len(found) + 1)
+        found = found[:place] + draw.choice(MARKS) + found[place:]
+    return found
+
+
+def columns(draw: random.Random) -> list[str]:
+    """Draw the names of a table's columns."""
+    found: dict[str, str] = {}
+    while len(found) < len(KINDS):
+        drawn = name(draw)
+        if drawn.lower() not in TAKEN:
+            found.setdefault(drawn.lower(), drawn)
+    return [*found.values()]
+
+
+def statements(draw: random.Random, quoted_names: list[str]) -> Iterator[str]:
+    """Yield writes and deletes."""
+    pk, ck, static, *values = quoted_names
+    for number in range(12):
+        row = f"{pk} = {draw.randrange(2)} AND {ck} = {draw.randrange(3)}"
+        cells = [f"'{number}'", str(number), f"['{number}']"]
+        sets = [f"{column} = {cell}" for column, cell in zip(values, cells, strict=True)]
+        yield draw.choice(
+            [
+                *(f"UPDATE {{t}} SET {each} WHERE {row}" for each in sets),
+                f"UPDATE {{t}} SET {values[1]} = null WHERE {row}",
+                f"UPDATE {{t}} SET {static} = '{number}' WHERE {pk} = {draw.randrange(2)}",
+                f"INSERT INTO {{t}} ({pk}, {ck}) VALUES (0, {draw.randrange(3)})",
+                f"DELETE FROM {{t}} WHERE {row}",
+                f"DELETE FROM {{t}} WHERE {pk} = 0 AND {ck} > {draw.randrange(3)}",
+            ]
+        )
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+def test_any_names(
+    seed: int,
+    scylla: Scylla,
+    keyspace: str,
+    execute: Execute,
+    load: Load,
+    tmp_path: Path,
+) -> None:
+    """Reads, copies and folds of a table do not depend on the names of its columns."""
+    draw = random.Random(seed)
+    own = columns(draw)
+    print(f"seed {seed}: {own}")
+    quotes = [quoted(each) for each in own]
+    declared = ", ".join(f"{column} {kind}" for column, kind in zip(quotes, KINDS, strict=True))
+    create = f"({declared}, PRIMARY KEY ({quotes[0]}, {quotes[1]}))"
+    execute(
+        f"CREATE TABLE {{t}} {create} WITH cdc = {{'enabled': true, 'postimage': true}}",
+        f"CREATE TABLE {keyspace}.copy {create}",
+        *statements(draw, quotes),
+    )
+    rows = table_of(scylla, f"{keyspace}.t")
+    check_python(scylla, keyspace, own)
+    assert table_of(scylla, f"{keyspace}.copy") == rows
+    changes = load(**CHANGES).localCheckpoint()
+    assert {*load(format="log").columns} >= {*own}
+    assert load(format="envelope", rangeDeletes="skip").columns
+    assert rows_of(fold(changes)) == rows
+    for history in (False, True):
+        check_merged(changes, rows, tmp_path / str(history), history=history)
+
+
+def check_python(scylla: Scylla, keyspace: str, own: list[str]) -> None:
+    """Read the table in Python, and replicate it."""
+    writer = CqlWriter(scylla.contact_point)
+    with CdcReader(scylla.contact_point, f"{keyspace}.t") as reader:
+        Replicator(writer, {f"{keyspace}.t": f"{keyspace}.copy"}).apply_all(reader.changes())
+        for change in reader.changes():
+            assert {*change.to_dict()["key"], *change.deltas} <= {*own}
+        assert {*reader.change_batches(format=WANTED).schema.names} >= {*own}
+    writer.close()
+
+
+def check_merged(changes: DataFrame, rows: object, folder: Path, *, history: bool) -> None:
+    """Merge the changes into a copy."""
+    sink, wanted = DeltaLakeSink(str(folder)), layout_of(changes, history=history)
+    if any("`" in column for column in wanted.schema.names):
+        with pytest.raises(ConfigurationError, match="has a backtick in its name"):
+            sink.prepare(wanted)
+        return
+    layout = sink.prepare(wanted)
+    update(sink, layout, changes, MicroBatch("query", 0, plan=7))
+    found = sink.rows(changes.sparkSession)
+    current = found.where("is_current") if history else found
+    assert rows_of(current.drop(layout.marker, *VERSION)) == rows
+
+
+@pytest.mark.parametrize("column", ["_Sequence", "_range", "_bad_record", "_INSERTED"])
+@pytest.mark.parametrize("is_key", [False, True])
+def test_names_of_the_source(execute: Execute, load: Load, column: str, is_key: bool) -> None:
+    """A column with a name of the source, in any case, is refused, unless it is left out."""
+    key = f'"{column}"' if is_key else "pk"
+    other = "" if is_key else f', "{column}" int'
+    execute(
+        f"CREATE TABLE {{t}} ({key} int PRIMARY KEY, v int{other}) WITH cdc = {{'enabled': true}}"
+    )
+    with pytest.raises(Exception, match=f"has a column {column}, but {column.lower()} is the name"):
+        load(**CHANGES)
+    if not is_key:
+        assert column not in load(**CHANGES, columns="v").columns
