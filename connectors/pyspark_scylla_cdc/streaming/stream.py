@@ -342,7 +342,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _endangered(self, since: Offset, step: Step, ttls: TtlHistory, now: Micros) -> Window:
         """Return the window of unread changes that may expire before they are read."""
-        cursor = evolve(since.cursor, ttls=ttls)
+        known = since.cursor.generations or KnownGenerations(
+            since.position, ()
+        )  # of a given offset
+        cursor = evolve(since.cursor, ttls=ttls, generations=known)
         return lost_since(cursor, now, self._options.data_loss, step.missed.values())
 
     def _again(self, since: Offset, now: Micros) -> Offset:

@@ -38,7 +38,9 @@ def test_batch_stream_and_fold(execute: Execute, options: dict[str, str], tmp_pa
         "WITH cdc = {'enabled': true, 'postimage': true}",
         *[f"INSERT INTO {{t}} (pk, v) VALUES ({number % 5}, {number})" for number in range(20)],
     )
-    given = json.dumps({**options, "format": "changes", "maxPartitions": "2"})
+    given = json.dumps(
+        {**options, "format": "changes", "includeDelta": "true", "maxPartitions": "2"}
+    )
     ran = subprocess.run(
         [sys.executable, "-c", CLIENT, given, str(tmp_path)],
         capture_output=True,

@@ -58,6 +58,7 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
         "hosts": cluster.contact_point,
         "path": "ks.t",
         "format": "changes",
+        "includeDelta": "true",
         "snapshot": "initial",
         "maxRowsPerTrigger": str(LIMIT),
         **SHORT_STEPS,

@@ -149,7 +149,7 @@ def converted(row: Row, *, has_times: bool, time: Callable[[int], Any] | None = 
     made: Row = {}
     for name, cell in row.items():
         if name in ("before", "after", "key") and cell is not None:
-            made[name] = converted(cell, has_times=has_times, time=in_envelope)
+            made[name] = converted(cell, has_times=has_times, time=int)
         elif name == "_range" and cell is not None:
             made[name] = {
                 **cell,
@@ -189,12 +189,9 @@ def number(text: str) -> Any:
 
 def moment(millis: int) -> Any:
     """Return the time, or `BAD` if its microseconds exceed 64 bits."""
-    return BAD if in_envelope(millis) is BAD else EPOCH + timedelta(milliseconds=millis)
-
-
-def in_envelope(millis: int) -> Any:
-    """Return the time as an envelope shows it, or `BAD` if its microseconds exceed 64 bits."""
-    return BAD if abs(millis) * 1_000 >= 1 << 63 else millis
+    if abs(millis) * 1_000 >= 1 << 63:
+        return BAD
+    return EPOCH + timedelta(milliseconds=millis)
 
 
 def leaves(cell: Any) -> list[Any]:
@@ -379,6 +376,8 @@ def test_folded(execute: Execute, load: Load) -> None:
     )
     assert changes.where("_bad_record IS NULL").count() == 3
     assert changes.where("array_contains(_bad_record.columns, 'k')").count() == 1
+    given = {**FITTING, "onBadRecord": "quarantine", "columns": "d"}
+    changes = load(format="changes", includeDelta="true", **given)
     assert sorted((row.k, row.d) for row in fold(changes).collect()) == [(1, 1), (2, 2)]
 
 

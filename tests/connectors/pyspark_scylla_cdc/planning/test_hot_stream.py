@@ -113,7 +113,7 @@ def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any) -> N
 @pytest.mark.spark
 def test_changes_fold_to_the_table(cluster: EmbeddedScylla, load: Any) -> None:
     """The last change determines each row, whichever partitions contain its changes."""
-    table = fold(load(format="changes")).collect()
+    table = fold(load(format="changes", includeDelta="true")).collect()
     cells = cluster.execute("SELECT pk, ck, v FROM ks.t")
     kept = [tuple(int.from_bytes(cell or b"", "big") for cell in row) for row in cells]
     assert sorted(tuple(row) for row in table) == sorted(kept)

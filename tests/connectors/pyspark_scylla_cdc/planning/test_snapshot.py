@@ -81,7 +81,7 @@ def test_rows_of_a_snapshot(rows: Rows) -> None:
 def test_folded(scylla: Scylla, keyspace: str, load: Load) -> None:
     """Folding the snapshot and the log produces the table. Folding the log alone does not."""
     assert folded(load(**SNAPSHOT)) == table_of(scylla, f"{keyspace}.t")
-    assert len(folded(load(format="changes", maxPartitions="2"))) < 10
+    assert len(folded(load(format="changes", includeDelta="true", maxPartitions="2"))) < 10
 
 
 @pytest.mark.slow
