@@ -125,8 +125,8 @@ class KnownGenerations:
         """
         spans = Timeline((*self.starts, *self._announced(visible))).operating()
         seen = [span for span in spans if span.end > self.dropped]
-        old = (span for span in seen if span.end <= kept_since and span.start not in visible)
-        kept = [*dropwhile({*old}.__contains__, seen)][-MOST_GENERATIONS:]
+        old = {span.start for span in seen if span.end <= kept_since}.difference(visible)
+        kept = [*dropwhile(lambda span: span.start in old, seen)][-MOST_GENERATIONS:]
         dropped = kept[0].start if len(kept) < len(seen) else self.dropped
         return KnownGenerations(self.since, tuple(span.start for span in kept), dropped)
 
@@ -146,11 +146,11 @@ class KnownGenerations:
         """
         if before is None:
             return {}
-        behind = Window(first, position)
+        behind, known = Window(first, position), frozenset(before.starts)
         unread = {
             span.start: span.intersect(behind)
             for span in Timeline(self.starts).operating()
-            if span.start not in before.starts
+            if span.start not in known
         }
         return {start: window for start, window in unread.items() if not window.is_empty}
 
@@ -158,7 +158,7 @@ class KnownGenerations:
         """Return the starts of the generations that `before` lacks, as far as before `position`."""
         if before is None:
             return frozenset()
-        return frozenset(s for s in self.starts if s < position and s not in before.starts)
+        return frozenset(s for s in self.starts if s < position).difference(before.starts)
 
     def covers(self, position: Micros) -> bool:
         """Return True if `starts` contains all generations that are in force from `position` on."""
