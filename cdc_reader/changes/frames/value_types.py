@@ -150,8 +150,7 @@ class ValueTypes:
     def _refusal(self, column: Column, error: DoesNotFitError) -> CdcError:
         if isinstance(error, _TimeDoesNotFitError):
             return ColumnDecodeError(
-                f"column {column.name} holds {error}, which does not fit 64 bits of microseconds: "
-                "leave it out with columns, or give on_bad_record 'skip' or 'quarantine'"
+                f"column {column.name} holds {error}, which does not fit 64 bits of microseconds"
             )
         remedy = f"column {column.name} holds {error}, which does not fit: "
         return ConfigurationError(

@@ -181,9 +181,6 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "catch-up: said to be done before it is": (
         (follower.Follower, "_catch_up", _caught_up_at_once, 28)
     ),
-    "cursor: no generation counts as known": (
-        (cursor.KnownGenerations, "knows", lambda _self, _start: False, 1)
-    ),
     "cursor: what it knew of late rows is forgotten": (
         (cursor.LateState, "knowing", lambda self, _names: self, 15)
     ),

@@ -109,7 +109,6 @@ def test_in_every_micro_batch(execute: Execute, load: Load, watch: Watch, seed: 
         starts.append(SystemClock().now() // 1_000 + 1)
         changes = load(
             **CHANGES,
-            includeDelta="true",
             startingTimestamp=str(starts[-2]),
             endingTimestamp=str(starts[-1]),
         )

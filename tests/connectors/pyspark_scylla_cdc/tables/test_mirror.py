@@ -74,8 +74,8 @@ class Crashing:
         self.target = sink.target
         self.crash: str | None = None
 
-    def prepare(self, layout: Layout) -> None:
-        self._sink.prepare(layout)
+    def prepare(self, layout: Layout) -> Layout:
+        return self._sink.prepare(layout)
 
     def add_columns(self, layout: Layout) -> None:
         self._sink.add_columns(layout)
