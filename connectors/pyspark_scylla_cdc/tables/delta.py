@@ -103,9 +103,10 @@ class DeltaLakeSink:
         table = self._table()
         schema, partitions = _schema_of(table), table.metadata().partition_columns
         stored = [field for field in schema if field.name not in partitions]
-        files = (f"{self.target.rstrip('/')}/{path}" for path in _paths(table))
+        actions = pa.table(table.get_add_actions(flatten=False))
+        files = (f"{self.target.rstrip('/')}/{path}" for path in _paths(actions))
         rows = spark.read.schema(StructType(stored)).parquet(*files)
-        return _with_partitions(rows, table, schema) if partitions else rows
+        return _with_partitions(rows, actions, table) if partitions else rows
 
     def commit(
         self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
@@ -153,25 +154,23 @@ class DeltaLakeSink:
         return table
 
 
-def _paths(table: DeltaTable) -> list[str]:
-    """Return the paths of the table's files, below its own; the log has them percent-encoded."""
-    actions = pa.table(table.get_add_actions(flatten=False))
+def _paths(actions: pa.Table) -> list[str]:
+    """Return the paths of a table's files, below its own; its log has them percent-encoded."""
     return [unquote(path) for path in actions.column("path").to_pylist()]
 
 
-def _with_partitions(rows: DataFrame, table: DeltaTable, schema: StructType) -> DataFrame:
+def _with_partitions(rows: DataFrame, actions: pa.Table, table: DeltaTable) -> DataFrame:
     """Add the columns by which the table is partitioned: only its log contains their values."""
-    actions = pa.table(table.get_add_actions(flatten=False))
-    names = [path.rpartition("/")[2] for path in _paths(table)]
+    names = [path.rpartition("/")[2] for path in _paths(actions)]
     assert len(names) == len({*names})  # noqa: S101 - writers give each file a unique name
-    file = OwnNames.beside(schema.names).own("file")
     types = pa.schema(table.schema().to_arrow())
+    file = OwnNames.beside(types.names).own("file")
     cells = pa.RecordBatch.from_struct_array(actions.column("partition").combine_chunks())
     values = {name: cells.column(name).cast(types.field(name).type) for name in cells.schema.names}
     files = rows.sparkSession.createDataFrame(pa.table({**values, file: names}))
     located = rows.withColumn(file, rows.metadataColumn("_metadata")["file_name"])
     found = located.join(sf.broadcast(files), file)
-    return found.select(*(column(field.name) for field in schema))
+    return found.select(*map(column, types.names))
 
 
 def _refuse_backticks(target: str, schema: StructType) -> None:
