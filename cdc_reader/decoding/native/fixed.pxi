@@ -6,8 +6,6 @@ cdef extern from *:
     #define CDC_SIGN_BIT ((int32_t)0x80000000u)
     """
     const int32_t SIGN_BIT "CDC_SIGN_BIT"
-    const int64_t INT64_MAX
-    const int64_t INT64_MIN
     const int64_t INT32_MAX
     const int64_t INT32_MIN
 

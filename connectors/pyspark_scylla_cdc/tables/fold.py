@@ -240,8 +240,8 @@ class Fold:
 
     def _inserts(self, rows: DataFrame, values: list[str]) -> DataFrame:
         touched = sf.array(*map(sf.lit, values)).cast("array<string>")
-        has_marker = self._marker is not None and self._marker in rows.columns
-        known = column(self._marker) if self._marker and has_marker else sf.lit(None)
+        marker = self._marker if self._marker in rows.columns else None
+        known = sf.lit(None) if marker is None else column(marker)
         added = {
             names.CHANGE_TYPE: sf.lit(UPSERTS[0]),
             names.COMMIT_TIMESTAMP: sf.lit(_BEFORE_ALL).cast("timestamp"),
