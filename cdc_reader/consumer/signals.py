@@ -16,8 +16,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Within this context, call `stop` in another thread on the first SIGTERM or SIGINT.
 
-    A second signal has the effect that it would have outside this context. Outside the main thread,
-    nothing happens, because only the main thread can handle signals.
+    `stop` must return without waiting for the end of the context. A second signal has the effect
+    that it would have outside this context. Outside the main thread, nothing happens, because only
+    the main thread can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -58,6 +59,7 @@ def _watched(stop: Callable[[], object]) -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(before)
         sender.close()
+        watching.join()
 
 
 def _stop_on_signal(numbers: socket.socket, stop: Callable[[], object]) -> None:
