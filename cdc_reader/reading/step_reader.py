@@ -102,7 +102,7 @@ class StepReader:
         given, the window is behind the position, and these rows are left out. `choose` selects
         which of the window's tasks to read; by default, all are read.
         """
-        may_be_newer, behind = self.undelivered.has_unsettled, seen is not None
+        may_be_newer, behind = self.undelivered.may_be_newer, seen is not None
         with_expiry = delivered is not None
         for task, batch in self._reader.read(
             window, choose, with_expiry=with_expiry, may_be_newer=may_be_newer

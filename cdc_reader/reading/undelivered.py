@@ -40,10 +40,15 @@ class Undelivered:
         if self._deduplicator is not None:
             self._deduplicator.forget(position)
 
-    def has_unsettled(self, batch: pa.RecordBatch) -> bool:
-        """Return whether the batch has undelivered rows that may not have settled."""
-        deduplicator = self._deduplicator
-        return deduplicator is not None and deduplicator.has_new(leave_out(batch, self.marks))
+    def may_be_newer(self, batch: pa.RecordBatch, *, is_checked: bool) -> bool:
+        """Return whether the batch has undelivered rows that may be newer than the schema.
+
+        Settled rows are not, if the schema was checked since the read began. Rows that may not have
+        settled can be newer than any check before they arrived.
+        """
+        if self._deduplicator is None:
+            return not is_checked
+        return self._deduplicator.has_new(leave_out(batch, self.marks))
 
     def of(
         self,

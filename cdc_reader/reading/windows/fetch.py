@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, starmap
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +29,15 @@ from cdc_reader.streams.task import RangeTask, Task
 log = get_logger(__name__)
 
 T = TypeVar("T")
+
+
+class MayBeNewer(Protocol):
+    """Returns whether the rows of a batch may be newer than the schema.
+
+    `is_checked` is True if the schema was refreshed at all nodes since the read began.
+    """
+
+    def __call__(self, batch: pa.RecordBatch, *, is_checked: bool) -> bool: ...
 
 
 def read_ahead(
@@ -143,7 +152,7 @@ class CurrentLog:
 
     The refreshed schema may lack a newer column: the node that was asked may lag, and a row that
     has not settled may have been written after the refresh. `read` therefore asks all nodes when
-    the first batch has arrived, and when a batch arrives that may contain such rows.
+    a batch has arrived that may contain such rows.
 
     With `keys_only`, only the columns of `ROW_KEY` are read.
 
@@ -197,13 +206,12 @@ class CurrentLog:
         tasks: Sequence[Task | RangeTask],
         *,
         clock: Clock | None = None,
-        may_be_newer: Callable[[pa.RecordBatch], bool] | None = None,
+        may_be_newer: MayBeNewer | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batches of `tasks` in order, each with its task's index. No batch is empty.
 
-        If `may_be_newer` is given, it returns whether a batch may be newer than the schema. Before
-        such a batch, and before the first one, the schema is refreshed at all nodes. If it has
-        changed, the batch is read again.
+        Before a batch for which `may_be_newer` is True, the schema is refreshed at all nodes. If it
+        has changed, the batch is read again.
         """
         done, is_checked = _Delivered(), False
         while True:
@@ -213,7 +221,7 @@ class CurrentLog:
             whole = chain(starmap(records.add, found), map(_WholeRecords.rest, [records]))
             try:
                 for task, rows in chain.from_iterable(whole):
-                    if may_be_newer is not None and (not is_checked or may_be_newer(rows)):
+                    if may_be_newer is not None and may_be_newer(rows, is_checked=is_checked):
                         is_checked = True
                         if self.refresh(of_all=True):
                             break

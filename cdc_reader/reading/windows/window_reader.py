@@ -21,7 +21,7 @@ from cdc_reader.reading.deduplication import rows_of, streams_in
 from cdc_reader.reading.ports import GenerationSource, LogSource
 from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.view import PublicationGate
-from cdc_reader.reading.windows.fetch import CurrentLog, read_tasks
+from cdc_reader.reading.windows.fetch import CurrentLog, MayBeNewer, read_tasks
 from cdc_reader.reading.windows.in_flight import InFlight
 from cdc_reader.reading.windows.planner import Planner
 from cdc_reader.streams.generation import Timeline
@@ -55,7 +55,7 @@ class WindowReader:
         choose: Choose | None = None,
         *,
         with_expiry: bool = False,
-        may_be_newer: Callable[[pa.RecordBatch], bool] = lambda _: False,
+        may_be_newer: MayBeNewer | None = None,
     ) -> Iterator[tuple[Task | RangeTask, pa.RecordBatch]]:
         """Yield the window's rows and their task: older generations first, each stream in order.
 

@@ -68,6 +68,17 @@ def test_rows_of_idle_streams_are_delivered_soon() -> None:
     assert max(found.values()) <= LONGEST
 
 
+def test_only_new_rows_ask_for_the_schema() -> None:
+    """A row asks for the schema's version when it is new, not when later polls read it again."""
+
+    def asked(planned: list[tuple[int, int, int, int]]) -> int:
+        followed, _ = delays(planned)
+        return sum("schema_version" in query.query.cql for query in followed.asked)
+
+    at = EPOCH + 3 * SECOND
+    assert asked([(at, 7, 0, at)]) == asked([]) + 1
+
+
 def test_rows_with_an_old_timestamp_are_delivered_within_a_second() -> None:
     """Rows with old timestamps are delivered within a second.
 
