@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from cdc_reader.changes.change import Change as Change
     from cdc_reader.changes.change import RowRange as RowRange
     from cdc_reader.changes.deleted_rows import deleted_rows as deleted_rows
+    from cdc_reader.changes.delta import Assigned as Assigned
     from cdc_reader.changes.delta import CollectionDelta as CollectionDelta
     from cdc_reader.changes.delta import Deleted as Deleted
     from cdc_reader.changes.delta import Delta as Delta
-    from cdc_reader.changes.delta import Set as Set
     from cdc_reader.changes.frames.change_format import ChangeFormat as ChangeFormat
     from cdc_reader.changes.operation import ChangeOperation as ChangeOperation
     from cdc_reader.changes.part import Part as Part
@@ -101,7 +101,7 @@ _HOMES = homes(
         "cdc_reader._time": "Clock Micros Moment",
         "cdc_reader.changes.change": "Bound Change RowRange",
         "cdc_reader.changes.deleted_rows": "deleted_rows",
-        "cdc_reader.changes.delta": "CollectionDelta Deleted Delta Set",
+        "cdc_reader.changes.delta": "Assigned CollectionDelta Deleted Delta",
         "cdc_reader.changes.frames.change_format": "ChangeFormat",
         "cdc_reader.changes.operation": "ChangeOperation",
         "cdc_reader.changes.part": "Part",

@@ -58,6 +58,7 @@ __all__ = [
     "SchemaError",
     "SourceError",
     "StoppedError",
+    "TableAlteredError",
     "TableNotFoundError",
     "TransientError",
     "UnsupportedTableError",
@@ -142,7 +143,18 @@ class SourceError(CdcError):
 
 
 class ConnectionFailedError(SourceError):
-    """No contact point accepted a connection in time."""
+    """No contact point accepted a connection in time.
+
+    `found` says why, in the words of the server or the driver, and `remedy` what to do.
+    """
+
+    def __init__(self, found: str, remedy: str) -> None:
+        super().__init__(found, remedy)
+        self.found = found
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.found}; {self.remedy}"
 
 
 class AuthenticationFailedError(SourceError):
@@ -179,6 +191,10 @@ class DecodeError(CdcError):
 
 class ColumnDecodeError(DecodeError):
     """Values of one column do not match its type; a read without this column works."""
+
+
+class TableAlteredError(SchemaError, DecodeError):
+    """The table was altered after its columns were read; begin the read again."""
 
 
 class CheckpointError(CdcError):

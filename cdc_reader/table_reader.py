@@ -301,7 +301,8 @@ class TableReader:
         )
 
     def _monitored(self, on_retry: Callable[[], object]) -> _Access:
-        access = self._access
+        """Return the access of `CdcConsumer`, which handles values that cannot be decoded."""
+        access = evolve(self._access, table=self._access.table.tolerant())
         return access.interrupted_by(Interruption(access.stop, on_retry=on_retry))
 
     def lost(self, start: Checkpoint) -> Window:

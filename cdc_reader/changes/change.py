@@ -250,6 +250,16 @@ class Change(Entry):
         """,
     )
 
+    undecoded: Final[Mapping[str, str]] = entry(
+        "undecoded",
+        """The values that could not be decoded, by log column, as text such as ``0x0a1b``.
+
+        They are null in the other attributes. A consumer passes such a change to `dead_letter`
+        instead of the handler, so for handlers this is always empty.
+        """,
+        kept=False,
+    )
+
     def to_dict(self) -> dict[str, Any]:
         """Convert the change to values that `json.dumps` accepts.
 
@@ -276,6 +286,8 @@ class Change(Entry):
         }
         if (bounds := self.range) is not None:
             found["range"] = {"start": _shown(bounds.start), "end": _shown(bounds.end)}
+        if self.undecoded:
+            found["undecoded"] = dict(self.undecoded)
         if len(parts := self.parts) > 1:
             found["parts"] = [part_to_json(part) for part in parts]
         return found

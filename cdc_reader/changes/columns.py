@@ -13,7 +13,7 @@ from attrs import frozen
 from cdc_reader import decoding
 from cdc_reader._arrow import Mask, to_arrow, to_numpy, valid
 from cdc_reader.changes.arrays import Indices
-from cdc_reader.changes.delta import DELETED, CollectionDelta, Delta, Set
+from cdc_reader.changes.delta import DELETED, Assigned, CollectionDelta, Delta
 from cdc_reader.cql.order import ClusteringOrder
 from cdc_reader.cql.schema import (
     DELETED_PREFIX,
@@ -27,6 +27,7 @@ from cdc_reader.cql.schema import (
 from cdc_reader.cql.types import SetType, UserType, is_multi_cell
 from cdc_reader.cql.values import FrozenDict, converter, plain, uuids
 from cdc_reader.decoding import Field
+from cdc_reader.decoding.faults import FAULTS, Fault, faults_of
 from cdc_reader.reading.ports import ttl_of, written_of
 
 Deltas = FrozenDict[str, Delta]
@@ -56,7 +57,7 @@ class AtomicColumn:
 
     def of_deltas(self) -> Field:
         """Return the field that puts the column's deltas into mappings."""
-        return decoding.GivenField(self.name, self.values, self.deleted, DELETED, Set)
+        return decoding.GivenField(self.name, self.values, self.deleted, DELETED, Assigned)
 
     def of_images(self, *, whole: bool) -> Field:
         """Return the field that puts the column into images; see `LogPage.image_fields`."""
@@ -224,7 +225,16 @@ class LogPage(dict[str, Values]):
         """Return the values of the given rows by column, without columns that are all null."""
         names = [*(column.name for column in self.layout.schema.columns), *self.layout.of_cells]
         found = {name: [self[name][row] for row in rows] for name in names if self.has(name)}
+        if self.faults:
+            found[FAULTS] = [self.faults.get(row) for row in rows]
         return {name: cells for name, cells in found.items() if _any(cells)}
+
+    @cached_property
+    def faults(self) -> Mapping[int, list[Fault]]:
+        """The cells that could not be decoded, and are null here, of each row that has any."""
+        if FAULTS in self:
+            return {row: faults for row, faults in enumerate(self[FAULTS]) if faults}
+        return faults_of(self.batch)
 
     @cached_property
     def operations(self) -> list[Operation]:

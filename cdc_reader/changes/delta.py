@@ -1,4 +1,4 @@
-"""Deltas: what a write did to a column, as `Set`, `Deleted` or, for elements, `CollectionDelta`.
+"""Deltas: what a write did to a column: `Assigned`, `Deleted` or, for elements, `CollectionDelta`.
 
 A column that the write left unchanged has no delta.
 """
@@ -14,7 +14,7 @@ from cdc_reader.cql.values import frozen_map, frozen_set
 from cdc_reader.decoding import Wrapper
 
 
-class Set(Wrapper):
+class Assigned(Wrapper):
     """The column was set to `value`, which replaced any previous value."""
 
     __slots__ = ()
@@ -56,7 +56,7 @@ class CollectionDelta:
         return f"{sign} {added}{removed}" if self.added or not removed else removed.strip()
 
 
-Delta = Set | Deleted | CollectionDelta
+Delta = Assigned | Deleted | CollectionDelta
 """What a write did to a column."""
 DELETED = Deleted()
 
@@ -74,7 +74,7 @@ def merge(earlier: Delta | None, later: Delta) -> Delta:
 
 
 def _merge_elements(earlier: CollectionDelta, later: Delta) -> Delta:
-    if isinstance(later, Set):
+    if isinstance(later, Assigned):
         return later
     if isinstance(later, Deleted):
         return CollectionDelta(True, earlier.added, earlier.removed)

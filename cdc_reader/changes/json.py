@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
+from cdc_reader.changes.delta import Assigned, CollectionDelta, Deleted, Delta
 from cdc_reader.changes.part import Part
 from cdc_reader.cql.values import moment
 
@@ -101,7 +101,7 @@ def _in_order(elements: frozenset[Any]) -> list[Any]:
 
 def _delta(delta: Delta) -> dict[str, Any]:
     match delta:
-        case Set(value):
+        case Assigned(value):
             return {"set": value_to_json(value)}
         case Deleted():
             return {"deleted": True}

@@ -154,6 +154,20 @@ class ChangePage:
             return decoding.Tuples(numbers)
         return decoding.Tuples(numbers, *self._places)
 
+    @property
+    def has_faults(self) -> bool:
+        """Whether a change has a value that could not be decoded."""
+        return bool(self.log.faults)
+
+    @cached_property
+    def undecoded(self) -> Items[dict[str, str]]:
+        """The values of each change that could not be decoded, as text, by column."""
+        found: dict[int, dict[str, str]] = {}
+        for row, faults in self.log.faults.items():
+            values = found.setdefault(int(self.change_rows.changes[row]), {})
+            values.update((fault.column, fault.raw) for fault in faults)
+        return _Computed(lambda number: found.get(number, {}))
+
     @cached_property
     def parts(self) -> Items[tuple[Part, ...]]:
         """The parts of each change."""

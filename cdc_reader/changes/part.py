@@ -10,7 +10,7 @@ from attrs import frozen
 
 from cdc_reader._time import Micros
 from cdc_reader.changes.columns import LogPage
-from cdc_reader.changes.delta import CollectionDelta, Delta, Set
+from cdc_reader.changes.delta import Assigned, CollectionDelta, Delta
 from cdc_reader.cql.schema import Operation
 from cdc_reader.cql.values import FrozenDict
 from cdc_reader.reading.ports import ttl_of, written_of
@@ -40,7 +40,7 @@ class Part:
 
 
 def _is_live(delta: Delta) -> bool:
-    return isinstance(delta, Set) or (isinstance(delta, CollectionDelta) and bool(delta.added))
+    return isinstance(delta, Assigned) or (isinstance(delta, CollectionDelta) and bool(delta.added))
 
 
 _Written = tuple[int | None, Micros | None]

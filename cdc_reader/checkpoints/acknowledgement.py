@@ -13,8 +13,7 @@ order of delivery, and acknowledged in any order. Two structures decide what may
 
 The cost depends on the number of pages and on the number of streams in each page, but not on the
 number of changes. This module keeps in memory a mark for each stream with rows after the position,
-and the row keys of each page that has an outstanding slice, or a slice that follows an outstanding
-slice.
+and the row keys of each page with a slice that is not acknowledged, or that follows such a slice.
 """
 
 from __future__ import annotations

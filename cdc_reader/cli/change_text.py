@@ -14,7 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from cdc_reader.changes.change import Bound, Change
-from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
+from cdc_reader.changes.delta import Assigned, CollectionDelta, Deleted, Delta
 from cdc_reader.changes.json import value_to_json
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cql.types import ListType
@@ -66,6 +66,8 @@ def _notes(change: Change) -> Iterator[str]:
         yield written
     if not change.deltas_shown:
         yield "(the log has keys only)"
+    if undecoded := change.undecoded:
+        yield f"(not decoded: {row_text(undecoded)})"
     if change.ttl is not None:
         yield f"for {change.ttl} s"
     yield from (
@@ -91,7 +93,7 @@ def _bound(change: Change, bound: Bound | None) -> str:
 def _delta(change: Change, name: str, delta: Delta) -> str:
     column = _printable(name)
     match delta:
-        case Set(value):
+        case Assigned(value):
             return f"{column} = {_value(value)}"
         case Deleted():
             return f"{column} = null"

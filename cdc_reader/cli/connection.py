@@ -17,7 +17,7 @@ from attrs import frozen
 from cdc_reader.cli.failure import cli_errors
 from cdc_reader.config import CONSISTENCIES, ConnectionConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import CdcError, ConfigurationError
+from cdc_reader.errors import CdcError, ConfigurationError, ConnectionFailedError
 
 
 @frozen
@@ -50,9 +50,6 @@ _HOSTS = (
 _NAMES = (
     "username password_file tls tls_ca tls_verify_hostname tls_cert tls_key local_dc consistency"
 ).split()
-
-_IN_ERRORS = ("tls", "tls_ca", "tls_verify_hostname", "tls_cert", "tls_key", "local_dc")
-"""The settings that connection errors may mention."""
 
 
 @frozen
@@ -137,9 +134,12 @@ class _Options:
         remedy = _in_words(error.remedy, options)
         return ConfigurationError(options.get(error.option, error.option), error.value, remedy)
 
-    def in_words(self, text: str) -> str:
-        """Return the text of an error with each setting replaced by this cluster's option."""
-        return _in_words(text, {name: self.option(name) for name in _IN_ERRORS})
+    def in_words(self, error: CdcError) -> str:
+        """Return the error's text with each setting replaced by this cluster's option."""
+        if isinstance(error, ConnectionFailedError):
+            options = {name: self.option(name) for name in _NAMES}
+            return f"{error.found}; {_in_words(error.remedy, options)}"
+        return str(self._in_options(error) if isinstance(error, ConfigurationError) else error)
 
     def caused(self, error: BaseException | None, connection: ConnectionConfig) -> bool:
         """Return True if the error names the cluster, or a value of its connection."""
@@ -219,7 +219,8 @@ def _errors_in_options(sides: Mapping[_Options, ConnectionConfig]) -> Iterator[N
         causes = [side for side, its in sides.items() if len(sides) == 1 or side.caused(cause, its)]
         if not (isinstance(cause, CdcError) and causes):
             raise
-        raise type(error)(causes[0].in_words(error.message)) from cause
+        told = error.message.replace(str(cause), causes[0].in_words(cause))
+        raise type(error)(told) from cause
 
 
 def _in_words(text: str, options: Mapping[str, str]) -> str:

@@ -209,7 +209,9 @@ def from_snapshot(follow: FollowOptions, said: str) -> FollowOptions:
     """
     given = click.get_current_context().get_parameter_source("start")
     if given is not ParameterSource.DEFAULT:
-        raise Misuse(f"{said}: the log is followed from now, so leave --from out")
+        raise Misuse(
+            f"{said}: the log is then followed from the time of the snapshot: leave out --from"
+        )
     return evolve(follow, start=BEGINNING, relative=follow.relative - {"--from"})
 
 

@@ -162,6 +162,11 @@ def _tail(
         if not printer.show(change):
             consumer.stop()
 
+    def show_undecoded(change: Change, error: Exception) -> None:
+        if not change.undecoded:
+            raise error
+        show(change)
+
     def reached(_event: ConsumerEvent) -> None:
         if reader_is_gone():
             consumer.stop()
@@ -170,6 +175,7 @@ def _tail(
         connection,
         names,
         show,
+        dead_letter=show_undecoded,
         application=kept.application,
         start=EARLIEST if snapshot == SnapshotMode.INITIAL else follow.start,
         snapshot=snapshot,

@@ -19,6 +19,7 @@ from cassandra import (
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionBusy, ConnectionException
 
+from cdc_reader.cluster.tls import Refusal
 from cdc_reader.cql.names import bare_or_quoted
 from cdc_reader.errors import (
     AuthenticationFailedError,
@@ -134,14 +135,22 @@ def connect_error(error: Exception, where: str) -> CdcError:
             "may log in; check both"
         )
     found = "; ".join(dict.fromkeys(map(_one_line, causes)))
-    return ConnectionFailedError(
-        f"cannot connect to {where}: {found}; check host, port and that the node is up"
-    )
+    return unreachable_error(where, found)
 
 
-def refused_error(where: str, reasons: Iterable[str]) -> ConnectionFailedError:
+def unreachable_error(where: str, found: str) -> ConnectionFailedError:
+    """Return the error for contact points that did not respond as `found` describes."""
+    remedy = "check host, port and that the node is up"
+    return ConnectionFailedError(f"cannot connect to {where}: {found}", remedy)
+
+
+def refused_error(where: str, refusals: Iterable[Refusal]) -> ConnectionFailedError:
     """Return the error for nodes that responded but cannot be used because of TLS."""
-    return ConnectionFailedError(f"cannot connect to {where}: {'; '.join(dict.fromkeys(reasons))}")
+    reasons, remedies = (
+        "; ".join(dict.fromkeys(texts))
+        for texts in zip(*((each.reason, each.remedy) for each in refusals), strict=True)
+    )
+    return ConnectionFailedError(f"cannot connect to {where}: {reasons}", remedies)
 
 
 def _causes(error: Exception) -> list[Exception]:

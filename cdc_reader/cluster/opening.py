@@ -28,9 +28,9 @@ from cassandra.policies import (
 )
 
 from cdc_reader.cluster.driver import PageProtocol, application, open_cluster
-from cdc_reader.cluster.errors import connect_error, refused_error
+from cdc_reader.cluster.errors import connect_error, refused_error, unreachable_error
 from cdc_reader.cluster.routing import OwnerFirst
-from cdc_reader.cluster.tls import speaks_tls, tls_context
+from cdc_reader.cluster.tls import Refusal, speaks_tls, tls_context
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import ConfigurationError, ConnectionFailedError
 from cdc_reader.reading.retry import Interruption, in_background, wait_for
@@ -148,14 +148,11 @@ class Opening:
     def _check_tls(self) -> None:
         """Raise ConnectionFailedError if TLS is off and a contact point requires TLS."""
         if self._tls is None and any(map(speaks_tls, self._endpoints)):
-            reason = "it speaks TLS on this port; check the port, or turn tls on"
-            raise refused_error(self._where, [reason])
+            refusal = Refusal("it speaks TLS on this port", "check the port, or turn tls on")
+            raise refused_error(self._where, [refusal])
 
     def _too_slow(self) -> ConnectionFailedError:
-        return ConnectionFailedError(
-            f"cannot connect to {self._where}: no answer within {CONNECT_TIMEOUT:g} s; check host, "
-            "port and that the node is up"
-        )
+        return unreachable_error(self._where, f"no answer within {CONNECT_TIMEOUT:g} s")
 
 
 def _session(settings: dict[str, Any], local_dc: str | None, fetch_size: int) -> Session:

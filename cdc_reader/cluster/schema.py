@@ -28,7 +28,7 @@ from cdc_reader.cql.schema import (
     TableSchema,
     TableState,
 )
-from cdc_reader.cql.types import CqlType, UserType
+from cdc_reader.cql.types import CqlType, Native, UserType
 from cdc_reader.errors import (
     CdcNotEnabledError,
     DecodeError,
@@ -129,7 +129,7 @@ class SchemaSource:
         types = _UserTypes(name.keyspace, self._rows("*", "types", name.keyspace))
         log_columns = self._columns(name.log, types)
         if not any(column.name == STREAM_ID for column in log_columns):
-            raise _not_enabled(name)
+            raise _no_log(name, self._columns(name, types))
         if not state.cdc.enabled:
             log.warning(
                 "cdc_is_off",
@@ -288,7 +288,11 @@ def dropped(name: TableName) -> TableNotFoundError:
     return TableNotFoundError(f"table {name} was not found: it has been dropped")
 
 
-def _not_enabled(name: TableName) -> CdcNotEnabledError:
+def _no_log(name: TableName, columns: Iterable[Column]) -> SchemaError:
+    if any(column.type == Native("counter") for column in columns):
+        return UnsupportedTableError(
+            f"{name} is a counter table, which cannot have a CDC log; read it with SELECT"
+        )
     return CdcNotEnabledError(f"table {name} has no CDC log; turn it on: {_enabling(name)}")
 
 

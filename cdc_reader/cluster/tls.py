@@ -7,6 +7,8 @@ import socket
 import ssl
 from typing import Any
 
+from attrs import frozen
+
 from cdc_reader._log import get_logger
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import ConfigurationError
@@ -25,6 +27,14 @@ _PATIENCE = 0.5
 """Seconds allowed for each step in checking whether a server speaks TLS."""
 
 
+@frozen
+class Refusal:
+    """Why a node was rejected, and what to do."""
+
+    reason: str
+    remedy: str
+
+
 class NodeContext(ssl.SSLContext):
     """The TLS settings of one session, and the nodes whose certificates were rejected.
 
@@ -36,8 +46,8 @@ class NodeContext(ssl.SSLContext):
 
     host_names: tuple[str, ...] = ()
     """The contact points that are names, not addresses."""
-    refusals: dict[str, str]
-    """The reasons why nodes were rejected, by the expected name."""
+    refusals: dict[str, Refusal]
+    """The nodes that were rejected, by the expected name."""
 
     def wrap_socket(  # type: ignore[override]  # the driver passes on what it was given
         self, sock: socket.socket, server_hostname: str | None = None, **options: Any
@@ -53,10 +63,10 @@ class NodeContext(ssl.SSLContext):
         The warning does not suggest a remedy, because commands and Spark have other names for the
         settings, and only errors are translated into those names.
         """
-        reason = _reason(node, error)
-        if self.refusals.get(node) != reason:
-            self.refusals[node] = reason
-            log.warning("node_refused", node=node, reason=reason.partition("; ")[0])
+        refusal = _refusal(node, error)
+        if self.refusals.get(node) != refusal:
+            self.refusals[node] = refusal
+            log.warning("node_refused", node=node, reason=refusal.reason)
 
     def _name_of(self, address: str) -> str:
         """Return the contact point of an address; names are resolved each time."""
@@ -131,21 +141,20 @@ def _unfit(option: str, path: str, error: Exception) -> ConfigurationError:
     return ConfigurationError(option, path, f"give a readable PEM file ({reason})")
 
 
-def _reason(node: str, error: ssl.SSLError) -> str:
-    """Return why the handshake failed and, for a known cause, what to do."""
+def _refusal(node: str, error: ssl.SSLError) -> Refusal:
     if not isinstance(error, ssl.SSLCertVerificationError):
         if error.reason in _NO_TLS:
-            return "it does not speak TLS on this port; check the port, or turn tls off"
-        return f"TLS failed ({error.reason or error})"
+            remedy = "check the port, or turn tls off"
+            return Refusal("it does not speak TLS on this port", remedy)
+        remedy = "check the TLS settings, also those of the server"
+        return Refusal(f"TLS failed ({error.reason or error})", remedy)
     if error.verify_code in (_HOST_MISMATCH, _ADDRESS_MISMATCH):
-        return (
-            f"its certificate is not for {node!r}; give a host name that the certificate has, "
-            "or turn tls_verify_hostname off"
-        )
+        remedy = "give a host name that the certificate has, or turn tls_verify_hostname off"
+        return Refusal(f"its certificate is not for {node!r}", remedy)
     remedy = "give the authority that signed it as tls_ca"
     if error.verify_code in (_TOO_EARLY, _TOO_LATE):
         remedy = "renew it, or set this machine's clock"
-    return f"its certificate is not trusted ({error.verify_message}); {remedy}"
+    return Refusal(f"its certificate is not trusted ({error.verify_message})", remedy)
 
 
 def _is_address(host: str) -> bool:

@@ -56,7 +56,7 @@ class InFlightLimit:
         return self._changes < changes and self._size < size
 
 
-class Turns:
+class TablesInOrder:
     """Lets each table deliver changes only while no other table may have earlier changes.
 
     Each table must pass its changes in order of write time. Changes of the same microsecond are

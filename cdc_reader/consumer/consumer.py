@@ -58,8 +58,8 @@ class CdcConsumer:
         tables: one or several tables, which share workers and limits.
         handler: called in the thread that calls `run`, and in one more thread for each further
             worker; see `ConsumerConfig` for what happens if it raises.
-        dead_letter: called with each change that the handler failed on, and the last error; it
-            replaces `on_error` of the configuration.
+        dead_letter: called with each change that the handler failed on, or that has values which
+            cannot be decoded, and the last error; it replaces `on_error` of the configuration.
         application: the name under which progress is saved. Of the consumers with the same name,
             table and shard, only one runs at a time, and the others wait until it ends.
         start: the write time to begin at if there is no checkpoint: ``earliest`` (the default),
@@ -217,7 +217,8 @@ class _Run:
     def _work(self, share: Share) -> None:
         """Handle the changes of a share until a handler fails or the run has to end."""
         try:
-            if isinstance(self._handling.handler, Together):
+            has_faults = share.page.changes.page.has_faults
+            if isinstance(self._handling.handler, Together) and not has_faults:
                 self._handle_together(self._handling.handler, share)
             else:
                 self._handle_each(share, share)
@@ -237,7 +238,10 @@ class _Run:
 
     def _handle_each(self, share: Share, changes: Iterable[Change]) -> bool:
         """Handle changes of a share one at a time; return False if the run has to end."""
-        runtime, handle, lease = self._runtime, self._handling.handle, share.progress.lease
+        runtime, lease = self._runtime, share.progress.lease
+        handle = self._handling.handle
+        if share.page.changes.page.has_faults:
+            handle = self._handling.handle_decoded
         for change in changes:
             if not lease.is_sure and not runtime.permits(share):
                 return False

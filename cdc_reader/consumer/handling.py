@@ -15,7 +15,7 @@ from attrs import frozen
 from cdc_reader._log import get_logger
 from cdc_reader.changes.change import Change
 from cdc_reader.consumer.config import ConsumerConfig, OnError
-from cdc_reader.errors import ConfigurationError, HandlerError
+from cdc_reader.errors import CdcError, ColumnDecodeError, ConfigurationError, HandlerError
 from cdc_reader.metrics import HANDLER_ERRORS, HANDLER_RETRIES, Recorder
 from cdc_reader.reading.retry import GRACE, Interruption, Stop, failed_once, interrupted, retrying
 
@@ -26,7 +26,10 @@ T = TypeVar("T")
 Handler = Callable[[Change], object]
 """Handles a change; when it returns, the change is acknowledged."""
 DeadLetter = Callable[[Change, Exception], object]
-"""Receives a change that the handler failed on, and the handler's last error."""
+"""Receives a change that the handler failed on, and the handler's last error.
+
+It also receives changes with values that cannot be decoded: see `Change.undecoded`.
+"""
 
 _PAUSES = 0.5, 60.0
 """Limits of the first and the longest pause between attempts, in seconds."""
@@ -144,6 +147,19 @@ class Handling:
             check_done("handler", returned)
         return True
 
+    def handle_decoded(self, change: Change) -> bool:
+        """Handle the change as `handle` does, unless some of its values could not be decoded.
+
+        Such a change is given up at once. Raises ColumnDecodeError if it must stop the consumer.
+        """
+        if not (columns := change.undecoded):
+            return self.handle(change)
+        error = ColumnDecodeError(
+            f"{_text(change)} has values that cannot be decoded, in {', '.join(columns)}: give "
+            "dead_letter, which receives such changes, or on_error 'skip'"
+        )
+        return self._give_up(change, error, error)
+
     def _try_again(self, change: Change, first: Exception) -> bool:
         try:
             returned = self._attempts(change)(failed_once(partial(self.handler, change), first))
@@ -151,7 +167,10 @@ class Handling:
             if self._stopping.is_set():
                 log.warning("handler_given_up_to_stop", **_failure(change, error))
                 return False
-            return self._give_up(change, error)
+            fatal = HandlerError(
+                f"the handler failed {self._config.attempts} times on {_text(change)}: {error!r}"
+            )
+            return self._give_up(change, error, fatal)
         check_done("handler", returned)
         return True
 
@@ -169,14 +188,13 @@ class Handling:
         error = state.outcome.exception() if state.outcome else None
         log.warning("handler_retry", **_failure(change, error), attempt=state.attempt_number)
 
-    def _give_up(self, change: Change, error: Exception) -> bool:
+    def _give_up(self, change: Change, error: Exception, fatal: CdcError) -> bool:
+        """Dispose of the change; raise `fatal` if neither `dead_letter` nor `on_error` does."""
         self._recorder.add(HANDLER_ERRORS, change.table)
         if self._dead_letter is not None:
             return self._bury(self._dead_letter, change, error)
         if self._config.on_error is not OnError.SKIP:
-            raise HandlerError(
-                f"the handler failed {self._config.attempts} times on {_text(change)}: {error!r}"
-            ) from error
+            raise fatal from (None if fatal is error else error)
         log.error("change_skipped", **_failure(change, error))
         return True
 
@@ -244,7 +262,7 @@ def check_done(option: str, returned: object) -> None:
     raise ConfigurationError(
         option,
         f"a function that returns {kind}",
-        f"give one whose work is done when it returns; {remedy}",
+        f"give a function that has done its work when it returns; {remedy}",
     )
 
 

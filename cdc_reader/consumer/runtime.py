@@ -19,7 +19,7 @@ from cdc_reader.changes.grouping import TableChanges
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.config import DeliveryMode, SnapshotMode
-from cdc_reader.consumer.admission import InFlightLimit, Turns
+from cdc_reader.consumer.admission import InFlightLimit, TablesInOrder
 from cdc_reader.consumer.events import ConsumerEvent, RowsLost, SnapshotBegins
 from cdc_reader.consumer.handling import check_done
 from cdc_reader.consumer.leases import Leases, RetryingCheckpoints
@@ -81,7 +81,7 @@ class ConsumerRuntime:
         config, read = subscription.config, subscription.read
         self._limit = InFlightLimit(_MOST_CHANGES, config.max_bytes)
         is_merged = read.delivery is DeliveryMode.ORDERED and len(subscription.tables) > 1
-        self._turns = Turns(subscription.tables) if is_merged else None
+        self._turns = TablesInOrder(subscription.tables) if is_merged else None
         self._store = RetryingCheckpoints(
             subscription.store, read.retry_deadline, self._recorder, self._hurry
         )
@@ -262,8 +262,8 @@ class ConsumerRuntime:
         if subscription.snapshot is SnapshotMode.NONE and not subscription.takes_new_snapshots:
             raise CheckpointError(
                 f"snapshot is 'none', and the snapshot of {table.name} that application "
-                f"{subscription.application!r} began is not complete: give 'initial' to go "
-                "on with it, or start under another application name"
+                f"{subscription.application!r} began is not complete: give 'initial' to "
+                "continue it, or start under another application name"
             )
         count = self._retries_of(table)
         return table._snapshot_reader(start, count)  # noqa: SLF001 - only the consumer monitors it
@@ -358,7 +358,7 @@ class ConsumerRuntime:
             self._turns.reach(table, micros)
 
     def _deliver(self, progress: TableProgress, changes: Entries[Change], *, is_late: bool) -> None:
-        """Deliver the changes as soon as `Turns` permits, or immediately if they are late."""
+        """Deliver the changes in the order of all tables, or immediately if they are late."""
         if self._turns is None or is_late:
             self._let_in(progress, InFlightPage(changes, range(len(changes))))
             return

@@ -98,7 +98,7 @@ class Subscription:
             )
             raise ConfigurationError("data_loss", self.read.data_loss.value, remedy)
         if self.snapshot is SnapshotMode.INITIAL and self.start != EARLIEST:
-            remedy = "a snapshot is of now, and the log is followed from then: leave start out"
+            remedy = "the log is followed from the time of the snapshot: leave out start"
             raise ConfigurationError("snapshot", self.snapshot.value, remedy)
         self._check_bounds(self.clock.now())
 

@@ -9,6 +9,7 @@ from typing import Self
 from attrs import frozen
 
 from cdc_reader._settings import is_text
+from cdc_reader.cql.reserved_words import RESERVED
 from cdc_reader.errors import ConfigurationError
 
 LOG_SUFFIX = "_scylla_cdc_log"
@@ -25,8 +26,9 @@ def quoted(identifier: str) -> str:
 
 
 def bare_or_quoted(identifier: str) -> str:
-    """Return the identifier as the server prints it: quoted unless it is all lower-case."""
-    return identifier if _BARE.fullmatch(identifier) else quoted(identifier)
+    """Return the identifier as the server prints it: quoted if CQL needs the quotes."""
+    is_bare = _BARE.fullmatch(identifier) and identifier not in RESERVED
+    return identifier if is_bare else quoted(identifier)
 
 
 def _unquoted(part: str) -> str:

@@ -20,7 +20,7 @@ from cdc_reader.cql.types import (
 )
 from cdc_reader.decoding.buffer import Buffer
 from cdc_reader.decoding.marshal import check_depth, parse_marshal
-from cdc_reader.errors import DecodeError
+from cdc_reader.errors import DecodeError, TableAlteredError
 
 KIND_ROWS = 2
 MAX_BODY = 1 << 28
@@ -98,7 +98,7 @@ def read_metadata(buffer: Buffer, promised: tuple[Column, ...] | None = None) ->
 
 @lru_cache(maxsize=128)  # only successes are cached, not errors
 def check_same(found: tuple[Column, ...], expected: tuple[Column, ...]) -> None:
-    """Raise DecodeError unless names and types agree; `frozen` is ignored."""
+    """Raise TableAlteredError unless names and types agree; `frozen` is ignored."""
     if len(found) != len(expected):
         raise _altered(f"{len(found)} columns", str(len(expected)))
     for theirs, ours in zip(found, expected, strict=True):
@@ -106,8 +106,8 @@ def check_same(found: tuple[Column, ...], expected: tuple[Column, ...]) -> None:
             raise _altered(f"column {theirs.name} {theirs.type}", f"{ours.name} {ours.type}")
 
 
-def _altered(found: str, expected: str) -> DecodeError:
-    return DecodeError(
+def _altered(found: str, expected: str) -> TableAlteredError:
+    return TableAlteredError(
         f"the result has {found}, expected {expected}: the table was altered; begin the read again"
     )
 

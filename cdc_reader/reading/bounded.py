@@ -46,8 +46,8 @@ class BoundedRead:
         self._clock = clock
         self._losses = LossReporter(
             mode,
-            "expected a start within the log's TTL, and a read that ends within it: leave start "
-            "out to read what the log still holds, or set data_loss to 'continue'",
+            "expected a start whose rows do not expire before they are read: leave out start "
+            "to read what the log still holds, or set data_loss to 'continue'",
         )
         self._judged = BEGINNING
         self._unjudged = _NOTHING

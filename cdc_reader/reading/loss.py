@@ -84,7 +84,7 @@ def report_loss(
             lost.end,
         )
     raise DataLossError(
-        f"rows of {table} written in {lost} expired before they were read; {remedy}",
+        f"rows of {table} written in {lost} may have expired before they were read; {remedy}",
         lost.start,
         lost.end,
     )
@@ -113,11 +113,11 @@ class LossReporter:
     _mode: DataLossMode
     _remedy: str
     _on_loss: OnLoss | None = None
-    _named: Micros = BEGINNING
+    _judged: Micros = BEGINNING
     """Rows written before this time were reported, read in time, or not requested."""
-    _begun: Micros = field(default=BEGINNING, init=False)
+    _judged_at_start: Micros = field(default=BEGINNING, init=False)
     """Rows written before this time were reported before the read began, or not requested."""
-    _told: list[Window] = field(factory=list, init=False)
+    _windows_reported: list[Window] = field(factory=list, init=False)
 
     def begin(self, position: Micros, ttls: TtlHistory, now: Micros, *, at_oldest: bool) -> None:
         """Begin a read at `now` (µs) from a position that no earlier read reached.
@@ -127,7 +127,7 @@ class LossReporter:
         expired by now were reported when the position was chosen.
         """
         span = ttls.unpromised(position, now) if at_oldest else ttls.lost(position, now)
-        self._named = self._begun = max(self._named, span.end)
+        self._judged = self._judged_at_start = max(self._judged, span.end)
 
     def report_unread(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
         """Report the loss of the unread rows written in `lost`.
@@ -135,8 +135,8 @@ class LossReporter:
         A loss that continues is reported again only when it has grown by a minute. `check_read`
         reports the rest of the loss.
         """
-        if lost.start >= self._named or lost.end >= self._named + GRACE:
-            self._report(lost, table, ttls)
+        if lost.start >= self._judged or lost.end >= self._judged + GRACE:
+            self._report_expired(lost, table, ttls)
 
     def check_read(
         self,
@@ -155,7 +155,7 @@ class LossReporter:
         lost = ttls.expired(window.start, now)
         if is_chosen:
             lost = since_created(lost, ttls.created, now)
-        self._report(lost.intersect(window), table, ttls)
+        self._report_expired(lost.intersect(window), table, ttls)
 
     def check_late(self, window: Window, ttls: TtlHistory, now: Micros, table: TableName) -> None:
         """Report rows of a late-announced generation that may have expired by `now` (µs).
@@ -163,23 +163,23 @@ class LossReporter:
         Unlike in `check_read`, later windows of other generations may have been read before.
         """
         lost = ttls.expired(window.start, now, window.end)
-        start = max(lost.start, self._begun)
+        start = max(lost.start, self._judged_at_start)
         for reported in (
-            *sorted(self._told, key=lambda reported: reported.start),
+            *sorted(self._windows_reported, key=lambda reported: reported.start),
             Window(lost.end, lost.end),
         ):
             if start < (end := min(reported.start, lost.end)):
-                self._tell(Window(start, end), table, ttls)
+                self._report_window(Window(start, end), table, ttls)
             start = max(start, reported.end)
 
-    def _report(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
-        start = max(lost.start, self._named)
+    def _report_expired(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
+        start = max(lost.start, self._judged)
         if start < lost.end:
-            self._named = lost.end
-            self._tell(Window(start, lost.end), table, ttls)
+            self._judged = lost.end
+            self._report_window(Window(start, lost.end), table, ttls)
 
-    def _tell(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
-        self._told.append(lost)
+    def _report_window(self, lost: Window, table: TableName, ttls: TtlHistory) -> None:
+        self._windows_reported.append(lost)
         report_loss(lost, table, ttls, self._mode, self._remedy)
         if self._on_loss is not None:
             self._on_loss(lost)
@@ -206,7 +206,7 @@ class FollowerLosses:
         self._is_resumed = is_stored and not at_oldest
         self._reporter = LossReporter(
             mode,
-            "expected them to be read in time: start over, or set data_loss to 'continue'",
+            "expected a reader that reads them in time: start over, or set data_loss to 'continue'",
             on_loss,
         )
 

@@ -141,7 +141,7 @@ class StepReader:
             if found and self._log.schema is not strayed.schema:
                 names = names_in(found)
                 found = [rows_named(batch, names) for batch in self._strays.read(window)]
-            return [*self._strays.single(found, strayed.twins)]
+            return [*self._strays.without_twins(found, strayed.twins)]
 
         return self._strayed(window, read, cursor, delivered)
 
@@ -152,7 +152,7 @@ class StepReader:
 
         def read() -> Sequence[pa.RecordBatch]:
             found = [*self._strays.read(window, step.fresh)]
-            return [*self._strays.single_fresh(found, step.fresh)]
+            return [*self._strays.fresh_without_twins(found, step.fresh)]
 
         if not self.planner.reach:
             return iter(())

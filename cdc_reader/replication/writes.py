@@ -17,9 +17,8 @@ without other cells, are written 1 µs before the position of the snapshot, so t
 change wins, even the tombstone of an assignment at that position. Their TTL is the table's default
 TTL, counted from the copy: without it, rows that expire in the table would stay in the copy. A
 SELECT does not return the ids of a list's elements either. Lists are therefore written with new ids
-and the oldest possible timestamp. The first change to single elements of a list replaces all
-elements with those that the change's images show, with the ids from the log and the next oldest
-timestamp.
+and the oldest possible timestamp. The images of the first change to single elements show the whole
+list with its ids. This list replaces the copied one, with a timestamp that is 1 µs newer.
 
 The ends of a range delete are clustering prefixes. They are in clustering order, in which each
 column ascends or descends. CQL has no single condition for every range between two prefixes, but
@@ -37,7 +36,7 @@ from attrs import frozen
 
 from cdc_reader._time import Micros
 from cdc_reader.changes.change import Bound, Change, RowRange
-from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
+from cdc_reader.changes.delta import Assigned, CollectionDelta, Deleted, Delta
 from cdc_reader.changes.part import Part
 from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.order import is_same
@@ -314,7 +313,7 @@ class TableWrites:
         """
         for name, delta in deltas.items():
             match delta:
-                case Set(value):
+                case Assigned(value):
                     yield name, value
                 case Deleted():
                     yield name, None

@@ -13,6 +13,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from attrs import define
+from cassandra import AuthenticationFailed
 from cassandra.cluster import NoHostAvailable, Session
 from docker.errors import DockerException
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -31,7 +32,18 @@ SMALL = (
     "--api-address", "0.0.0.0",  # noqa: S104 - inside the container
 )  # fmt: skip
 WITH_LOGIN = ("--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer")
-FIRST_SUPERUSER = ("cassandra", "cassandra")
+SUPERUSER = ("cassandra", "cassandra")
+# From 2026.2 on, the server creates a superuser only if these options name one; the hash is that of
+# the password above. Before 5.4, it does not know them, and always creates this superuser.
+CREATE_SUPERUSER = (
+    "--auth-superuser-name", SUPERUSER[0],
+    "--auth-superuser-salted-password",
+    "$6$scylla.cdc.tests$3R57VCjgN.Yo/uWCJ5uRGKSjtAadFl5/eiuqovC1NvJtUFIL6cAltB/pYUiX8hSc6Q6uY9SRV5p2VJ4q7mWLn1",
+)  # fmt: skip
+_UNKNOWN_SUPERUSER = "unrecognised option '--auth-superuser"
+_HAS_SUPERUSER = "Created default superuser authentication record"
+"""The server logs this once it has created the superuser, in some versions after it listens."""
+_ERROR = re.compile(r"^ERROR\b|\berror: ")
 _HTTP_PATIENCE = 600.0  # seconds; a decommission ends only when the node has streamed its data
 
 
@@ -62,10 +74,16 @@ class ContainerNode:
         return json.loads(body) if body else None
 
     @property
-    def log_end(self) -> str:
-        """The last line that the server printed."""
-        log = b"\n".join(self.container.get_logs()).decode(errors="replace").split("\n")
-        return next((line for line in reversed(log) if line.strip()), "nothing").strip()
+    def log(self) -> list[str]:
+        """The lines that the server printed, without empty ones."""
+        log = b"\n".join(self.container.get_logs()).decode(errors="replace")
+        return [line.strip() for line in log.splitlines() if line.strip()]
+
+    @property
+    def last_words(self) -> str:
+        """The last error that the server printed, or else its last line."""
+        log = self.log or ["nothing"]
+        return next((line for line in reversed(log) if _ERROR.search(line)), log[-1])
 
 
 class ScyllaContainer:
@@ -80,7 +98,7 @@ class ScyllaContainer:
             that can reach the addresses of containers; `join` requires at least two.
         tablets: whether keyspaces use tablets by default; None for the server's default. Versions
             without tablets accept only None.
-        login: require clients to log in with `credentials`, which are the default superuser's.
+        login: require clients to log in with `credentials`, which are the first superuser's.
         timeout: how long a node may take to start, in seconds.
         options: further server options, such as ``["--ring-delay-ms", "3000"]``.
 
@@ -100,7 +118,7 @@ class ScyllaContainer:
         if nodes < 1:
             raise ContainerError(f"{nodes} nodes: expected at least 1")
         self.image = f"scylladb/scylla:{image}" if re.fullmatch(r"[\d.]+", image) else image
-        self.credentials = FIRST_SUPERUSER if login else None
+        self.credentials = SUPERUSER if login else None
         self.host = ""
         self.port = 0
         self.nodes: tuple[ContainerNode, ...] = ()
@@ -126,7 +144,7 @@ class ScyllaContainer:
             with self._docker_errors_translated():
                 if self._wanted > 1:
                     self._network = Network().create()
-                self._add()
+                self._add_first()
                 for _ in range(self._wanted - 1):
                     self.join()
         except BaseException:
@@ -190,6 +208,19 @@ class ScyllaContainer:
         """Create a generation of streams unless the newest one matches the token ring."""
         self._rest(self.nodes[0], "storage_service/cdc_streams_check_and_repair", "POST")
 
+    def _add_first(self) -> None:
+        if self.credentials is None:
+            self._add()
+            return
+        try:
+            self._add(*CREATE_SUPERUSER)
+        except ContainerError as error:
+            if _UNKNOWN_SUPERUSER not in str(error):
+                raise
+            self.nodes[0].container.stop()
+            self.nodes = ()
+            self._add()
+
     def _add(self, *options: str) -> ContainerNode:
         container = DockerContainer(self.image, ports=[CQL_PORT, API_PORT], network=self._network)
         node = ContainerNode(container.with_command([*self._options, *options]))
@@ -221,7 +252,22 @@ class ScyllaContainer:
             port = node.container.get_exposed_port(CQL_PORT)
         if node is self.nodes[0]:
             self.host, self.port = host, port
-        open_session(host, port, self.credentials).cluster.shutdown()
+        self._log_in(host, port)
+
+    def _log_in(self, host: str, port: int) -> None:
+        try:
+            open_session(host, port, self.credentials).cluster.shutdown()
+        except NoHostAvailable as error:
+            if not any(isinstance(each, AuthenticationFailed) for each in error.errors.values()):
+                raise
+            if self.credentials is None:
+                raise ContainerError(
+                    f"{self.image}: the server requires a login: expected login=True"
+                ) from error
+            refused = f"the server refuses the login of {self.credentials[0]!r}"
+            if any(_HAS_SUPERUSER in line for node in self.nodes for line in node.log):
+                raise ContainerError(f"{self.image}: {refused}, which it created") from error
+            raise _NotYet(refused) from error
 
     @staticmethod
     def _is_running(node: ContainerNode) -> bool:
@@ -261,13 +307,13 @@ class ScyllaContainer:
         except OSError as error:
             raise ContainerError(
                 f"{self.image}: {method} {path} at {node.address or self.host}: {error}; "
-                f"the last line of the node's log is: {node.log_end}"
+                f"the node's last words are: {node.last_words}"
             ) from error
 
     def _no_answer(self, node: ContainerNode, found: str) -> ContainerError:
         return ContainerError(
             f"{self.image}: {found}, expected a server on port {CQL_PORT}; "
-            f"the last line of its log is: {node.log_end}"
+            f"its last words are: {node.last_words}"
         )
 
     @contextmanager

@@ -20,7 +20,7 @@ from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.late import Planned
+from pyspark_scylla_cdc.planning.late import ArrivalFilter
 from pyspark_scylla_cdc.planning.partition import LogPartition, partitions
 from pyspark_scylla_cdc.planning.plan import NONE_MISSED, divide, slices, spans
 from pyspark_scylla_cdc.planning.promise import Promise
@@ -37,7 +37,7 @@ def plan(
     timeline: Timeline,
     window: Window,
     filled: Window | None = None,
-    planned: Planned | None = None,
+    planned: ArrivalFilter | None = None,
     promise: Promise | None = None,
     missed: Mapping[Micros, Window] = NONE_MISSED,
     twins: frozenset[RowKey] = frozenset(),

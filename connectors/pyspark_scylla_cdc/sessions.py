@@ -28,7 +28,7 @@ from cdc_reader.cql.schema import LogSchema, TableSchema, TableState
 from cdc_reader.errors import (
     ConfigurationError,
     QueryRefusedError,
-    SchemaError,
+    TableAlteredError,
     TableNotFoundError,
     UnsupportedTableError,
 )
@@ -119,17 +119,17 @@ def snapshot_format(options: SourceOptions, schema: LogSchema) -> SnapshotFormat
 def refuse_new_columns(
     options: SourceOptions, known: Collection[str], names: Collection[str]
 ) -> None:
-    """Raise SchemaError if `known` has columns that `names` lacks, unless the options allow it."""
+    """Raise TableAlteredError for columns in `known` but not in `names`, unless allowed."""
     new = [name for name in known if name not in names]
     if new and options.schema_mode is SchemaMode.FAIL:
-        raise SchemaError(
+        raise TableAlteredError(
             f"{options.table} has columns that the DataFrame lacks ({', '.join(new)}), and "
             "schemaMode is 'fail': load it again"
         )
 
 
 def check_columns(options: SourceOptions, names: Collection[str]) -> None:
-    """Raise SchemaError if the table has new columns, as `refuse_new_columns` does.
+    """Raise TableAlteredError if the table has new columns, as `refuse_new_columns` does.
 
     Reads the table's current columns if the options do not allow new columns.
     """
@@ -151,7 +151,7 @@ def still_there(options: SourceOptions, schema: LogSchema) -> Iterator[None]:
         known = {column.name for column in current.columns}
         if lost := [column.name for column in schema.base.columns if column.name not in known]:
             columns = f"column {lost[0]} was" if len(lost) == 1 else f"{', '.join(lost)} were"
-            raise SchemaError(
+            raise TableAlteredError(
                 f"{options.table}: {columns} dropped while the query ran: start the query again"
             ) from None
         raise

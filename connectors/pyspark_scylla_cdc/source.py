@@ -63,7 +63,7 @@ class ScyllaCdcDataSource(DataSource):
         options, log_schema, current = self._load()
         known = {field.name: field.dataType for field in current}
         for field in schema:
-            if known.get(field.name) != field.dataType:
+            if known.get(field.name) != field.dataType or not field.nullable:
                 raise _no_such_column(options, field, known)
         refuse_new_columns(options, known, schema.names)
         return options, log_schema, tuple(schema.names)
@@ -89,6 +89,11 @@ def _no_such_column(
 ) -> SchemaError:
     if field.name in known:
         there, wanted = known[field.name].simpleString(), field.dataType.simpleString()
+        if there == wanted:  # the text of a type does not say what may be null
+            return SchemaError(
+                f"{options.table}: column {field.name} is NOT NULL, or has parts that are, and in "
+                "a log all values may be null: declare all of them as nullable in .schema(...)"
+            )
         return SchemaError(
             f"{options.table}: column {field.name} is of type {there}, and the DataFrame has it as "
             f"{wanted}: load it again, without .schema(...) or with that type"

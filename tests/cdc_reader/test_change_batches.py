@@ -179,6 +179,27 @@ def test_an_error_while_iterating_is_one_of_this_package(
         pa.RecordBatchReader.from_stream(reader.change_batches()).read_all()
 
 
+@pytest.mark.parametrize(
+    ("options", "offers"),
+    [
+        ("{'enabled': true}", True),
+        ("{'enabled': true, 'delta': 'keys'}", False),
+    ],
+)
+def test_the_delta_is_offered_only_where_it_helps(
+    reader: CdcReader, execute: Execute, options: str, offers: bool
+) -> None:
+    """A log without postimages can be read with `include_delta` if it has deltas."""
+    execute(f"ALTER TABLE {{t}} WITH cdc = {options}")
+    with pytest.raises(UnsupportedTableError, match="has no postimages; change") as refused:
+        reader.change_batches()
+    assert str(refused.value).endswith("; or give include_delta to see what each change set") is (
+        offers
+    )
+    if offers:
+        reader.change_batches(format=ChangeFormat(include_delta=True)).read_all()
+
+
 def test_a_change_without_its_postimage_is_reported(reader: CdcReader, execute: Execute) -> None:
     """The error for a missing postimage suggests arguments of this API, such as a later start."""
     execute(

@@ -12,7 +12,7 @@ import pytest
 
 from cdc_reader import CdcReader, ChangeFormat, ConnectionConfig, ReadConfig, Window
 from cdc_reader._time import BEGINNING, FOREVER, datetime_micros, format_timestamp
-from cdc_reader.changes.delta import Set
+from cdc_reader.changes.delta import Assigned
 from cdc_reader.cluster import Connection
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import (
@@ -176,7 +176,7 @@ def test_a_read_has_the_columns_of_the_table_when_it_begins(
         changes = reader.changes()
         scylla.session.execute(f"ALTER TABLE {table}.t DROP v")
         found = [change for change in changes if change.key["c"] == 1000]
-        assert [change.deltas["added"] for change in found] == [Set(7)]
+        assert [change.deltas["added"] for change in found] == [Assigned(7)]
         assert {"v", "added"} & set(reader.table.arrow_schema.names) == {"added"}
         frame = reader.change_batches(
             format=ChangeFormat(columns=["added"], include_delta=True)

@@ -14,6 +14,7 @@ import pytest
 from attrs import evolve
 
 from cdc_reader import (
+    Assigned,
     CdcReader,
     Change,
     ChangeFormat,
@@ -21,7 +22,6 @@ from cdc_reader import (
     CollectionDelta,
     ConnectionConfig,
     ReadConfig,
-    Set,
     SnapshotRows,
 )
 from cdc_reader.cql import timeuuid
@@ -130,7 +130,7 @@ def test_changes_show_the_row(reader: CdcReader) -> None:
     ids = list(change.after["l"])
     assert ids == sorted(ids, key=lambda each: timeuuid.order_key(each.bytes))
     assert change.deltas == {
-        "v": Set(2),
+        "v": Assigned(2),
         "l": CollectionDelta(True, change.after["l"]),
         "m": CollectionDelta(True, {1: "one"}),
     }
@@ -139,7 +139,7 @@ def test_changes_show_the_row(reader: CdcReader) -> None:
     assert collections.timestamp is None
     static = found[50,]
     assert static.is_static
-    assert (static.after, static.deltas) == ({"s": 8}, {"s": Set(8)})
+    assert (static.after, static.deltas) == ({"s": 8}, {"s": Assigned(8)})
     assert found[0, 5].after == {"v": 5, "w": None, "l": None, "m": None}
 
 
@@ -156,8 +156,8 @@ def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
     )
     found = by_key(reader.snapshot().changes())
     first, second = found[70, 1].parts
-    assert (first.operation.name, dict(first.deltas)) == ("INSERT", {"w": Set("a")})
-    assert (second.operation.name, dict(second.deltas)) == ("UPDATE", {"v": Set(2)})
+    assert (first.operation.name, dict(first.deltas)) == ("INSERT", {"w": Assigned("a")})
+    assert (second.operation.name, dict(second.deltas)) == ("UPDATE", {"v": Assigned(2)})
     assert first.ttl is not None
     assert second.ttl is not None
     assert 900 < first.ttl <= 1000
@@ -166,7 +166,7 @@ def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
     ttls = [part.ttl for part in found[71, 1].parts]
     assert ttls[0] is None
     assert 900 < (ttls[1] or 0) <= 1000
-    assert found[70, 1].deltas == {"v": Set(2), "w": Set("a")}
+    assert found[70, 1].deltas == {"v": Assigned(2), "w": Assigned("a")}
 
 
 def test_snapshot_changes_are_values(reader: CdcReader, execute: Execute) -> None:
@@ -259,7 +259,7 @@ def test_cells_keep_their_write_times(reader: CdcReader, execute: Execute) -> No
     parts = [
         (part.operation.name, part.timestamp, dict(part.deltas)) for part in found[80, 1].parts
     ]
-    assert parts == [("INSERT", now + 5, {"v": Set(2)}), ("UPDATE", now, {"w": Set("a")})]
+    assert parts == [("INSERT", now + 5, {"v": Assigned(2)}), ("UPDATE", now, {"w": Assigned("a")})]
     [marker] = found[81, 1].parts
     assert (marker.timestamp, marker.deltas) == (None, {})
     told = json.loads(json.dumps(found[80, 1].to_dict()))

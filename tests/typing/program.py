@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cdc_reader import (
+    Assigned,
     AsyncCdcConsumer,
     AsyncChanges,
     CdcConsumer,
@@ -28,7 +29,6 @@ from cdc_reader import (
     Replicator,
     RowsLost,
     RowsRead,
-    Set,
     SnapshotBegins,
     SnapshotComplete,
     SqliteCheckpoints,
@@ -59,7 +59,7 @@ class Printer:
     def handle(self, change: Change) -> None:
         status = change.deltas.get("status")
         match status:
-            case Set(value):
+            case Assigned(value):
                 print("set", value, change.written_at.isoformat())
             case CollectionDelta(added=added):
                 print("added", added)

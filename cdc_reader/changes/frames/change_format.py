@@ -45,9 +45,10 @@ class ChangeFormat:
     `range_deletes` says what a delete of a whole partition or of a range of rows becomes: an error
     (``fail``), a row with its bounds (``emit``, only in format ``changes``), or nothing (``skip``).
     `preimages` says whether rows are shown as they were before a change: if the log has all their
-    columns (``auto``), never (``none``), or always (``require``, with an error if the log lacks
-    them). Numbers of the types decimal and varint become strings, or values of `decimal_type`, such
-    as ``decimal(20, 2)``.
+    columns (``auto``), never (``none``), or always (``require``, with an error if the table's CDC
+    options do not enable full preimages). Before ScyllaDB 2026.1, a delete in a table without
+    clustering columns has no preimage, so only its key is shown. Numbers of the types decimal and
+    varint become strings, or values of `decimal_type`, such as ``decimal(20, 2)``.
 
     A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
     raises an error. If `on_bad_record` is ``skip``, the row is left out and logged. With

@@ -280,11 +280,12 @@ def _schema(base: TableSchema, wanted: ChangeFormat, types: ValueTypes) -> pa.Sc
 def _check_images(base: TableSchema, wanted: ChangeFormat, values: Sequence[Column]) -> None:
     images.require_preimages(base, wanted.preimages, postimages=not wanted.include_delta)
     if not wanted.include_delta:
+        can_give_delta = not base.cdc.delta_keys_only and not images.unreadable_deltas(values)
         images.require_postimages(
             base,
             "format 'changes' shows rows as they are after each change, but the log has no "
             "postimages",
-            "; or give include_delta to see what each change set",
+            "; or give include_delta to see what each change set" * can_give_delta,
         )
         return
     images.require_deltas(base, "include_delta shows what changed, but the log has keys only")

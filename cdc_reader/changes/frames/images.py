@@ -41,19 +41,24 @@ def require_deltas(base: TableSchema, reason: str) -> None:
 
 
 def require_readable_deltas(base: TableSchema, columns: Iterable[Column]) -> None:
-    """Raise UnsupportedTableError unless deltas alone show the new values of these columns.
-
-    The delta of a non-frozen collection shows the elements added and removed, but not the column's
-    value.
-    """
+    """Raise UnsupportedTableError unless deltas alone show the new values of these columns."""
     require_deltas(base, "without postimages, values come from deltas, but the log has keys only")
-    if parts := [column.name for column in columns if is_multi_cell(column.type)]:
+    if parts := unreadable_deltas(columns):
         require_postimages(
             base,
             f"for {', '.join(parts)} the log has only the elements that changed, not the "
             "whole value",
             ", or leave them out with columns",
         )
+
+
+def unreadable_deltas(columns: Iterable[Column]) -> list[str]:
+    """Return the names of the columns whose new values deltas alone do not show.
+
+    The delta of a non-frozen collection shows the elements added and removed, but not the column's
+    value.
+    """
+    return [column.name for column in columns if is_multi_cell(column.type)]
 
 
 def alter_statement(base: TableSchema, cdc: CdcOptions) -> str:

@@ -63,7 +63,7 @@ class LateReport:
         strays = log.strays
         window = Window(min(sweep.window.start, since), position)
         found, passed = strays.split(window, uncounted)
-        rows, seen = sum(batch.num_rows for batch in strays.single_fresh(found)), 0
+        rows, seen = sum(batch.num_rows for batch in strays.fresh_without_twins(found)), 0
         for batch in log.read(sweep.window):
             rows += leave_out_keys(late(batch), passed).num_rows
             seen += batch.num_rows

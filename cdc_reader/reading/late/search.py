@@ -35,4 +35,4 @@ def late_rows(
         rows = leave_out_keys(late(batch), delivered)
         if rows.num_rows:
             yield rows
-    yield from strays.single(found, twins)
+    yield from strays.without_twins(found, twins)

@@ -104,7 +104,9 @@ class Strays:
                 found.append(rows)
         return found, frozenset(others)
 
-    def single(self, found: Sequence[pa.RecordBatch], twins: Twins) -> Iterator[pa.RecordBatch]:
+    def without_twins(
+        self, found: Sequence[pa.RecordBatch], twins: Twins
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the strays in `found`, except those whose twin is delivered instead.
 
         `twins` has searched the rows in force of the own shard.
@@ -112,7 +114,7 @@ class Strays:
         ranks = [self._planner.plan_others, self._planner.whole().strays]
         return self._without(found, ranks, twins.keys)
 
-    def single_fresh(
+    def fresh_without_twins(
         self, found: Sequence[pa.RecordBatch], fresh: frozenset[int] = frozenset()
     ) -> Iterator[pa.RecordBatch]:
         """Yield the strays in `found` like `single`, if the rows in force were read before.

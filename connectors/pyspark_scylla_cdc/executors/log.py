@@ -19,7 +19,7 @@ from cdc_reader.streams.strategy import FEW_QUERIES, Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask
 from pyspark_scylla_cdc.executors.timing import timed
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.late import Planned, tasks_of
+from pyspark_scylla_cdc.planning.late import ArrivalFilter, tasks_of
 from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, LogRead
 from pyspark_scylla_cdc.planning.promise import report_lost_late_rows
 from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
@@ -108,7 +108,7 @@ def _checked(
 
 
 def task_rows(
-    source: LogSource, read: LogRead, clock: Clock, planned: Planned | None = None
+    source: LogSource, read: LogRead, clock: Clock, planned: ArrivalFilter | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Request the first page of one query, and return its rows, or those that were `planned`."""
     batches = source.read(read.task, clock=None if planned is None else clock)

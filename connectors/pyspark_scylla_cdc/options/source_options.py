@@ -146,7 +146,8 @@ class SourceOptions:
             raise in_option_words(error) from None
         except ConnectionFailedError as error:
             hosts = self._connection["contact_points"]
-            raise ConnectionFailedError(f"hosts is {hosts!r}: {in_words(str(error))}") from None
+            found, remedy = f"hosts is {hosts!r}: {error.found}", in_words(error.remedy)
+            raise ConnectionFailedError(found, remedy) from None
         except AuthenticationFailedError as error:
             username = self._connection["username"]
             raise AuthenticationFailedError(f"username is {username!r}: {error}") from None

@@ -183,8 +183,8 @@ _ROWS = (
     Option(
         "preimages",
         choice(PREIMAGES),
-        "With formats `changes` and `envelope`: return rows before their change if the log has "
-        "complete preimages (`auto`), never, or fail without them.",
+        "With formats `changes` and `envelope`: return rows before their change if the table's "
+        "`cdc` options enable complete preimages (`auto`), never, or fail if they do not.",
         "when old values are not needed, or must not be missing",
         default="auto",
     ),
@@ -381,6 +381,8 @@ GONE = {
 
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 _INSTEAD = {name.lower(): (name, instead) for name, instead in GONE.items()}
+_OF_TABLE = ("provider", "owner")
+"""Properties of tables that Spark passes to a source when a table is created."""
 _SECRET_NAME = re.compile("pass|secret|token|pwd", re.IGNORECASE)
 
 
@@ -389,8 +391,21 @@ def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
 
     Raises ConfigurationError, which names the option, for an invalid value or an unknown name.
     """
+    _refuse_created_table(given)
     texts = {_named(name, text).name: text for name, text in given.items()}
     return {option.name: option.value(texts.get(option.name)) for option in OPTIONS}
+
+
+def _refuse_created_table(given: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for what Spark passes while it creates or reads a table in SQL."""
+    instead = (
+        "Spark does not keep the options of a table that CREATE TABLE made: use CREATE TEMPORARY "
+        "VIEW ... USING scylla_cdc OPTIONS (...), or SELECT ... FROM ... WITH (hosts = ...)"
+    )
+    if not given:
+        raise ConfigurationError("hosts", None, f"give hosts, keyspace and table; {instead}")
+    if any(name.lower() in _OF_TABLE or name.lower().startswith("option.") for name in given):
+        raise ConfigurationError("statement", "CREATE TABLE", instead)
 
 
 def _named(name: str, text: str) -> Option:

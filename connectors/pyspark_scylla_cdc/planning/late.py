@@ -54,7 +54,7 @@ _CLOCKS = 1_000_000
 
 
 @frozen
-class Planned:
+class ArrivalFilter:
     """The rows of a window that had arrived when it was planned, at `moment` (µs)."""
 
     moment: Micros

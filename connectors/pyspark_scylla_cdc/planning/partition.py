@@ -14,7 +14,7 @@ from cdc_reader.reading.cursor import RowKey, RowName
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.planning.late import Planned
+from pyspark_scylla_cdc.planning.late import ArrivalFilter
 from pyspark_scylla_cdc.planning.plan import StreamSpan
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.streams import Streams
@@ -69,7 +69,7 @@ class LogPartition(SourcePartition):
         self,
         spans: Sequence[StreamSpan],
         chosen: Sequence[bytes | _Tokens],
-        planned: Planned | None = None,
+        planned: ArrivalFilter | None = None,
         promise: Promise | None = None,
         left_out: frozenset[RowKey] = frozenset(),
     ) -> None:
@@ -148,7 +148,7 @@ class LatePartition(SourcePartition):
 def partitions(
     shares: Sequence[Sequence[StreamSpan]],
     load: Callable[[Micros], Streams],
-    planned: Planned | None = None,
+    planned: ArrivalFilter | None = None,
     promise: Promise | None = None,
     left_out: frozenset[RowKey] = frozenset(),
 ) -> list[LogPartition]:

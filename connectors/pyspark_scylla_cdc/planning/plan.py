@@ -77,7 +77,7 @@ def spans(
     of its unread window to the end of `window`.
 
     Rows are expected in `filled`, or in the whole window if `filled` is None. This affects only how
-    the work is divided; rows elsewhere are read too.
+    the work is divided: rows outside `filled` are read too.
     """
     found = []
     for operates in timeline.operating():

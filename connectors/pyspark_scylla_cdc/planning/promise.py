@@ -58,7 +58,7 @@ class Promise:
         ttls = self.ttls.updated(state, now, max(self.since, first))
         is_other_log = ttls.logs != self.ttls.logs
         mode = DataLossMode.CONTINUE if self.is_open and not is_other_log else self.mode
-        losses = LossReporter(mode, self._remedy(is_other_log), named=self.since)
+        losses = LossReporter(mode, self._remedy(is_other_log), judged=self.since)
         for window in sorted({*windows}, key=lambda window: window.start):
             losses.check_read(window, ttls, now, table)
 

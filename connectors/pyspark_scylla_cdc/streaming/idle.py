@@ -38,7 +38,7 @@ then advances in steps whose length is in proportion to the number of queries: `
 STEP = 1_000_000
 
 
-class Idle:
+class EmptyWindows:
     """Decides whether a window is worth a micro-batch; times in µs.
 
     A window of `longest` or more is worth a micro-batch even without rows, but not directly after

@@ -176,7 +176,7 @@ class DeliveringWatch:
         for batch in reader.read(window):
             twins.note(batch)
             note([batch])
-        names = names_in(reader.strays.single(found, twins))
+        names = names_in(reader.strays.without_twins(found, twins))
         for span in step.missed.values():
             note(reader.read(span), behind=True)
         if step.fresh:
@@ -185,7 +185,7 @@ class DeliveringWatch:
                 after_snapshot(batch, cursor, self._clock.now())
                 for batch in reader.strays.read(behind, step.fresh)
             ]
-            single = [*reader.strays.single_fresh(fresh, step.fresh)]
+            single = [*reader.strays.fresh_without_twins(fresh, step.fresh)]
             note(single, behind=True)
             names |= names_in(single)
         after = state.after(window.end, delivered.began, now).knowing(delivered.names)

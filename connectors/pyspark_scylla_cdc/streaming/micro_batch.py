@@ -4,7 +4,7 @@
 shorten the step's window, which may become empty:
 
 1. Spark runs a micro-batch for each new offset, so a window is worth one only if it has rows, or is
-   long (`Idle`).
+   long (`EmptyWindows`).
 2. It is cut to about the number of rows and bytes that a micro-batch may contain (`RowLimit`).
 3. It is cut to the number of strays that an offset can list (`LateWatch`, which also finds the late
    rows that the micro-batch delivers).
@@ -33,7 +33,7 @@ from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.offset import Offset, snapshot_until
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import LONGEST_IDLE, generations_of
-from pyspark_scylla_cdc.streaming.idle import Idle, row_probe
+from pyspark_scylla_cdc.streaming.idle import EmptyWindows, row_probe
 from pyspark_scylla_cdc.streaming.late_rows import LateRows, late_watch
 from pyspark_scylla_cdc.streaming.row_limit import within_limits
 from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
@@ -91,7 +91,7 @@ class MicroBatches:
         self._limits = limits_of(options)
         self._views = Views(partial(generations_of, options), VIEW_INTERVAL)
         probe = partial(row_probe, options, schema)
-        self._idle = Idle(probe, self._limits.shortest, LONGEST_IDLE)
+        self._idle = EmptyWindows(probe, self._limits.shortest, LONGEST_IDLE)
         self._late = late_watch(options, schema, clock, on_late_rows)
         self._snapshot = SnapshotEnd(options, schema)
 

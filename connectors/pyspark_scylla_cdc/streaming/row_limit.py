@@ -16,7 +16,7 @@ from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, row_count
 SHORTEST = 1_000
 """The shortest window, in µs, to which another is cut."""
 _COUNTED = 2
-"""The multiple of the limit at which measuring ends, because there are too many rows."""
+"""Counting ends at this multiple of the limit: the window has too many rows in any case."""
 _ROUNDS, _MOST_ROUNDS = 5, 40
 """The maximum number of samples of a window, and the maximum while no rows are found.
 

@@ -40,7 +40,7 @@ from pyspark_scylla_cdc.log_plan import delivered_twins, expected, oldest_alive,
 from pyspark_scylla_cdc.offsets.offset import Offset, snapshot_until
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.late import Planned
+from pyspark_scylla_cdc.planning.late import ArrivalFilter
 from pyspark_scylla_cdc.planning.partition import LatePartition, SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.snapshot import MarkPartition
@@ -63,9 +63,9 @@ from pyspark_scylla_cdc.streaming.micro_batch import MicroBatches
 log = get_logger(__name__)
 
 _ONE_WINDOW = ReadMaxFiles(1)
-"""Represents this source's limit by time, which none of Spark's limits can express.
+"""Stands for this source's limit by time: Spark has no type of limit for it.
 
-Spark passes it back to the source, which then applies its own limit.
+Spark passes the limit back to the source, which then applies its own.
 """
 
 _FORGOTTEN = (
@@ -200,7 +200,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows += self._marks(since, tokens)
         if window.is_empty and not missed:
             return of_one_plan([*rows, *parts])
-        planned = Planned.of(until.cursor, whole)
+        planned = ArrivalFilter.of(until.cursor, whole)
         twins = delivered_twins(self._options, self._schema, self._clock, since.cursor, step)
         base = self._schema.base
         rest = plan(self._options, base, timeline, window, filled, planned, promise, missed, twins)

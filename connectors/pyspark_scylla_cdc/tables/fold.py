@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_, or_
+from typing import Self
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
@@ -53,13 +54,16 @@ def fold(
     ``foreachBatch``. Its rows count as older than all of `changes`. A late row
     (``lateRows=deliver``) may be older than they are, and would overwrite newer values.
 
+    The changes are read once, and kept by Spark while the result is in use, if the table has static
+    columns, or they have `_range` or `snapshot_begin`.
+
     `keys` are the columns of the primary key; by default they come from the schema's metadata,
     which ``load()`` sets. Raises SchemaError if columns are missing, if names differ only in case,
     if the key contains a map, or if a clustering column contains decimals as text. The query ends
     with an error if it meets a range delete whose bounds Spark orders differently from the server,
     or a change that was made before a key column was renamed.
     """
-    return Fold(changes, keys).result(onto)
+    return Fold(changes, keys).at_one_moment().result(onto)
 
 
 class Fold:
@@ -109,6 +113,18 @@ class Fold:
             self._changes = self._changes.where(is_of_row | ~is_upsert)
         kind = changes.schema[names.CHANGE_TYPE]
         self._has_marks = kind.metadata.get("cql.marks") == "true"
+
+    def at_one_moment(self) -> Self:
+        """Read the changes only once.
+
+        A read without an end would otherwise end at another moment in each of its scans, and the
+        result could contain a change without an earlier one.
+        """
+        has_ranges = names.RANGE in self._changes.columns
+        has_several_scans = self._has_marks or (self._clustering and (has_ranges or self._statics))
+        if has_several_scans and not self._changes.isStreaming:
+            self._changes = self._changes.localCheckpoint(eager=False)
+        return self
 
     def result(self, onto: DataFrame | None) -> DataFrame:
         changes = self._changes

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +17,7 @@ from cdc_reader._settings import is_text, member
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import ConfigurationError, TableAlteredError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.fold import Fold
@@ -27,7 +25,7 @@ from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.ranges import column, quoted
-from pyspark_scylla_cdc.tables.runs import RepeatedRuns, needs_repeats, planned
+from pyspark_scylla_cdc.tables.runs import RepeatedRuns, needs_repeats
 from pyspark_scylla_cdc.tables.sink import (
     IS_CURRENT,
     VALID_FROM,
@@ -38,6 +36,7 @@ from pyspark_scylla_cdc.tables.sink import (
     Sink,
     has,
 )
+from pyspark_scylla_cdc.tables.spark_checkpoint import micro_batch
 
 log = get_logger(__name__)
 
@@ -49,12 +48,8 @@ _SET = {
     "schemamode": "fail",
 }
 """Source options that a copy needs; users cannot set them."""
-_OTHER_COLUMNS = (
-    "schemaMode is 'fail'",
-    "dropped while the query ran",
-    "the table was altered; begin the read again",
-)
-"""Parts of the source's error messages for a table whose columns or types have changed."""
+_ALTERED = f"{TableAlteredError.__module__}.{TableAlteredError.__qualname__}: "
+"""What Spark's text of an error contains if this error has ended the query."""
 _TICK = 0.2
 """Seconds between checks of the queries of several tables."""
 
@@ -91,22 +86,18 @@ class _Copy:
         frame = self.spark.readStream.format("scylla_cdc").options(**options).load()
         layout = self.sink.prepare(layout_of(frame, history=self.history))
         self._marker = layout.marker
-        started: Future[str] = Future()  # the query's id, which only a started query has
-        spark, sink, checkpoint = self.spark, self.sink, self.checkpoint
+        sink, checkpoint = self.sink, self.checkpoint
 
         def write(changes: DataFrame, number: int) -> None:
             # `self` refers to the query, and the query to this function: across Python and the JVM,
-            # no garbage collector would find such a cycle.
-            plan = _plan_of(spark, checkpoint, number)
-            update(sink, layout, changes, MicroBatch(started.result(), number, plan))
+            # no garbage collector would find such a cycle. A Spark Connect session runs a copy of
+            # this function in another process.
+            batch = micro_batch(changes.sparkSession, checkpoint, number)
+            update(sink, layout, changes, batch)
 
         writer = frame.writeStream.foreachBatch(write)
         writer = writer.option("checkpointLocation", self.checkpoint)
-        try:
-            self.query = (writer.trigger(**self.trigger) if self.trigger else writer).start()
-            started.set_result(self.query.id)
-        finally:
-            started.cancel()  # otherwise a query whose start is interrupted would wait forever
+        self.query = (writer.trigger(**self.trigger) if self.trigger else writer).start()
         if self._is_stopped:  # meanwhile
             self.query.stop()
 
@@ -132,7 +123,7 @@ class _Copy:
         error = query.exception()
         if error is None:
             return self._repeats()
-        if not any(text in str(error) for text in _OTHER_COLUMNS):
+        if _ALTERED not in str(error):
             raise error
         log.info("columns_changed", checkpoint=self.checkpoint)
         self.start()
@@ -247,7 +238,8 @@ def mirror(
     if not is_text(target):
         raise ConfigurationError("target", target, "give the copy's path or, for iceberg, its name")
     if kind is Format.ICEBERG and checkpoint is None:
-        raise ConfigurationError("checkpoint", None, "give a directory: a catalog has none for it")
+        remedy = "give a directory for the checkpoint, which cannot be stored in a catalog"
+        raise ConfigurationError("checkpoint", None, remedy)
     copies = [
         _Copy(spark, _source(options, table), sink, place, dict(trigger or {}), history)
         for table, sink, place in _places(spark, kind, target, tables, checkpoint)
@@ -261,7 +253,7 @@ def _check_options(options: Mapping[str, str]) -> None:
     """Raise ConfigurationError for options of the source that a copy cannot have."""
     for name, value in options.items():
         if name.lower() in _SET:
-            raise ConfigurationError(name, value, "a copy sets this option: leave out")
+            raise ConfigurationError(name, value, "mirror sets this option itself: leave it out")
         if name.lower() == "laterows" and str(value).lower() == LateRowsMode.DELIVER:
             remedy = (
                 "a late row would overwrite newer values in the copy: give 'report' or 'ignore'"
@@ -298,10 +290,17 @@ def _places(
 
 
 def _sink(spark: SparkSession, kind: Format, target: str) -> Sink:
-    if kind is Format.ICEBERG:
-        return IcebergSink(spark, target)
     has_delta_lake = "io.delta" in (spark.conf.get("spark.sql.extensions", None) or "")
-    return DeltaSparkSink(spark, target) if has_delta_lake else DeltaLakeSink(target)
+    if kind is Format.DELTA and not has_delta_lake:
+        return DeltaLakeSink(target)
+    if not hasattr(spark, "_jsparkSession"):
+        library = "Delta Lake's extension" if kind is Format.DELTA else "Iceberg"
+        remedy = (
+            f"Spark Connect gives no access to {library}: give format 'delta' in a session without "
+            "this extension, or call mirror in a job on the cluster"
+        )
+        raise ConfigurationError("format", str(kind), remedy)
+    return IcebergSink(spark, target) if kind is Format.ICEBERG else DeltaSparkSink(spark, target)
 
 
 def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
@@ -322,7 +321,9 @@ def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
     if not history:
         return Layout(StructType(plain), partition, clustering)
     if taken := [name for name in kinds if name.lower() in VERSION]:
-        remedy = f"the table has a column {taken[0]}, a name that the history needs: leave out"
+        remedy = (
+            f"the table has a column {taken[0]}, a name that the history needs: leave history out"
+        )
         raise ConfigurationError("history", history, remedy)
     types = {VALID_FROM: TimestampType(), VALID_TO: TimestampType(), IS_CURRENT: BooleanType()}
     plain += [StructField(name, types[name]) for name in VERSION]
@@ -361,12 +362,3 @@ def _begins_anew(changes: DataFrame) -> bool:
     if kind.metadata.get("cql.marks") != "true":
         return False
     return not changes.where(column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN).isEmpty()
-
-
-def _plan_of(spark: SparkSession, checkpoint: str, number: int) -> int:
-    """Return a digest of Spark's plan of the micro-batch with this number.
-
-    The plan contains the time of planning, so a micro-batch that is planned anew gets another
-    digest.
-    """
-    return zlib.crc32(planned(spark, checkpoint, number))

@@ -21,6 +21,7 @@ from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 from pyspark_scylla_cdc.streaming.snapshot_end import UNLIMITED
+from pyspark_scylla_cdc.tables.spark_checkpoint import last_committed, planned
 
 _LIMITS = ("maxrowspertrigger", "maxbytespertrigger")
 
@@ -74,11 +75,7 @@ class RepeatedRuns:
 
     def _last(self) -> int | None:
         """Return the number of the last micro-batch that Spark has committed, or None."""
-        files, folder = _located(self._spark, f"{self._checkpoint.rstrip('/')}/commits")
-        if not files.exists(folder):
-            return None
-        names = [each.getPath().getName() for each in files.listStatus(folder)]
-        return max((int(name) for name in names if name.isdigit()), default=None)
+        return last_committed(self._spark, self._checkpoint)
 
     def _end(self, number: int) -> Offset:
         """Return the offset at the end of a micro-batch."""
@@ -86,29 +83,7 @@ class RepeatedRuns:
         return Offset.from_json(json.loads(text.splitlines()[-1]))
 
 
-def planned(spark: SparkSession, checkpoint: str, number: int) -> bytes:
-    """Return Spark's plan of the micro-batch with this number.
-
-    Spark writes the plan to a file before it runs the micro-batch, and reads the file to repeat the
-    micro-batch. Its last line is the offset at the end of the micro-batch.
-    """
-    files, path = _located(spark, f"{checkpoint.rstrip('/')}/offsets/{number}")
-    stream = files.open(path)
-    try:
-        return bytes(stream.readAllBytes())
-    finally:
-        stream.close()
-
-
 def _settled(options: SourceOptions) -> Micros:
     """Return the write time, by the cluster's clock, before which all rows have settled now."""
     with options.as_option_errors(), closing(Connection(options.connection(), options.read)) as it:
         return settled_before(ClusterClock(it).now(), options.confidence)
-
-
-def _located(spark: SparkSession, name: str) -> tuple[Any, Any]:
-    """Return Hadoop's file system for the path `name`, with Spark's settings, and the path."""
-    context = spark.sparkContext
-    jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no other way
-    path = jvm.org.apache.hadoop.fs.Path(name)
-    return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001 - as above

@@ -16,7 +16,7 @@ import pytest
 
 from cdc_reader import ConnectionConfig, ReadConfig
 from cdc_reader.changes.change import Bound, Change, change_of_rows
-from cdc_reader.changes.delta import DELETED, CollectionDelta, Set, merge
+from cdc_reader.changes.delta import DELETED, Assigned, CollectionDelta, merge
 from cdc_reader.changes.grouping import Grouping
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cluster import Connection, Query, SchemaSource
@@ -58,7 +58,7 @@ def test_a_change_says_where_and_when_it_was_made() -> None:
     assert (change.time, change.timestamp) == (TIME, 1_700_000_000_000_000)
     assert change.written_at == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
     assert (change.key, change.partition_key) == ({"pk": 1, "ck": 2}, {"pk": 1})
-    assert (change.operation, change.deltas) == (ChangeOperation.INSERT, {"a": Set(3)})
+    assert (change.operation, change.deltas) == (ChangeOperation.INSERT, {"a": Assigned(3)})
     assert (change.seqs, change.is_last, change.complete) == ((0,), True, True)
 
 
@@ -100,12 +100,12 @@ def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
     )
     assert (change.operation, change.ttl) == (ChangeOperation.INSERT, 5)
     assert change.deltas == {
-        "a": Set(1),
+        "a": Assigned(1),
         "b": DELETED,
         "m": CollectionDelta(True, {1: "x"}, frozenset()),
     }
     assert [(part.operation, part.ttl, dict(part.deltas)) for part in change.parts] == [
-        (2, 5, {"a": Set(1)}),
+        (2, 5, {"a": Assigned(1)}),
         (1, None, {"b": DELETED, "m": DELETED}),
         (1, 5, {"m": CollectionDelta(False, {1: "x"}, frozenset())}),
     ]
@@ -137,7 +137,7 @@ def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
     change = change_of({"op": 1, "ck": 1, "a": 1}, {"op": 3, "ck": 1})
     assert change.operation is ChangeOperation.ROW_DELETE
     assert change.operation.is_delete
-    assert change.deltas == {"a": Set(1)}
+    assert change.deltas == {"a": Assigned(1)}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
         ),
         ({"un": {"x": None, "y": None}, "cdc$deleted_un": True}, DELETED),
         ({"s": frozenset([2])}, CollectionDelta(False, frozenset([2]), frozenset())),
-        ({"fr": (), "cdc$deleted_fr": None}, Set(())),
+        ({"fr": (), "cdc$deleted_fr": None}, Assigned(())),
     ],
 )
 def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
@@ -184,7 +184,12 @@ def test_deltas_of_one_write_merge_in_any_order() -> None:
     both = CollectionDelta(True, {1: "a", 2: "b"}, frozenset([3]))
     assert merge(overwritten, added) == merge(added, overwritten) == both
     assert merge(added, DELETED) == merge(DELETED, added) == attrs.evolve(added, overwritten=True)
-    assert merge(None, Set(1)) == merge(Set(2), Set(1)) == merge(added, Set(1)) == Set(1)
+    assert (
+        merge(None, Assigned(1))
+        == merge(Assigned(2), Assigned(1))
+        == merge(added, Assigned(1))
+        == Assigned(1)
+    )
     sets = CollectionDelta(False, frozenset([1])), CollectionDelta(False, frozenset([2]))
     assert merge(*sets) == CollectionDelta(False, frozenset([1, 2]))
 
@@ -211,7 +216,7 @@ def test_a_static_row_is_a_row_of_its_own() -> None:
     """The key of a static row's change is the partition key."""
     change = change_of({"op": 0, "st": 1}, {"op": 1, "st": 2}, {"op": 9, "st": 2})
     assert change.is_static
-    assert (change.key, change.deltas) == ({"pk": 1}, {"st": Set(2)})
+    assert (change.key, change.deltas) == ({"pk": 1}, {"st": Assigned(2)})
     assert (change.before, change.after) == ({"st": 1}, {"ss": None, "st": 2})
     assert not change_of({"op": 4}).is_static
 
@@ -351,7 +356,7 @@ def test_values_of_every_type_are_python_values(
     (change,) = changes_of(connection, TableName(keyspace, "t"))
     found = change.to_dict()["deltas"]
     for at, (cql_type, (_, value, plain)) in enumerate(ALL_TYPES.items()):
-        assert change.deltas[f"c{at}"] == Set(value), cql_type
+        assert change.deltas[f"c{at}"] == Assigned(value), cql_type
         assert found[f"c{at}"] == {"set": plain}, cql_type
     json.dumps(found, allow_nan=False)
 
@@ -369,7 +374,7 @@ def test_an_empty_value_is_read_as_null_but_not_as_a_deletion(
         "VALUES (1, blobAsInt(0x), blobAsUuid(0x), '', 0x, null)"
     )
     (change,) = changes_of(connection, TableName(keyspace, "t"))
-    assert change.deltas == {"t": Set(""), "b": Set(b""), "n": DELETED}
+    assert change.deltas == {"t": Assigned(""), "b": Assigned(b""), "n": DELETED}
     assert change.after == {"i": None, "u": None, "t": "", "b": b"", "n": None}
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_reader.changes.change import Change
-from cdc_reader.changes.delta import DELETED, CollectionDelta, Delta, Set
+from cdc_reader.changes.delta import DELETED, Assigned, CollectionDelta, Delta
 from cdc_reader.changes.grouping import Grouping
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cql import timeuuid
@@ -126,7 +126,7 @@ def _deltas_of(row: dict[str, Any]) -> dict[str, Delta]:
         removed = row.get(f"cdc$deleted_elements_{column.name}")
         if f"cdc$deleted_elements_{column.name}" not in row:
             if value is not None or deleted:
-                found[column.name] = DELETED if value is None else Set(value)
+                found[column.name] = DELETED if value is None else Assigned(value)
             continue
         if column.type == U:
             value = FrozenDict({k: v for k, v in (value or {}).items() if v is not None})
@@ -239,7 +239,7 @@ def test_what_is_made_of_a_change_goes_with_it() -> None:
 
 def applied(before: dict[str, Any], column: str, delta: Delta) -> Any:
     """Return a column's value after a delta, or None for a value that images show as null."""
-    if isinstance(delta, Set):
+    if isinstance(delta, Assigned):
         return delta.value
     if not isinstance(delta, CollectionDelta):
         return None
@@ -267,7 +267,7 @@ def test_the_postimage_is_the_preimage_with_the_deltas(history: History) -> None
             seen[type(delta).__name__] += 1
         for column in before.keys() - change.deltas.keys():
             assert change.after[column] == before[column]
-    assert min(seen[kind] for kind in ("Set", "Deleted", "CollectionDelta")) > 50
+    assert min(seen[kind] for kind in ("Assigned", "Deleted", "CollectionDelta")) > 50
 
 
 def test_a_record_without_an_end_mark_is_one_change() -> None:
@@ -347,7 +347,7 @@ def test_unknown_operations_are_kept() -> None:
     )
     unknown, row, partition = Grouping(SMALL).feed(rows)
     assert (unknown.operation, unknown.operation.is_known) == ("unknown_42", False)
-    assert (unknown.key, unknown.deltas) == ({"pk": 1, "ck": 1}, {"a": Set(2)})
+    assert (unknown.key, unknown.deltas) == ({"pk": 1, "ck": 1}, {"a": Assigned(2)})
     assert pickle.loads(pickle.dumps(unknown)).operation is unknown.operation
     assert (row.operation, row.before) == (ChangeOperation.SERVER_ROW_DELETE, {"a": 1})
     assert partition.operation is ChangeOperation.SERVER_PARTITION_DELETE

@@ -306,8 +306,8 @@ def test_lost_changes_end_it_unless_it_is_told_to_continue(
         failed = invoke(*words)
         assert failed.exit_code == 2
         assert re.fullmatch(
-            rf"Error: rows of {copy} written in .* expired before they were read; expected them "
-            r"to be read in time: start over, or set --data-loss to 'continue'",
+            rf"Error: rows of {copy} written in .* expired before they were read; expected a "
+            r"reader that reads them in time: start over, or set --data-loss to 'continue'",
             failed.stderr.splitlines()[-1],
         )
         assert contents(there, copy)[0] == []

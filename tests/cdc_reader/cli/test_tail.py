@@ -389,4 +389,4 @@ def test_a_snapshot_begins_now(scylla: Scylla, table: str) -> None:
     """`--snapshot` and `--from` cannot be combined."""
     outcome = invoke(scylla, table, "--snapshot", "initial", "--from", "-10m")
     assert outcome.exit_code == 2
-    assert "leave --from out" in outcome.stderr
+    assert "leave out --from" in outcome.stderr

@@ -144,6 +144,15 @@ def test_an_error_about_a_table_without_cdc_says_how_to_enable_it(
         SchemaSource(opened).log_schema(TableName(keyspace, "t"))
 
 
+def test_a_counter_table_is_told_that_it_can_have_no_log(
+    scylla: Scylla, keyspace: str, opened: Connection
+) -> None:
+    """No server accepts the ALTER statement that would enable CDC on counters."""
+    scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, n counter)")
+    with pytest.raises(UnsupportedTableError, match=r"t is a counter table, which cannot have"):
+        SchemaSource(opened).log_schema(TableName(keyspace, "t"))
+
+
 def test_an_error_about_a_log_table_names_its_base_table(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:

@@ -332,7 +332,7 @@ def test_a_new_consumer_of_an_old_log_loses_nothing(
 
 
 @pytest.mark.parametrize("start", ["earliest", "-10m", "now"])
-def test_a_start_that_was_never_read_on_is_of_a_table(
+def test_a_saved_start_belongs_to_one_table(
     server: EmbeddedScylla,
     clock: ManualClock,
     store: LeasingStore,

@@ -165,13 +165,13 @@ def test_a_snapshot_begun_has_to_be_completed(
     write(table, 5)
     store = MemoryCheckpoints()
     store.save(name_of(table), Checkpoint(now(), snapshot=SnapshotProgress(now())))
-    with pytest.raises(CheckpointError, match="give 'initial' to go on with it"):
+    with pytest.raises(CheckpointError, match="give 'initial' to continue it"):
         consumer(connection, table, Copy(), checkpoints=store, snapshot="none").run()
 
 
 def test_a_start_and_a_snapshot_exclude_each_other(connection: ConnectionConfig) -> None:
     """A start and a snapshot cannot be combined, and an unknown mode is rejected."""
-    with pytest.raises(ConfigurationError, match="leave start out"):
+    with pytest.raises(ConfigurationError, match="leave out start"):
         consumer(connection, "ks.t", Copy(), start="now")
     with pytest.raises(ConfigurationError, match="none, initial"):
         consumer(connection, "ks.t", Copy(), snapshot="sometimes")

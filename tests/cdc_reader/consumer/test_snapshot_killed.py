@@ -13,7 +13,7 @@ import pytest
 from attrs import evolve, frozen
 
 from cdc_reader.changes.change import Change
-from cdc_reader.changes.delta import Set
+from cdc_reader.changes.delta import Assigned
 from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cluster.values import murmur3
@@ -101,7 +101,7 @@ def _consume(runs: Runs, run: int, end: int | None) -> None:
 
     def handle(change: Change) -> None:
         written = change.deltas.get("v")
-        value = written.value if isinstance(written, Set) else "-"
+        value = written.value if isinstance(written, Assigned) else "-"
         line = f"{change.operation} {change.key['p']} {change.key['c']} {value}\n"
         os.write(file, line.encode())
 

@@ -84,7 +84,7 @@ class UnsteadyClock(ManualClock):
 
 
 @pytest.mark.parametrize("delivery", ["settled", pytest.param("eager", marks=pytest.mark.slow)])
-def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
+def test_a_clock_that_is_set_back_delays_no_read(delivery: str) -> None:
     """A clock that is set back by an hour does not delay the next read."""
     clock = UnsteadyClock(EPOCH)
     followed = Followed(clock=clock, config=SMALL)

@@ -17,9 +17,10 @@ TYPES = (
     """CREATE TYPE {ks}.outer_ (
         i frozen<"In ner">, m frozen<map<text, frozen<tuple<int, frozen<"In ner">>>>>
     )""",
+    'CREATE TYPE {ks}."order" (n int)',
 )
 TABLE = (
-    "CREATE TABLE {ks}.t (a int, b text, c timeuuid, d int, o outer_, "
+    'CREATE TABLE {ks}.t (a int, b text, c timeuuid, d int, o outer_, w frozen<"order">, '
     'f frozen<set<frozen<"In ner">>>, "select" decimal static, '
     "PRIMARY KEY ((b, a), d, c)) WITH CLUSTERING ORDER BY (d DESC, c ASC)"
 )

@@ -235,7 +235,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (loss.FollowerLosses, "check_read", lambda *_, **__: None, 8)
     ),
     "expiry: a bounded read is not judged after reading": (
-        (bounded.BoundedRead, "finish", lambda _self: None, 8)
+        (bounded.BoundedRead, "finish", lambda _self: None, 78)
     ),
     "clock: the machine's is never corrected": (
         (ClusterClock, "_correction", lambda _self, _own: 0, 3)

@@ -30,6 +30,24 @@ print(json.dumps([frame.count(), fold(frame).count(), rows, frame.schema["pk"].m
 spark.stop()
 """
 
+MIRROR = """
+import json, os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc import mirror
+options, folder = json.loads(sys.argv[1]), sys.argv[2]
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+copy = mirror(spark, options, target=folder + "/copy", trigger={"availableNow": True})
+copy.awaitTermination()
+try:
+    mirror(spark, options, target="lake.copy", format="iceberg", checkpoint=folder + "/other")
+except ConfigurationError as error:
+    print(error)
+print(json.dumps(sorted(list(row) for row in copy.read().collect())))
+spark.stop()
+"""
+
 
 def test_batch_stream_and_fold(execute: Execute, options: dict[str, str], tmp_path: Path) -> None:
     """A client without a JVM reads a batch, follows a stream, and folds changes."""
@@ -51,3 +69,39 @@ def test_batch_stream_and_fold(execute: Execute, options: dict[str, str], tmp_pa
     assert ran.returncode == 0, ran.stderr[-4_000:]
     told = json.loads(ran.stdout.splitlines()[-1])
     assert told == [20, 5, 20, {"cql.type": "int", "cql.kind": "partition_key"}]
+
+
+def test_mirror(execute: Execute, options: dict[str, str], tmp_path: Path) -> None:
+    """`mirror` keeps a Delta copy, in several runs, and says what it cannot do there."""
+    execute(
+        "CREATE TABLE {t} (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck)) "
+        "WITH cdc = {'enabled': true}",
+        *[f"INSERT INTO {{t}} (pk, ck, v) VALUES ({n % 3}, {n}, {n})" for n in range(6)],
+    )
+    assert mirrored(options, tmp_path) == [[n % 3, n, None, n] for n in (0, 3, 1, 4, 2, 5)]
+    execute(
+        "DELETE FROM {t} WHERE pk = 0",
+        "UPDATE {t} SET s = 7 WHERE pk = 1",
+        "UPDATE {t} SET v = 9 WHERE pk = 2 AND ck = 5",
+    )
+    kept = [[1, 1, 7, 1], [1, 4, 7, 4], [2, 2, None, 2], [2, 5, None, 9]]
+    assert mirrored(options, tmp_path) == kept
+
+
+def mirrored(options: dict[str, str], folder: Path) -> list[list[int | None]]:
+    """Run `mirror` once in a session of its own; return the rows of the copy."""
+    given = json.dumps({**options, "confidenceWindow": "0s"})
+    ran = subprocess.run(
+        [sys.executable, "-c", MIRROR, given, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert ran.returncode == 0, ran.stderr[-4_000:]
+    refused, rows = ran.stdout.splitlines()[-2:]
+    assert refused.startswith(
+        "format is 'iceberg': Spark Connect gives no access to Iceberg: give "
+    )
+    found: list[list[int | None]] = json.loads(rows)
+    return found

@@ -14,6 +14,7 @@ import pytest
 from cassandra.util import Date, Duration, Time
 from click.testing import CliRunner
 from pyspark.errors import AnalysisException
+from pyspark.sql.types import ArrayType, StringType, StructType
 
 from cdc_reader._time import SystemClock
 from cdc_reader.cli.command import main
@@ -288,6 +289,42 @@ def test_a_schema_is_a_projection(spark: SparkSession, options: dict[str, str]) 
     given = ", ".join(f"`{name}` '{text}'" for name, text in options.items())
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW log USING scylla_cdc OPTIONS ({given})")
     assert spark.sql("SELECT count(DISTINCT pk) FROM log WHERE v >= 90").first() == (10,)
+
+
+@pytest.mark.usefixtures("numbers")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "v int NOT NULL",
+        StructType().add("_modified_columns", ArrayType(StringType(), containsNull=False)),
+    ],
+)
+def test_a_schema_must_allow_nulls(
+    spark: SparkSession, options: dict[str, str], schema: StructType | str
+) -> None:
+    """Spark would reject the rows of such a schema without saying why."""
+    given = {**options, "format": "changes", "includeDelta": "true"}
+    frame = spark.read.format("scylla_cdc").options(**given).schema(schema).load()
+    with pytest.raises(AnalysisException, match=r"column \w+ is NOT NULL, or has parts that are"):
+        frame.collect()
+
+
+@pytest.mark.usefixtures("numbers")
+def test_tables_that_sql_creates(
+    spark: SparkSession, options: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    """Spark drops the options of a created table: the error says so, and what works does."""
+    given = ", ".join(f"`{name}` = '{text}'" for name, text in options.items())
+    request.addfinalizer(lambda: spark.sql("DROP TABLE IF EXISTS created_log"))
+    for more in ("", f"OPTIONS ({given})", f"TBLPROPERTIES ({given})"):
+        with pytest.raises(AnalysisException, match="use CREATE TEMPORARY VIEW"):
+            spark.sql(f"CREATE TABLE created_log USING scylla_cdc {more}")
+    spark.sql(f"CREATE TABLE created_log (pk int, v int) USING scylla_cdc OPTIONS ({given})")
+    with pytest.raises(AnalysisException, match=r"hosts is None: .* use CREATE TEMPORARY VIEW"):
+        spark.table("created_log").collect()
+    counted = spark.sql(f"SELECT count(*) FROM created_log WITH ({given})").first()
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW log USING scylla_cdc OPTIONS ({given})")
+    assert counted == spark.sql("SELECT count(*) FROM log").first()
 
 
 @pytest.mark.usefixtures("numbers")

@@ -14,11 +14,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import ctypes
 import os
+import secrets
 import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
 from cdc_reader.testing.embedded import EmbeddedScylla
 
@@ -30,11 +33,26 @@ _WITHOUT_EFFECT = (
     "rpc-address", "skip-wait-for-gossip-to-settle",
 )  # fmt: skip
 _CREDENTIALS = ("cassandra", "cassandra")
+VERSION = os.environ["SCYLLA_VERSION"]
+_RELEASE = tuple(map(int, VERSION.split(".")[:2]))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells of errors as the real server does."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ").split()[0]
+        found = f"unrecognised option '{unknown}'" if unknown.startswith("-") else message
+        print(f"error: {found}\n\nTry --help.", file=sys.stderr)
+        sys.exit(2)
 
 
 def options() -> argparse.Namespace:
     """Parse the command line. Like the real server, reject unknown options."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser = _Parser(allow_abbrev=False)
+    if _RELEASE >= (5, 4):
+        parser.add_argument("--auth-superuser-name")
+        parser.add_argument("--auth-superuser-salted-password")
     parser.add_argument("--authenticator", default="AllowAllAuthenticator")
     parser.add_argument("--cluster-name", default="")
     parser.add_argument("--listen-address", default="")
@@ -48,6 +66,22 @@ def options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def superuser(given: argparse.Namespace) -> tuple[str, str]:
+    """Return the name and password of the superuser that the real server would create.
+
+    From 2026.2 on, that is none without the option. A salted password can only be that of
+    'cassandra'.
+    """
+    if not getattr(given, "auth_superuser_name", None):
+        return _CREDENTIALS if _RELEASE < (2026, 2) else ("", secrets.token_hex())
+    crypt = ctypes.CDLL("libcrypt.so.1").crypt
+    crypt.restype = ctypes.c_char_p
+    salted = given.auth_superuser_salted_password.encode()
+    if crypt(_CREDENTIALS[1].encode(), salted) != salted:
+        raise SystemExit("expected the salted password of 'cassandra'")
+    return given.auth_superuser_name, _CREDENTIALS[1]
+
+
 class FirstNode:
     """The container that holds the data. Its ring includes the nodes of other containers.
 
@@ -59,6 +93,7 @@ class FirstNode:
     def __init__(self, given: argparse.Namespace, address: str) -> None:
         has_login = given.authenticator.endswith("PasswordAuthenticator")
         self._given = given
+        self._superuser = superuser(given)
         self._listening: dict[str, str] = {}
         self._scylla = EmbeddedScylla(
             address,
@@ -66,8 +101,8 @@ class FirstNode:
             api_port=API_PORT,
             vnodes=given.num_tokens,
             shards=given.smp,
-            version=os.environ["SCYLLA_VERSION"],
-            credentials=_CREDENTIALS if has_login else None,
+            version=VERSION,
+            credentials=self._superuser if has_login else None,
             cluster_name=given.cluster_name or "embedded",
             ring_delay_ms=given.ring_delay_ms,
             tablets=given.tablets_mode_for_new_keyspaces != "disabled",
@@ -78,6 +113,8 @@ class FirstNode:
         with self._scylla:
             server = await asyncio.start_server(self._accept, address, INTERNODE_PORT)
             print(f"listening on {self._scylla.contact_point}", flush=True)
+            if self._superuser[0]:
+                print("Created default superuser authentication record.", flush=True)
             async with server:
                 await server.serve_forever()
 

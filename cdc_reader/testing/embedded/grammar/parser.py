@@ -18,10 +18,10 @@ import lark
 from lark import Lark, Token, Tree, UnexpectedInput
 from lark.exceptions import UnexpectedToken, VisitError
 
+from cdc_reader.cql.reserved_words import RESERVED
 from cdc_reader.testing.embedded.errors import CqlError, InvalidSyntax
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.builder import AstBuilder
-from cdc_reader.testing.embedded.grammar.words import RESERVED
 from cdc_reader.testing.embedded.text_cache import TextCache
 
 _UNSUPPORTED = re.compile(

@@ -10,7 +10,6 @@ from cdc_reader.cql.types import UserType
 from cdc_reader.testing.embedded.cdc.log_schema import log_name
 from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax
 from cdc_reader.testing.embedded.grammar.ast import Describe
-from cdc_reader.testing.embedded.grammar.words import RESERVED
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace
 from cdc_reader.testing.embedded.schema.table import MURMUR3, Kind, Table
 from cdc_reader.testing.embedded.system.schema_tables import properties, replication
@@ -49,12 +48,14 @@ def _all(what: str, current: str | None, catalog: Catalog) -> Description:
             return ("cluster", "partitioner", "snitch"), (row,)
         case "KEYSPACES":
             listed = everything if catalog.profile.lists_all_keyspaces else keyspaces
-            return _listed((k.name, "keyspace", quote(k.name)) for k in listed)
+            return _listed((k.name, "keyspace", bare_or_quoted(k.name)) for k in listed)
         case "TABLES":
             shown = ((k.name, t) for k in keyspaces for t in _tables(k, catalog))
-            return _listed((keyspace, "table", quote(t.name)) for keyspace, t in shown)
+            return _listed((keyspace, "table", bare_or_quoted(t.name)) for keyspace, t in shown)
         case "TYPES":
-            return _listed((k.name, "type", quote(n)) for k in keyspaces for n in sorted(k.types))
+            return _listed(
+                (k.name, "type", bare_or_quoted(n)) for k in keyspaces for n in sorted(k.types)
+            )
         case "FUNCTIONS" | "AGGREGATES":
             return _listed(())
         case _:
@@ -104,13 +105,13 @@ def _described(rows: Iterable[Row]) -> Description:
 
 def _keyspace(keyspace: Keyspace, only: bool, catalog: Catalog) -> Iterator[Row]:
     text = (
-        f"CREATE KEYSPACE {quote(keyspace.name)} WITH replication = "
+        f"CREATE KEYSPACE {bare_or_quoted(keyspace.name)} WITH replication = "
         f"{_map(replication(keyspace))} AND durable_writes = {str(keyspace.durable_writes).lower()}"
     )
     if catalog.profile.tablets:
         enabled = str(keyspace.tablets is not None).lower()
         text += f" AND tablets = {{'enabled': {enabled}}}"
-    yield keyspace.name, "keyspace", quote(keyspace.name), f"{text};"
+    yield keyspace.name, "keyspace", bare_or_quoted(keyspace.name), f"{text};"
     if only:
         return
     yield from (_type(each) for each in keyspace.types.values())
@@ -119,12 +120,12 @@ def _keyspace(keyspace: Keyspace, only: bool, catalog: Catalog) -> Iterator[Row]
 
 
 def _type(user_type: UserType) -> Row:
-    fields = ",\n".join(f"    {quote(name)} {field}" for name, field in user_type.fields)
-    name = f"{quote(user_type.keyspace)}.{quote(user_type.name)}"
+    fields = ",\n".join(f"    {bare_or_quoted(name)} {field}" for name, field in user_type.fields)
+    name = f"{bare_or_quoted(user_type.keyspace)}.{bare_or_quoted(user_type.name)}"
     return (
         user_type.keyspace,
         "type",
-        quote(user_type.name),
+        bare_or_quoted(user_type.name),
         f"CREATE TYPE {name} (\n{fields}\n);",
     )
 
@@ -137,31 +138,34 @@ def _table(keyspace: Keyspace, table: Table, catalog: Catalog) -> Iterator[Row]:
     """
     text = f"CREATE TABLE {_name(table)} (\n{_columns(table)}\n) WITH "
     if table.clustering:
-        order = (f"{quote(c.name)} {'DESC' if c.descending else 'ASC'}" for c in table.clustering)
+        order = (
+            f"{bare_or_quoted(c.name)} {'DESC' if c.descending else 'ASC'}"
+            for c in table.clustering
+        )
         text += f"CLUSTERING ORDER BY ({', '.join(order)})\n    AND "
     text += f"{_options(table, catalog)};\n"
     if table.is_cdc_log and catalog.profile.new_words:
         text = _LOG_NOTE.format(text)
-    yield keyspace.name, "table", quote(table.name), text
+    yield keyspace.name, "table", bare_or_quoted(table.name), text
     log = keyspace.tables.get(log_name(table.name))
     if table.cdc.enabled and log is not None and catalog.profile.new_words:
         altered = f"ALTER TABLE {_name(log)} WITH {_options(log, catalog)};\n"
-        yield keyspace.name, "table", quote(log.name), altered
+        yield keyspace.name, "table", bare_or_quoted(log.name), altered
 
 
 def _name(table: Table) -> str:
-    return f"{quote(table.keyspace)}.{quote(table.name)}"
+    return f"{bare_or_quoted(table.keyspace)}.{bare_or_quoted(table.name)}"
 
 
 def _columns(table: Table) -> str:
     lines = [
-        f"    {quote(c.name)} {c.type}{' static' if c.kind is Kind.STATIC else ''}"
+        f"    {bare_or_quoted(c.name)} {c.type}{' static' if c.kind is Kind.STATIC else ''}"
         for c in table.select_order
     ]
-    partition = ", ".join(quote(column.name) for column in table.partition_key)
+    partition = ", ".join(bare_or_quoted(column.name) for column in table.partition_key)
     if len(table.partition_key) > 1:
         partition = f"({partition})"
-    key = ", ".join([partition, *(quote(column.name) for column in table.clustering)])
+    key = ", ".join([partition, *(bare_or_quoted(column.name) for column in table.clustering)])
     return ",\n".join([*lines, f"    PRIMARY KEY ({key})"])
 
 
@@ -200,8 +204,3 @@ def _map(values: Mapping[str, str], separator: str = ", ") -> str:
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def quote(name: str) -> str:
-    """Format a name as CQL, quoted if necessary."""
-    return f'"{name}"' if name in RESERVED else bare_or_quoted(name)

@@ -14,6 +14,7 @@ import pytest
 
 from cdc_reader import CdcReader, ChangeFormat, ConnectionConfig
 from cdc_reader.errors import UnsupportedTableError
+from cdc_reader.testing import EmbeddedScylla
 from tests.cdc_reader.conftest import Execute
 
 DOCUMENTED = json.loads(
@@ -178,3 +179,26 @@ def test_a_log_without_an_image_is_rejected(
     execute(f"CREATE TABLE {{t}} (id int PRIMARY KEY) WITH cdc = {{'enabled': true, {cdc}}}")
     with pytest.raises(UnsupportedTableError, match=rf"ALTER TABLE .* WITH cdc = .*{images}"):
         reader.change_batches(format=ChangeFormat("envelope", preimages=preimages))
+
+
+@pytest.mark.parametrize(
+    ("version", "before"), [("2025.4", None), ("2026.1", {"id": 1, "name": "Ann"})]
+)
+def test_a_delete_without_a_preimage_names_its_row(
+    version: str, before: dict[str, Any] | None
+) -> None:
+    """Before 2026.1, no preimage is logged for a delete without clustering columns."""
+    with EmbeddedScylla(version=version) as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        server.execute(TABLE.replace("{t}", "ks.t"))
+        server.execute("INSERT INTO ks.t (id, name) VALUES (1, 'Ann')")
+        server.execute("DELETE FROM ks.t WHERE id = 1")
+        with CdcReader(server.contact_point, "ks.t") as reader:
+            _, deleted = messages(reader, preimages="require")
+            wanted = ChangeFormat(preimages="require")
+            *_, change = reader.change_batches(format=wanted).read_all().to_pylist()
+    assert deleted == {"op": "d", "before": before, "after": None, "key": {"id": 1}}
+    assert (change["id"], change["name"]) == (1, before and before["name"])

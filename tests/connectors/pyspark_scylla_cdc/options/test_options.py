@@ -15,7 +15,7 @@ from cdc_reader import ChangeFormat
 from cdc_reader._time import BEGINNING, FOREVER, SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import ConfigurationError, ConnectionFailedError
 from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.offset import Offset
@@ -396,4 +396,15 @@ def test_defaults_are_those_of_python() -> None:
     assert (options.late_rows, options.data_loss) == (
         ReadConfig().late_rows,
         ReadConfig().data_loss,
+    )
+
+
+def test_the_words_of_servers_and_hosts_are_kept() -> None:
+    """Only the remedy has names of settings, which become options; what was found is quoted."""
+    options = SourceOptions.parse({"hosts": "tls.example.com", "path": "ks.t"})
+    found = "cannot connect to tls.example.com:9042: Cannot achieve consistency level ONE"
+    with pytest.raises(ConnectionFailedError) as raised, options.as_option_errors():
+        raise ConnectionFailedError(found, "check the port, or turn tls off")
+    assert str(raised.value) == (
+        f"hosts is 'tls.example.com': {found}; check the port, or turn ssl.enabled off"
     )

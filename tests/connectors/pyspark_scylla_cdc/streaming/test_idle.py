@@ -30,7 +30,7 @@ from pyspark_scylla_cdc.planning.partition import LogPartition
 from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import idle
-from pyspark_scylla_cdc.streaming.idle import Idle, RowProbe
+from pyspark_scylla_cdc.streaming.idle import EmptyWindows, RowProbe
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.cdc_reader.support.tuned import tuned
 from tests.connectors.pyspark_scylla_cdc.support.readers import offset_at, stream_reader
@@ -276,7 +276,7 @@ def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int
     def probe() -> RowProbe:
         return RowProbe(log, lambda _: Streams(bytes(STREAM)))
 
-    rest = Idle(probe, shortest, longest)
+    rest = EmptyWindows(probe, shortest, longest)
     position = now = looked = 0
     was_empty = False
     for gap in gaps:

@@ -42,7 +42,7 @@ from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.offsets.offset import Offset
-from pyspark_scylla_cdc.planning.late import Planned
+from pyspark_scylla_cdc.planning.late import ArrivalFilter
 from pyspark_scylla_cdc.spark_versions import TELLS_START, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import late_rows
 from pyspark_scylla_cdc.streaming.late_rows import DeliveringWatch, LateRows
@@ -608,7 +608,7 @@ def test_exactly_once(rounds: list[Round], server: int) -> None:
         if window.is_empty:
             return sorted(late)
         read = log.read(Task(window, (STREAM,)), clock=clock)
-        planned = Planned.of(Checkpoint(window.end, late=told.state, ttls=TTLS), window)
+        planned = ArrivalFilter.of(Checkpoint(window.end, late=told.state, ttls=TTLS), window)
         assert planned is not None
         return sorted([*late, *log.numbers(planned.rows(read, clock))])
 

@@ -15,7 +15,7 @@ from cdc_reader.reading.view import PublicationGate
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.offsets.offset import Offset
-from pyspark_scylla_cdc.planning.late import Planned
+from pyspark_scylla_cdc.planning.late import ArrivalFilter
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.streaming.late_rows import DeliveringWatch
@@ -81,7 +81,7 @@ def _forgotten(
     return state, _SEARCH(self, reader, cursor, state, now)[1]
 
 
-def _all(_self: Planned, batches: Iterable[pa.RecordBatch], clock: object) -> Any:
+def _all(_self: ArrivalFilter, batches: Iterable[pa.RecordBatch], clock: object) -> Any:
     del clock
     return batches
 
@@ -123,7 +123,7 @@ MUTATIONS: dict[str, tuple[Check, Mutation]] = {
         (_announcements, Mutation(DeliveringWatch, "_search", _forgotten))
     ),
     "late rows: an executor reads those that arrived after the plan": (
-        (_a_repeated_micro_batch, Mutation(Planned, "rows", _all))
+        (_a_repeated_micro_batch, Mutation(ArrivalFilter, "rows", _all))
     ),
     "losses: not judged after reading": (
         (_rows_that_expire, Mutation(Promise, "check", lambda *_: None))

@@ -266,3 +266,32 @@ def test_unknown_keys_are_refused(execute: Execute, load: Load) -> None:
     with pytest.raises(SchemaError, match=r"pass keys=\[\.\.\.\] to fold\(\)"):
         fold(bare)
     assert [row["key"] for row in fold(bare, ["key", "ck"]).collect()] == [1]
+
+
+@pytest.mark.slow
+def test_a_fold_is_of_one_moment(
+    scylla: Scylla, keyspace: str, execute: Execute, load: Load
+) -> None:
+    """Scans of a read without an end end at other moments; those of a fold do not.
+
+    The scans of a second use are later, and still show the rows of the first.
+    """
+    images = IMAGES["postimages"]
+    execute(f"{TABLE}{images}", *_rows("first", 4))
+    result, expected = fold(load(**CHANGES)), table_of(scylla, f"{keyspace}.t")
+    assert rows_of(result) == expected
+    execute(
+        *_rows("second", 4), "DELETE FROM {t} WHERE pk = 1", "UPDATE {t} SET s = 9 WHERE pk = 2"
+    )
+    assert rows_of(result) == expected
+
+
+def _rows(text: str, count: int) -> list[str]:
+    """Return statements that insert rows, delete ranges of them, and set static columns."""
+    return [
+        *(
+            f"INSERT INTO {{t}} (pk, a, b, v, s) VALUES ({n}, '{text}', {TIMES[n]}, {n}, {n})"
+            for n in range(count)
+        ),
+        f"DELETE FROM {{t}} WHERE pk = 3 AND a = '{text}'",
+    ]

@@ -1,4 +1,4 @@
-"""Reserved words, which ScyllaDB rejects as names of tables and columns."""
+"""The words that ScyllaDB accepts as names of tables, columns and types only in quotes."""
 
 RESERVED = frozenset(
     "add allow alter and apply asc authorize batch begin by cast columnfamily create default "
