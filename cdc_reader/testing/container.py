@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -16,7 +17,7 @@ from attrs import define
 from cassandra import AuthenticationFailed
 from cassandra.cluster import NoHostAvailable, Session
 from docker.errors import DockerException
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_fixed
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
@@ -86,6 +87,21 @@ class ContainerNode:
         return next((line for line in reversed(log) if _ERROR.search(line)), log[-1])
 
 
+class _Silent:
+    """Tells whether a node's log has not grown for `timeout` seconds; asked again and again."""
+
+    def __init__(self, node: ContainerNode, timeout: float) -> None:
+        self._node = node
+        self._timeout = timeout
+        self._lines, self._since = -1, 0.0
+
+    def __call__(self, _state: RetryCallState) -> bool:
+        now, lines = time.monotonic(), len(self._node.log)
+        if lines != self._lines:
+            self._lines, self._since = lines, now
+        return now - self._since >= self._timeout
+
+
 class ScyllaContainer:
     """ScyllaDB in one container per node; the containers run until the `with` block ends.
 
@@ -99,7 +115,8 @@ class ScyllaContainer:
         tablets: whether keyspaces use tablets by default; None for the server's default. Versions
             without tablets accept only None.
         login: require clients to log in with `credentials`, which are the first superuser's.
-        timeout: how long a node may take to start, in seconds.
+        timeout: how many seconds a node that starts may log nothing; a slow one gets more time
+            as long as its log grows.
         options: further server options, such as ``["--ring-delay-ms", "3000"]``.
 
     Raises ContainerError if Docker or the image is not available, or a node does not start in time.
@@ -288,7 +305,7 @@ class ScyllaContainer:
 
     def _await(self, node: ContainerNode, check: Callable[[], None]) -> None:
         attempts = Retrying(
-            stop=stop_after_delay(self._timeout),
+            stop=_Silent(node, self._timeout),
             wait=wait_fixed(0.5),
             retry=retry_if_exception_type(
                 (NoHostAvailable, OSError, URLError, TimeoutError, _NotYet)
@@ -299,7 +316,8 @@ class ScyllaContainer:
         except RetryError as error:
             cause = error.last_attempt.exception()
             found = f": {cause}" if isinstance(cause, _NotYet) else ""
-            raise self._no_answer(node, f"no answer within {self._timeout:g} s{found}") from error
+            silent = f"no answer, and no news in the log within {self._timeout:g} s"
+            raise self._no_answer(node, f"{silent}{found}") from error
 
     def _rest(self, node: ContainerNode, path: str, method: str) -> None:
         try:

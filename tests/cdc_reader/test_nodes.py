@@ -17,10 +17,12 @@ from attrs import define, field
 from cassandra import ConsistencyLevel, OperationTimedOut, Unavailable, WriteTimeout
 from cassandra.cluster import Session
 from cassandra.query import PreparedStatement
-from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_not_result, wait_fixed
 
 from cdc_reader import CdcReader
 from cdc_reader.testing import ScyllaNodes
+
+pytestmark = pytest.mark.timeout(3_600)  # a slow server may take long to start a node
 
 ROWS_AFTERWARDS = 50
 _GENERATIONS = (
@@ -71,10 +73,7 @@ class Written:
             starts = self.starts(cql)
             return len(starts) > known and max(starts) < datetime.now(UTC).replace(tzinfo=None)
 
-        attempts = Retrying(
-            stop=stop_after_delay(240), wait=wait_fixed(0.1), retry=retry_if_not_result(bool)
-        )
-        attempts(operates)
+        Retrying(wait=wait_fixed(0.1), retry=retry_if_not_result(bool))(operates)
 
     def starts(self, cql: str = _GENERATIONS) -> list[datetime]:
         """Return the starts of the generations that the query `cql` selects."""

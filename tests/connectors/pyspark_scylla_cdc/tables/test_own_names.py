@@ -15,18 +15,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 import cdc_reader
 import pyspark_scylla_cdc
 from cdc_reader import CdcReader, ChangeFormat, CqlWriter, Replicator
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.cli.command import main
 from cdc_reader.cql.names import quoted
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.mirror import layout_of, update
 from pyspark_scylla_cdc.tables.sink import VERSION, MicroBatch
-from tests.connectors.pyspark_scylla_cdc.tables.test_fold import CHANGES, rows_of, table_of
+from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
+    CHANGES,
+    in_order,
+    rows_of,
+    table_of,
+)
+from tests.examples.test_copies import Example, in_duckdb, in_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -129,6 +137,7 @@ def test_any_names(
     rows = table_of(scylla, f"{keyspace}.t")
     check_python(scylla, keyspace, own)
     assert table_of(scylla, f"{keyspace}.copy") == rows
+    check_examples(scylla, keyspace, declared.replace(" static", ""), quotes, tmp_path)
     changes = load(**CHANGES).localCheckpoint()
     assert {*load(format="log").columns} >= {*own}
     assert load(format="envelope", rangeDeletes="skip").columns
@@ -146,6 +155,37 @@ def check_python(scylla: Scylla, keyspace: str, own: list[str]) -> None:
             assert {*change.to_dict()["key"], *change.deltas} <= {*own}
         assert {*reader.change_batches(format=WANTED).schema.names} >= {*own}
     writer.close()
+    place = scylla.contact_point
+    compared = CliRunner().invoke(
+        main, ["compare", place, f"{keyspace}.t", place, f"{keyspace}.copy"]
+    )
+    assert compared.exit_code == 0, compared.output
+
+
+def check_examples(
+    scylla: Scylla, keyspace: str, declared: str, quotes: list[str], folder: Path
+) -> None:
+    """Keep copies of a table in DuckDB and in Parquet files; they take no static columns."""
+    execute, name, (pk, ck, *values) = scylla.session.execute, f"{keyspace}.orders", quotes
+    execute(
+        f"CREATE TABLE {name} ({declared}, PRIMARY KEY ({pk}, {ck})) "
+        "WITH cdc = {'enabled': true, 'postimage': true}"
+    )
+    for number in range(4):
+        execute(f"INSERT INTO {name} ({pk}, {ck}, {values[0]}) VALUES (1, {number}, '{number}')")
+    execute(f"UPDATE {name} SET {values[2]} = 5 WHERE {pk} = 1 AND {ck} = 0")
+    execute(f"DELETE FROM {name} WHERE {pk} = 1 AND {ck} > 2")
+    rows = table_of(scylla, name)
+    for module, function, read in (
+        ("keep_duckdb_current", "commit", in_duckdb),
+        ("keep_parquet_current", "replace", in_parquet),
+    ):
+        example = Example(module, function, folder / module, read)
+        assert example.run(scylla, name) == 0
+        wanted = [*rows[0]]
+        assert (
+            in_order({each: row[each] for each in wanted} for row in read(example.target)) == rows
+        )
 
 
 def check_merged(changes: DataFrame, rows: object, folder: Path, *, history: bool) -> None:
