@@ -41,6 +41,7 @@ from cdc_reader.config import (
 )
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.events import ConsumerEvent
+from cdc_reader.consumer.handling import Tolerant
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
@@ -162,11 +163,6 @@ def _tail(
         if not printer.show(change):
             consumer.stop()
 
-    def show_undecoded(change: Change, error: Exception) -> None:
-        if not change.undecoded:
-            raise error
-        show(change)
-
     def reached(_event: ConsumerEvent) -> None:
         if reader_is_gone():
             consumer.stop()
@@ -174,8 +170,7 @@ def _tail(
     consumer = CdcConsumer(
         connection,
         names,
-        show,
-        dead_letter=show_undecoded,
+        Tolerant(show),
         application=kept.application,
         start=EARLIEST if snapshot == SnapshotMode.INITIAL else follow.start,
         snapshot=snapshot,

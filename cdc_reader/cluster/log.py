@@ -90,6 +90,7 @@ class CqlLogSource:
     ) -> None:
         self._queries = queries
         self._decode = decode_tolerantly if tolerant else decode
+        self._count = len(schema.columns)
         clause = "" if limit is None else f"{'PER PARTITION ' if per_stream else ''}LIMIT {limit}"
         self._templates: dict[tuple[type, bool], Query] = {
             (kind, has_ttl): log_query(schema, kind, clause, has_ttl=has_ttl)
@@ -154,9 +155,8 @@ class CqlLogSource:
         if clock is None:
             return batch
         received = clock.now() - page.age
-        left = pc.multiply(batch.column(batch.num_columns - 1).cast(pa.int64()), scalar(_SECOND))
-        expiry = pc.add(left, scalar(received))
-        return batch.set_column(batch.num_columns - 1, EXPIRY, expiry)
+        left = pc.multiply(batch.column(self._count).cast(pa.int64()), scalar(_SECOND))
+        return batch.set_column(self._count, EXPIRY, pc.add(left, scalar(received)))
 
     def _cut(self, task: Task | RangeTask) -> Sequence[Task | RangeTask]:
         """Split the task into parts within the server's limit on streams per query."""

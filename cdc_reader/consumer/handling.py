@@ -54,6 +54,16 @@ class Together:
         return Together(interrupted(self.handle, interruption), self.most)
 
 
+@frozen
+class Tolerant:
+    """A handler that also takes changes with values that cannot be decoded."""
+
+    handle: Callable[[Change], object]
+
+    def __call__(self, change: Change) -> object:
+        return self.handle(change)
+
+
 class Workers(Generic[T]):
     """`count` threads that call `work`, which must not raise, until `stopping` is set.
 
@@ -152,7 +162,7 @@ class Handling:
 
         Such a change is given up at once. Raises ColumnDecodeError if it must stop the consumer.
         """
-        if not (columns := change.undecoded):
+        if isinstance(self.handler, Tolerant) or not (columns := change.undecoded):
             return self.handle(change)
         error = ColumnDecodeError(
             f"{_text(change)} has values that cannot be decoded, in {', '.join(columns)}: give "

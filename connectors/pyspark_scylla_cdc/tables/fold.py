@@ -55,7 +55,7 @@ def fold(
     (``lateRows=deliver``) may be older than they are, and would overwrite newer values.
 
     The changes are read once, and kept by Spark while the result is in use, if the table has static
-    columns, or they have `_range` or `snapshot_begin`.
+    columns, or if the changes may include range deletes or new snapshots.
 
     `keys` are the columns of the primary key; by default they come from the schema's metadata,
     which ``load()`` sets. Raises SchemaError if columns are missing, if names differ only in case,

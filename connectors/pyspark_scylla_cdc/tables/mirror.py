@@ -36,7 +36,7 @@ from pyspark_scylla_cdc.tables.sink import (
     Sink,
     has,
 )
-from pyspark_scylla_cdc.tables.spark_checkpoint import micro_batch
+from pyspark_scylla_cdc.tables.spark_checkpoint import planned_batch
 
 log = get_logger(__name__)
 
@@ -92,7 +92,7 @@ class _Copy:
             # `self` refers to the query, and the query to this function: across Python and the JVM,
             # no garbage collector would find such a cycle. A Spark Connect session runs a copy of
             # this function in another process.
-            batch = micro_batch(changes.sparkSession, checkpoint, number)
+            batch = planned_batch(changes.sparkSession, checkpoint, number)
             update(sink, layout, changes, batch)
 
         writer = frame.writeStream.foreachBatch(write)

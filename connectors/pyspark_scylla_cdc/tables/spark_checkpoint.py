@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_scylla_cdc.tables.sink import MicroBatch
 
 
-def micro_batch(spark: SparkSession, checkpoint: str, number: int) -> MicroBatch:
+def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> MicroBatch:
     """Return the micro-batch with this number, which Spark has planned.
 
     The plan contains the time of planning, so a micro-batch that is planned anew gets another

@@ -375,7 +375,7 @@ def test_a_start_whose_rows_have_expired_is_refused_and_not_kept(
     insert(server, 1)
     clock.advance(3 * HOUR)
     insert(server, 2)
-    with pytest.raises(DataLossError, match=r"expected a start within the log's TTL"):
+    with pytest.raises(DataLossError, match=r"expected a start whose rows do not expire"):
         killed(server, clock, store, "-2h")
     assert store.load(NAME) is None
     assert run() == [2]

@@ -227,7 +227,7 @@ def test_table_without_clustering_key(execute: Execute, rows: Rows) -> None:
             {},
             (
                 r"no postimages; .*: ALTER TABLE \"\w+\".\"t\" WITH cdc = \{'enabled': 'true', "
-                r"'preimage': 'false', 'postimage': 'true', 'delta': 'full', 'ttl': '60'\}; or give"
+                r"'preimage': 'false', 'postimage': 'true', 'delta': 'full', 'ttl': '60'\}$"
             ),
         ),
         (
@@ -265,7 +265,7 @@ def test_the_printed_statement_works(
     with pytest.raises(UnsupportedTableError) as refused:
         changes(rows)
     found = str(refused.value)
-    execute(found[found.index("ALTER") : found.index("; or give")])
+    execute(found[found.index("ALTER") :])
     with pytest.raises(SchemaError, match=r"has no postimage .* give a later startingTimestamp"):
         changes(rows)
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 3)")
