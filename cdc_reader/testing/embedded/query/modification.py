@@ -23,6 +23,7 @@ from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
 from cdc_reader.testing.embedded.storage.row import LiveRow, Row
 
 _MAX_AHEAD_US = 3 * 86_400_000_000
+_MAX_TIMESTAMP = (1 << 63) - 1
 
 
 def _operations(on_statics: bool) -> Any:
@@ -157,7 +158,11 @@ class Modification:
 
 
 def check_timestamp(timestamp: int, now_us: int) -> None:
-    """Reject a USING TIMESTAMP that is more than three days in the future."""
+    """Reject a USING TIMESTAMP that is more than three days in the future, or the smallest one."""
+    if timestamp < -_MAX_TIMESTAMP:  # which ScyllaDB uses for an absent timestamp
+        raise InvalidRequest(
+            f"Out of bound timestamp, must be in [{-_MAX_TIMESTAMP}, {_MAX_TIMESTAMP}]"
+        )
     if timestamp - now_us > _MAX_AHEAD_US:
         raise InvalidRequest(
             "Cannot provide a timestamp more than 3 days into the future. If this was not "
