@@ -184,7 +184,8 @@ def _by_datacenter(
             )
     factor = given.pop("replication_factor", None)
     if not given and factor is None:
-        factor = old.get("replication_factor", "1" if catalog.profile.default_replication else None)
+        default = "1" if catalog.profile.default_replication and not old else None
+        factor = old.get("replication_factor", default)
         if factor is None:
             raise ConfigurationError("Configuration for at least one datacenter must be present")
     if factor is None:
