@@ -208,7 +208,7 @@ def plan_select(select: ast.Select, scope: Scope, source: TableSource) -> Select
 def _reader(select: ast.Select, where: Where, result: tuple[Output, ...], scope: Scope) -> Reader:
     tests = tuple(row_test(relation, scope) for relation in where.filters)
     if select.distinct:
-        _check_distinct(result, select, where, scope.table)
+        _check_distinct(result, where, scope.table)
         return DistinctReader(ViewReader(result, tests))
     columns = tuple(o.column for o in result if o.column is not None and o.aggregate is None)
     if len(columns) == len(result) and not tests:
@@ -216,11 +216,7 @@ def _reader(select: ast.Select, where: Where, result: tuple[Output, ...], scope:
     return ViewReader(result, tests)
 
 
-def _check_distinct(
-    result: tuple[Output, ...], select: ast.Select, where: Where, table: Table
-) -> None:
-    if select.per_partition_limit:
-        raise InvalidRequest("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries")
+def _check_distinct(result: tuple[Output, ...], where: Where, table: Table) -> None:
     others = {r.column for r in where.filters} - {c.name for c in table.partition_key}
     if others or not where.clustering.is_open:
         raise InvalidRequest(

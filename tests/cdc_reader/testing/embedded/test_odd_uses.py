@@ -241,7 +241,6 @@ def refusing_5_2() -> Iterator[Session]:
         (ALTER_SIMPLE, "Cannot alter replication strategy"),
         ("SELECT DISTINCT a FROM ks.two", "must request all the partition key columns"),
         ("SELECT DISTINCT a, b FROM ks.two WHERE c = 1 ALLOW FILTERING", "by partition key"),
-        ("SELECT DISTINCT a, b FROM ks.two PER PARTITION LIMIT 1", "PER PARTITION LIMIT"),
         ("SELECT JSON DISTINCT c FROM ks.two", "only request partition key columns"),
         ("SELECT * FROM ks.two WHERE l = [1] ALLOW FILTERING", "cannot be restricted by a '='"),
         ("UPDATE ks.t SET v = 'y' WHERE pk IN () AND ck = 1 IF v = 'x'", "Unrestricted partition"),

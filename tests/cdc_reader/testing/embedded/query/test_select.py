@@ -111,6 +111,7 @@ def test_lists_that_are_too_long_are_refused(filled: Any, where: str) -> None:
             "SELECT * FROM t PER PARTITION LIMIT 3 LIMIT 8",
             "SELECT * FROM t LIMIT 7",
             "SELECT DISTINCT pk, s FROM t",
+            "SELECT DISTINCT pk, s FROM t PER PARTITION LIMIT 1 LIMIT 4",
             "SELECT c2, writetime(v) FROM t WHERE token(pk) > -5000000000000000000",
         ]
     ),
@@ -136,3 +137,19 @@ def test_a_paging_state_cannot_be_tampered_with(filled: Any, place: int, change:
         if bad:
             with pytest.raises(ProtocolError, match="Invalid value for the paging state"):
                 filled.engine.query("SELECT * FROM t", (), evolve(options, paging_state=bad))
+
+
+def test_nulls_in_a_bound_list_select_nothing(filled: Any) -> None:
+    """The nulls in the list of IN ? are ignored, as in a list that is written out."""
+    one, null = b"\0\0\0\4\0\0\0\1", b"\xff\xff\xff\xff"
+    listed = b"\0\0\0\2" + one + null
+    assert filled.rows("SELECT DISTINCT pk FROM t WHERE pk IN ?", listed) == [(one[4:],)]
+    with pytest.raises(CqlError, match="Unexpected end of a collection"):
+        filled.rows("SELECT DISTINCT pk FROM t WHERE pk IN ?", listed + null)
+
+
+def test_distinct_rows_may_have_a_limit_per_partition(filled: Any) -> None:
+    """PER PARTITION LIMIT has no effect on SELECT DISTINCT; Cassandra rejects it."""
+    cql = "SELECT DISTINCT pk, s FROM t"
+    assert filled.rows(f"{cql} PER PARTITION LIMIT 1") == filled.rows(cql)
+    assert filled.rows(f"{cql} PER PARTITION LIMIT 3 LIMIT 2") == filled.rows(cql)[:2]
