@@ -37,6 +37,9 @@ from cdc_reader.testing.embedded.codec.order import (
 
 Validate = Callable[[bytes], bytes]
 
+COMPATIBLE = {("ascii", "text"), ("int", "varint"), ("bigint", "varint"), ("timeuuid", "uuid"),
+              ("bigint", "timestamp"), ("timestamp", "bigint")}  # fmt: skip
+"""Pairs of types; each value of the first type is also a value of the second."""
 _MOST_INT = (1 << 31) - 1
 _SIZES = {
     "bigint": 8, "boolean": 1, "counter": 8, "date": 4, "double": 8, "float": 4, "int": 4,

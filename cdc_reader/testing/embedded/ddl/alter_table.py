@@ -8,6 +8,7 @@ from attrs import evolve
 
 from cdc_reader.cql.schema import DELETED_PREFIX, REMOVED_PREFIX
 from cdc_reader.cql.types import is_multi_cell
+from cdc_reader.testing.embedded.codec.validation import COMPATIBLE
 from cdc_reader.testing.embedded.ddl.cdc_log import (
     Log,
     check_cdc,
@@ -156,10 +157,6 @@ def _renamed(table: Table, renames: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-_ALTERABLE = {("ascii", "text"), ("int", "varint"), ("bigint", "varint"), ("timeuuid", "uuid"),
-              ("bigint", "timestamp"), ("timestamp", "bigint")}  # fmt: skip
-
-
 def _with_type(table: Table, name: str, text: str, catalog: Catalog) -> Table:
     """Change a column's type to one for which its existing values are valid."""
     if name not in table.by_name:
@@ -167,7 +164,7 @@ def _with_type(table: Table, name: str, text: str, catalog: Catalog) -> Table:
     column, wanted = table.by_name[name], resolve_type(catalog, table.keyspace, text)
     found = column.type
     becomes_blob = str(wanted) == "blob" and not is_multi_cell(found) and not table.is_counter
-    if found != wanted and not becomes_blob and (str(found), str(wanted)) not in _ALTERABLE:
+    if found != wanted and not becomes_blob and (str(found), str(wanted)) not in COMPATIBLE:
         raise ConfigurationError(
             f"Cannot change {name} from type {found} to type {wanted}: types are incompatible."
         )

@@ -26,6 +26,7 @@ from cdc_reader.testing.embedded.codec.marshal import MarshalError
 from cdc_reader.testing.embedded.codec.native import decode
 from cdc_reader.testing.embedded.codec.order import distinct, join_cells, sort_key
 from cdc_reader.testing.embedded.codec.validation import (
+    COMPATIBLE,
     list_value,
     map_value,
     read_collection,
@@ -308,9 +309,8 @@ def _argument(function: Function, index: int, scope: Scope) -> ColumnSpec:
 
 def assignable(found: CqlType, wanted: CqlType) -> bool:
     """Return True if the bytes of a value of type `found` are also valid for `wanted`."""
-    compatible = {("timeuuid", "uuid"), ("ascii", "text")}
     names = (str(found), str(wanted))
-    return freeze(found) == freeze(wanted) or names in compatible or names[1] == "blob"
+    return freeze(found) == freeze(wanted) or names in COMPATIBLE or names[1] == "blob"
 
 
 # Right-hand sides of relations
