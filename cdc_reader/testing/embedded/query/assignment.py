@@ -19,7 +19,7 @@ from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import Assignment, Change, Deletion
 from cdc_reader.testing.embedded.grammar.terms import Term, written
 from cdc_reader.testing.embedded.query import elements
-from cdc_reader.testing.embedded.query.model import Evaluate, Scope, Unset
+from cdc_reader.testing.embedded.query.model import UNSET, Evaluate, Scope, Unset
 from cdc_reader.testing.embedded.query.result import ColumnSpec
 from cdc_reader.testing.embedded.query.terms import compile_term
 from cdc_reader.testing.embedded.query.write import ReadRow, Write
@@ -260,7 +260,10 @@ def _element(column: Column, change: Assignment, key: Term, scope: Scope) -> Ope
 
 
 def _delete_element(column: Column, key: Term, scope: Scope) -> Operation:
-    """Compile ``DELETE column[key]``; executing it rejects a list index that is out of bounds."""
+    """Compile ``DELETE column[key]``; executing it rejects a list index that is out of bounds.
+
+    An unset list index deletes nothing.
+    """
     types = elements.entry_types(column.type)
     if types is None or not column.is_multi_cell:
         raise InvalidRequest(
@@ -268,8 +271,14 @@ def _delete_element(column: Column, key: Term, scope: Scope) -> Operation:
         )
     label = "idx" if isinstance(column.type, ListType) else "key"
     spec = scope.spec(f"{label}({column.name})", freeze(types[0]))
-    place = _element_place(column, compile_term(key, spec, scope))
-    return lambda row, write, read: _put(row, column, place(write, read), write.dead())
+    evaluate = compile_term(key, spec, scope)
+    place = _element_place(column, evaluate)
+
+    def delete(row: Row, write: Write, read: ReadRow) -> None:
+        if not (isinstance(column.type, ListType) and evaluate(write.execution) is UNSET):
+            _put(row, column, place(write, read), write.dead())
+
+    return delete
 
 
 def _element_place(column: Column, key: Evaluate, by_id: bool = False) -> _Place:
