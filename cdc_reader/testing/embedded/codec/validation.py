@@ -63,6 +63,14 @@ def validator(cql_type: CqlType) -> Validate:
             return _anything
 
 
+def list_with_nulls(cql_type: ListType) -> Validate:
+    """Return the function for the value of ``IN ?``, a list that may contain nulls."""
+    check = validator(cql_type.element)
+    return lambda value: (
+        value[:4] + join_cells([c if c is None else check(c) for c in read_cells(value, 1)])
+    )
+
+
 def _collection(cql_type: Collection) -> Validate:
     checks = [validator(part) for part in children(cql_type)]
     order, width = sort_key(children(cql_type)[0]), len(checks)
@@ -210,11 +218,17 @@ def _is_packed(cql_type: CqlType) -> bool:
             return False
 
 
-def read_collection(value: bytes, width: int) -> list[bytes]:
-    """Read the cells of a list, set (width 1) or map (width 2)."""
+def read_cells(value: bytes, width: int) -> list[bytes | None]:
+    """Read the cells of a list, set (width 1) or map (width 2), including nulls."""
     cells = read_fields(value[4:])
     if len(value) < 4 or len(cells) != int.from_bytes(value[:4], "big", signed=True) * width:
         raise MarshalError(f"Unexpected end of a collection of {len(value)} bytes")
+    return cells
+
+
+def read_collection(value: bytes, width: int) -> list[bytes]:
+    """Read the cells of a stored list, set (width 1) or map (width 2), which are not null."""
+    cells = read_cells(value, width)
     whole = [cell for cell in cells if cell is not None]
     if len(whole) != len(cells):
         raise MarshalError("null is not supported inside collections")

@@ -9,8 +9,9 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
+from cdc_reader.cql.types import ListType
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
-from cdc_reader.testing.embedded.codec.validation import validator
+from cdc_reader.testing.embedded.codec.validation import list_with_nulls, validator
 from cdc_reader.testing.embedded.errors import CqlError, InvalidRequest, Unprepared
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
 from cdc_reader.testing.embedded.grammar.parser import build_parser, parse
@@ -285,6 +286,8 @@ def _checked(column: ColumnSpec, value: Value) -> Value:
     if not isinstance(value, bytes):
         return value
     try:
+        if column.has_nulls and isinstance(column.type, ListType):
+            return list_with_nulls(column.type)(value)
         return validator(column.type)(value)
     except MarshalError as error:
         raise InvalidRequest(f"Exception while binding column {column.name}: {error}") from None

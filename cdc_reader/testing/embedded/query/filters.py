@@ -54,10 +54,15 @@ def condition_test(relation: Relation, scope: Scope) -> Test:
 
     if relation.operator == "IN":
         several_values = listed(relation.value, spec, scope)
-        same = _same(spec.type)
-        return lambda view, execution: any(
-            same(read(view, execution), wanted(each)) for each in several_values(execution)
-        )
+        same, profile = _same(spec.type), scope.catalog.profile
+
+        def held(view: RowView, execution: Execution) -> bool:
+            value, given = read(view, execution), several_values(execution)
+            if value is None and not profile.new_words and b"" in given:
+                return True  # some drivers send an empty value for null
+            return any(same(value, wanted(each)) for each in given)
+
+        return held
     bound, compare = bound_value(relation.value, spec, scope), _conditions(relation, spec.type)
     return lambda view, execution: compare(read(view, execution), wanted(bound(execution)))
 

@@ -10,12 +10,16 @@ from cdc_reader.testing.embedded.schema.catalog import SchemaChange
 
 @frozen
 class ColumnSpec:
-    """The name and type of a result column or bind variable, and its table."""
+    """The name and type of a result column or bind variable, and its table.
+
+    With `has_nulls`, the value is a list that may contain nulls.
+    """
 
     keyspace: str
     table: str
     name: str
     type: CqlType
+    has_nulls: bool = False
 
 
 @frozen

@@ -29,7 +29,7 @@ from cdc_reader.testing.embedded.codec.validation import (
     COMPATIBLE,
     list_value,
     map_value,
-    read_collection,
+    read_cells,
     set_value,
     vector_value,
 )
@@ -405,7 +405,8 @@ def listed(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Execution], 
     """Compile ``IN (...)`` or ``IN ?`` to its values in the written order."""
     if isinstance(term, Marker):
         name = f"in{spec.name}" if spec.name.startswith("(") else f"in({spec.name})"
-        whole_list = bound_value(term, scope.spec(name, ListType(spec.type, frozen=True)), scope)
+        receiver = evolve(scope.spec(name, ListType(spec.type, frozen=True)), has_nulls=True)
+        whole_list = bound_value(term, receiver, scope)
         return lambda execution: _cells(whole_list(execution))
     if not isinstance(term, TupleTerm):
         raise InvalidRequest(f"Invalid IN restriction on {spec.name}: expected a list of values")
@@ -414,7 +415,7 @@ def listed(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Execution], 
 
 
 def _cells(value: bytes | None) -> list[bytes | None]:
-    return [] if value is None else [*read_collection(value, 1)]
+    return [] if value is None else read_cells(value, 1)
 
 
 def timeout(term: Term | None, scope: Scope) -> Callable[[Execution], None]:
