@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.query.clustering import ClusteringKey
 from cdc_reader.testing.embedded.query.elements import RowView
 from cdc_reader.testing.embedded.query.model import Execution
 from cdc_reader.testing.embedded.query.modification import Modification
-from cdc_reader.testing.embedded.query.readers import Cells
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Rows
-from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
+from cdc_reader.testing.embedded.schema.table import Column, Table
 from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.storage.row import LiveRow
 
@@ -42,9 +42,42 @@ def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
         for (modification, each), view in zip(steps, views, strict=True)
     )
     columns = result_columns([modification for modification, _ in steps], is_batch)
-    partition_is_seen = any(view.row or view.static for view in views)
-    rows = [(bytes([applies]), *_cells(columns, view, partition_is_seen)) for view in views]
+    shown = [
+        (None,) * len(columns) if view is None else tuple(map(view.value, columns))
+        for view in _old_rows(steps, views, partition)
+    ]
+    rows = [(bytes([applies]), *cells) for cells in shown]
     return Outcome(applies, Rows(specs(table, columns), rows))
+
+
+def _old_rows(
+    steps: Sequence[Step], views: Sequence[RowView], partition: Partition
+) -> list[RowView | None]:
+    """Return what the result shows of each statement's row; None if it shows nulls alone.
+
+    ScyllaDB reads the rows that conditions test, or, if these test the static row alone, the first
+    row of the partition. In place of a row that it has not found, it shows the static row, except
+    for IF EXISTS and IF NOT EXISTS.
+    """
+    tested = [
+        view.row for (each, _), view in zip(steps, views, strict=True) if each.tests_rows
+    ] or [next(partition.live_rows(steps[0][1].now), None)]
+    found = {row.key for row in tested if row is not None}
+    shows_static = bool(partition.table.statics) and bool(found or views[0].static)
+    return [
+        _old_row(modification, view, found, shows_static)
+        for (modification, _), view in zip(steps, views, strict=True)
+    ]
+
+
+def _old_row(
+    modification: Modification, view: RowView, found: Container[ClusteringKey], shows_static: bool
+) -> RowView | None:
+    if view.row is not None and view.row.key in found:
+        return view
+    if shows_static and not (modification.tests_rows and modification.tests_existence):
+        return evolve(view, row=None)
+    return None
 
 
 def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tuple[Column, ...]:
@@ -103,10 +136,3 @@ def _view(partition: Partition, modification: Modification, execution: Execution
     static = partition.live_static(execution.now)
     row: LiveRow | None = partition.live_row(keys[0], execution.now) if keys else None
     return RowView(partition.key, static, row or None, execution.now)
-
-
-def _cells(columns: Sequence[Column], view: RowView, partition_is_seen: bool) -> Cells:
-    return tuple(
-        None if column.kind is Kind.PARTITION_KEY and not partition_is_seen else view.value(column)
-        for column in columns
-    )

@@ -59,6 +59,18 @@ class Modification:
     _static_operations: tuple[Operation, ...] = _operations(on_statics=True)
     _row_operations: tuple[Operation, ...] = _operations(on_statics=False)
 
+    @property
+    def tests_existence(self) -> bool:
+        """True if the statement has IF EXISTS or IF NOT EXISTS."""
+        return self.conditions is not None and self.conditions.exists is not None
+
+    @property
+    def tests_rows(self) -> bool:
+        """True if a condition tests a clustering row, not only the static row."""
+        if self.conditions is None:
+            return False
+        return self.rows.names_rows if self.tests_existence else self.conditions.names_regular
+
     def mutations(
         self,
         execution: Execution,

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from cdc_reader.testing.embedded.errors import CqlError
+from cdc_reader.testing.embedded.profile import profile
 from cdc_reader.testing.embedded.query.model import UNSET
+from cdc_reader.testing.embedded.schema.catalog import Catalog
 
 INVALID = 0x2200
 WHERE = "WHERE pk = 1 AND ck = 1"
@@ -124,3 +126,82 @@ def test_writes_that_are_refused(table: Any, cql: str, message: str) -> None:
     """A rejected write gets ScyllaDB's message, and nothing is written."""
     assert table.refusal(cql) == (INVALID, message)
     assert table.rows("SELECT * FROM t") == []
+
+
+def test_an_unset_list_index_deletes_nothing(table: Any) -> None:
+    """Deleting the list element at an unset index has no effect, even without a list."""
+    delete = f"DELETE l[?] FROM t {WHERE}"
+    table.engine.query(delete, (UNSET,), table.options)
+    assert table.rows("SELECT * FROM t") == []
+    table.run(f"UPDATE t SET l = [7, 8] {WHERE}")
+    table.engine.query(delete, (UNSET,), table.options)
+    assert json_of(table, "l") == ['{"l": [7, 8]}']
+    table.engine.query(delete, (b"\0\0\0\0",), table.options)
+    assert json_of(table, "l") == ['{"l": [8]}']
+
+
+def test_unix_times_are_timestamps(shell: Any) -> None:
+    """A function's bigint may be written to a timestamp or varint, and a timestamp to a bigint."""
+    shell.run("CREATE TABLE t (pk int PRIMARY KEY, ts timestamp, b bigint, v varint)")
+    shell.run(
+        "INSERT INTO t (pk, ts, b, v) VALUES "
+        "(1, toUnixTimestamp(now()), currentTimestamp(), toUnixTimestamp(now()))"
+    )
+    assert shell.ints("SELECT ts, b, v FROM t") == [(shell.now_us // 1000,) * 3]
+    message = "Type error: cannot assign result of function system.now (type timeuuid) to ts"
+    assert shell.refusal("UPDATE t SET ts = now() WHERE pk = 1")[1].startswith(message)
+
+
+NULL, EMPTY = b"\xff\xff\xff\xff", b"\0\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("version", "element", "applies"),
+    [("2026.1", NULL, True), ("5.2", NULL, True), ("2026.1", EMPTY, False), ("5.2", EMPTY, True)],
+)
+def test_a_null_may_be_among_the_values_of_a_condition(
+    make_shell: Any, version: str, element: bytes, applies: bool
+) -> None:
+    """A null in a bound list equals a null column; 5.2 also takes an empty element for null."""
+    shell = make_shell(catalog=Catalog(profile=profile(version)))
+    shell.run("CREATE TABLE t (pk int PRIMARY KEY, v int)")
+    listed = b"\0\0\0\2" + b"\0\0\0\4\0\0\0\1" + element
+    update = "UPDATE t SET v = 1 WHERE pk = 1 IF v IN "
+    assert shell.rows(f"{update}?", listed) == [(bytes([applies]), None)]
+    shell.run("TRUNCATE t")
+    assert shell.rows(f"{update}(1, null)") == [(b"\1", None)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "shown"),
+    [
+        (f"DELETE FROM t {WHERE} IF EXISTS", [(0, None, None, None, None)]),
+        ("DELETE FROM t WHERE pk = 1 AND ck = 2 IF a = 1", [(0, None)]),
+        ("DELETE FROM t WHERE pk = 1 AND ck = 2 IF a = 1 AND s = 5", [(0, 5, None)]),
+        (f"UPDATE t SET a = 1 {WHERE} IF s = 6", [(0, 5)]),
+        ("UPDATE t SET s = 6 WHERE pk = 1 IF EXISTS", [(1, 1, None, 5, None)]),
+        ("UPDATE t SET s = 6 WHERE pk = 2 IF EXISTS", [(0, None, None, None, None)]),
+        ("INSERT INTO t (pk, s) VALUES (3, 1) IF NOT EXISTS", [(1, 3, None, None, None)]),
+        (
+            (
+                f"BEGIN BATCH UPDATE t SET a = 2 {WHERE} IF a = 2; "
+                "UPDATE t SET a = 2 WHERE pk = 1 AND ck = 9; APPLY BATCH"
+            ),
+            [(0, 1, None, None), (0, 1, None, None)],
+        ),
+        (
+            (
+                "BEGIN BATCH INSERT INTO t (pk, ck) VALUES (1, 1) IF NOT EXISTS; "
+                "UPDATE t SET a = 2 WHERE pk = 1 AND ck = 8 IF a = 9; APPLY BATCH"
+            ),
+            [(0, None, None, None, None), (0, 1, 8, 5, 8)],
+        ),
+    ],
+)
+def test_the_old_row_of_a_condition(shell: Any, statement: str, shown: list[Any]) -> None:
+    """Without a row, the result shows the static row, or nulls alone for IF [NOT] EXISTS."""
+    shell.run("CREATE TABLE t (pk int, ck int, a int, s int static, PRIMARY KEY (pk, ck))")
+    shell.run("INSERT INTO t (pk, s) VALUES (1, 5)")
+    for pk, ck in ((1, 8), (1, 9), (3, 7)):
+        shell.run(f"INSERT INTO t (pk, ck, a) VALUES ({pk}, {ck}, {ck})")
+    assert shell.ints(statement) == shown
