@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -55,7 +56,13 @@ _NO_COMPACTION = (
     "compaction option 'enabled' to false instead."
 )
 _WINDOW_UNITS = ("MINUTES", "HOURS", "DAYS")
-_RETRY = re.compile(r"(?i)always|none|\d+(\.\d+)?(percentile|ms)")
+_RETRY = re.compile(
+    r"([-+]?(?:(?:\d+\.?\d*|\.\d+)(?:E[-+]?\d+)?|INF|NAN))(MS|PERCENTILE)", re.ASCII
+)
+_RETRY_RANGES = {
+    "MS": ("option", "the number of milliseconds must be non-negative and finite"),
+    "PERCENTILE": ("PERCENTILE option", "must be between [0.0 and 100.0]"),
+}
 
 
 def table_options(properties: ast.Properties, catalog: Catalog, keyspace: str) -> dict[str, Any]:
@@ -81,9 +88,27 @@ def table_options(properties: ast.Properties, catalog: Catalog, keyspace: str) -
     _check_compaction(options.get("compaction", {}), profile)
     _check_caching(options.get("caching", {}))
     _check_compression(options.get("compression", {}), profile)
-    if not _RETRY.fullmatch(str(options.get("speculative_retry", "NONE"))):
-        raise ServerError("sstring out of range")
+    if "speculative_retry" in options:
+        options["speculative_retry"] = _retry(str(options["speculative_retry"]).upper())
     return options | numbers
+
+
+def _retry(text: str) -> str:
+    """Return the value of `speculative_retry` as ScyllaDB shows it; reject an invalid value."""
+    if text in ("NONE", "ALWAYS"):
+        return text
+    found = _RETRY.fullmatch(text)
+    if found is None and len(text) < len("PERCENTILE") and not text.endswith("MS"):
+        raise ServerError("sstring out of range")  # ScyllaDB reads beyond the text
+    if found is None:
+        raise ConfigurationError(f"cannot convert {text} to speculative_retry\n")
+    number, unit = float(found[1]), found[2]
+    if unit == "MS" and 0 <= number < math.inf:
+        return f"{number:.2f}ms"
+    if unit == "PERCENTILE" and 0 <= number <= 100:
+        return f"{number:.1f}PERCENTILE"
+    kind, expected = _RETRY_RANGES[unit]
+    raise ConfigurationError(f"Invalid value {text} for {kind} 'speculative_retry': {expected}")
 
 
 def _check_numbers(
