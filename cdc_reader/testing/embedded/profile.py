@@ -72,6 +72,8 @@ class Profile:
     tablets: bool = _since((6, 0))
     # Types may be vectors, and SELECT may return elements of maps and sets.
     vectors: bool = _since((2025, 1))
+    # SSTables may be compressed with dictionaries.
+    dictionaries: bool = _since((2025, 2))
     # Names of keyspaces and tables may have up to 192 characters instead of 48.
     long_names: bool = _since((2025, 2))
     # A log's columns cannot be altered.

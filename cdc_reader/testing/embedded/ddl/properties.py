@@ -19,6 +19,7 @@ from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.cdc_options import CdcOptions
+from cdc_reader.testing.embedded.schema.table import COMPRESSION
 
 _MAPS = frozenset(
     "caching compaction compression tablets tombstone_gc per_partition_rate_limit "
@@ -190,8 +191,8 @@ def _check_compression(options: Mapping[str, str], profile: Profile) -> None:
             "Missing sub-option 'sstable_compression' for the 'compression' option."
         )
     name = options.get("sstable_compression") or options.get("class") or "LZ4Compressor"
-    known = _COMPRESSORS | _DICTIONARY_COMPRESSORS if profile.new_words else _COMPRESSORS
-    if name.rpartition(".")[2] not in known:
+    known = _COMPRESSORS | (_DICTIONARY_COMPRESSORS if profile.dictionaries else set())
+    if name.removeprefix(COMPRESSION) not in known:
         raise ServerError(f"Unknown sstable_compression: {name}")
 
 

@@ -29,7 +29,7 @@ _BEFORE_5_4 = [
         (r"Invalid ASCII character in string literal: ",
          "Value not compatible with type org.apache.cassandra.db.marshal.AsciiType: "),
         (r": boost::wrapexcept<.*", ""),
-        (r"^Unknown sstable_compression: (.*)$",
+        (r"^Unknown sstable_compression: (?:org.apache.cassandra.io.compress.)?(.*)$",
          r"unable to find class 'org.apache.cassandra.io.compress.\1'"),
         (r"^(Parsing JSON failed: .*) at \d+$", r"\1"),
     )

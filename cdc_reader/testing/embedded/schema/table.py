@@ -17,6 +17,8 @@ from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
 from cdc_reader.testing.embedded.schema.cdc_options import CdcOptions
 
 MURMUR3 = "org.apache.cassandra.dht.Murmur3Partitioner"
+COMPRESSION = "org.apache.cassandra.io.compress."
+"""The package of the compressors of SSTables."""
 
 _NO_CDC = CdcOptions()
 _LOGGED = ("vector_index", "fulltext_index")

@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace
-from cdc_reader.testing.embedded.schema.table import MURMUR3, Kind, Table
+from cdc_reader.testing.embedded.schema.table import COMPRESSION, MURMUR3, Kind, Table
 from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.system.virtual import (
     WRITTEN,
@@ -24,7 +24,6 @@ SCHEMA = "system_schema"
 
 _LOCATOR = "org.apache.cassandra.locator."
 _COMPACTION = "org.apache.cassandra.db.compaction."
-_COMPRESSION = "org.apache.cassandra.io.compress."
 _DEFAULTS: Mapping[str, Any] = {
     "bloom_filter_fp_chance": 0.01,
     "comment": "",
@@ -164,11 +163,9 @@ def _compression(given: Mapping[str, str] | None, profile: Profile) -> dict[str,
     if not name:
         return {}
     rest = {k: v for k, v in given.items() if k not in ("sstable_compression", "class")}
-    shown = (
-        name.removeprefix(_COMPRESSION)
-        if profile.newer_defaults
-        else (_qualified(name, _COMPRESSION))
-    )
+    name = name.removeprefix(COMPRESSION)
+    # Compressors that Cassandra does not have are shown without the package.
+    shown = name if "WithDicts" in name else COMPRESSION + name
     return {"sstable_compression": shown, **rest}
 
 
