@@ -62,6 +62,8 @@ class Profile:
     checks_options: bool = _since((2026, 1))
     # Tables use IncrementalCompactionStrategy and compression with dictionaries by default.
     newer_defaults: bool = _since((2026, 1))
+    # TRUNCATE accepts USING TIMEOUT.
+    truncates_with_timeout: bool = _since((5, 2))
     # DESCRIBE is a statement.
     describes: bool = _since((5, 2))
     # DESCRIBE KEYSPACES lists all keyspaces, even after USE.

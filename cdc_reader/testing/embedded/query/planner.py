@@ -143,7 +143,7 @@ class Planner:
         return done or Void()
 
     def _truncate(self, scope: Scope, term: Term | None) -> SchemaAction:
-        if term is not None and not self.catalog.profile.new_words:
+        if term is not None and not self.catalog.profile.truncates_with_timeout:
             raise InvalidSyntax("line 1:0 no viable alternative at input 'USING'")
         check = timeout(term, scope)
 
