@@ -77,7 +77,7 @@ class Hosts:
                 clock.now,
                 self.replays,
                 self.most_partitions,
-                lambda: len(self.cluster.nodes),
+                self.catalog.nodes,
             ),
             supported_options(node),
             self.credentials,

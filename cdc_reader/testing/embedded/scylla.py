@@ -116,7 +116,12 @@ class EmbeddedScylla:
         self.profile = _profile(version)
         if tablets and not self.profile.tablets:
             raise ConfigurationError("tablets", tablets, f"ScyllaDB {version} has none; 6.0 has")
-        self.catalog = Catalog(self.profile, cluster_name=cluster_name, prefers_tablets=tablets)
+        self.catalog = Catalog(
+            self.profile,
+            cluster_name=cluster_name,
+            prefers_tablets=tablets,
+            nodes=lambda: len(self.nodes),
+        )
         self.faults = FaultPlan()
         self.misplacing = Misplacing()
         self._replays = PageReplays()

@@ -13,9 +13,14 @@ from cdc_reader.testing.embedded.ddl.columns import (
     key_column,
 )
 from cdc_reader.testing.embedded.ddl.properties import cdc_options, table_options
-from cdc_reader.testing.embedded.errors import AlreadyExists, InvalidRequest, Unauthorized
+from cdc_reader.testing.embedded.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    InvalidRequest,
+    Unauthorized,
+)
 from cdc_reader.testing.embedded.grammar import ast
-from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
+from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
 from cdc_reader.testing.embedded.schema.names import check_table_name
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table, new_id
 from cdc_reader.testing.embedded.storage.database import Database
@@ -54,12 +59,25 @@ def create_table(
         )
     check_counters(table)
     check_cdc(table, catalog)
+    _check_replicas(catalog.keyspace(keyspace), catalog)
     tables[name] = table
     changes = list(Log(catalog).create(table, now_us))
     created = catalog.changed(SchemaChange("CREATED", "TABLE", keyspace, name))
     for change in changes:
         catalog.changed(change)
     return created
+
+
+def _check_replicas(keyspace: Keyspace, catalog: Catalog) -> None:
+    """Reject a table that uses tablets if its keyspace has more replicas than there are nodes."""
+    if keyspace.tablets is None or catalog.nodes is None:
+        return
+    for name, factor in keyspace.replication.items():
+        if factor.isdecimal() and int(factor) > catalog.nodes():
+            raise ConfigurationError(
+                f"Datacenter {name} doesn't have enough token-owning nodes for "
+                f"replication_factor={factor}"
+            )
 
 
 def drop_table(

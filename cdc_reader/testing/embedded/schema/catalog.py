@@ -54,7 +54,8 @@ class Catalog:
 
     `profile` is the server's version, which decides what a schema may contain. Keyspaces may have
     replicas in `datacenters`, in the cluster named `cluster_name`. With `prefers_tablets`,
-    keyspaces use tablets by default.
+    keyspaces use tablets by default. `nodes` returns the number of nodes that can store replicas;
+    without it, there are as many as needed.
     """
 
     profile: Profile = Profile()
@@ -64,6 +65,7 @@ class Catalog:
     datacenters: tuple[str, ...] = ("datacenter1",)
     cluster_name: str = "embedded"
     prefers_tablets: bool = False
+    nodes: Callable[[], int] | None = None
 
     def keyspace(self, name: str) -> Keyspace:
         """Return the keyspace; raise InvalidRequest, with ScyllaDB's message, if there is none."""
