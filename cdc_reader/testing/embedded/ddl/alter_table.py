@@ -22,7 +22,12 @@ from cdc_reader.testing.embedded.ddl.columns import (
     column_type,
 )
 from cdc_reader.testing.embedded.ddl.properties import cdc_options, table_options
-from cdc_reader.testing.embedded.errors import ConfigurationError, InvalidRequest, Unauthorized
+from cdc_reader.testing.embedded.errors import (
+    ConfigurationError,
+    InvalidRequest,
+    InvalidSyntax,
+    Unauthorized,
+)
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.schema.names import resolve_type
@@ -60,8 +65,10 @@ def _altered(table: Table, statement: AlterTable, catalog: Catalog, now_us: int)
             return _with_properties(table, properties, catalog)
         case ast.AddColumns(columns=columns):
             return _with_added(table, columns, catalog, now_us)
-        case ast.DropColumns(columns=names):
-            return _without(table, names, now_us)
+        case ast.DropColumns(columns=names, timestamp=timestamp):
+            if timestamp is not None and not catalog.profile.tablets:  # both are new in 6.0
+                raise InvalidSyntax("line 1:0 no viable alternative at input 'USING'")
+            return _without(table, names, now_us if timestamp is None else timestamp)
         case ast.RenameColumns(renames=renames):
             return _renamed(table, renames)
         case ast.AlterColumnType(column=name, type=text):
@@ -118,14 +125,14 @@ def _with_added(
     return table
 
 
-def _without(table: Table, names: Iterable[str], now_us: int) -> Table:
+def _without(table: Table, names: Iterable[str], dropped_us: int) -> Table:
     for name in names:
         if name not in table.by_name:
             raise InvalidRequest(f"Column {name} was not found in table {table.name}")
         column = table.by_name[name]
         if column.is_key:
             raise InvalidRequest(f"Cannot drop PRIMARY KEY part {name}")
-        dropped = {**table.dropped, name: (column.type, now_us)}
+        dropped = {**table.dropped, name: (column.type, dropped_us)}
         columns = tuple(c for c in table.columns if c is not column)
         table = evolve(table, columns=columns, dropped=dropped)
     return table

@@ -287,10 +287,11 @@ class AddColumns:
 
 @frozen
 class DropColumns:
-    """An ALTER TABLE ... DROP statement."""
+    """An ALTER TABLE ... DROP statement; `timestamp` (µs) is the time that it specifies, if any."""
 
     table: TableName
     columns: tuple[str, ...]
+    timestamp: int | None = None
 
 
 @frozen

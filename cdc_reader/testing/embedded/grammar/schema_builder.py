@@ -8,7 +8,7 @@ from attrs import evolve
 from lark import Token, Transformer, v_args
 
 from cdc_reader.cql.names import bare_or_quoted
-from cdc_reader.testing.embedded.errors import InvalidSyntax
+from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.terms import Constant, ConstantKind, MapTerm, Term
 
@@ -64,8 +64,11 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
     def add_columns(self, table: ast.TableName, *columns: ast.ColumnDefinition) -> ast.AddColumns:
         return ast.AddColumns(table, columns)
 
-    def drop_columns(self, table: ast.TableName, *columns: str) -> ast.DropColumns:
-        return ast.DropColumns(table, columns)
+    def drop_columns(self, table: ast.TableName, *parts: Any) -> ast.DropColumns:
+        *columns, number = parts
+        if number and (len(number) > 20 or not -(1 << 63) <= int(number) < 1 << 63):
+            raise InvalidRequest(f"marshaling error: Invalid number format '{number}'")
+        return ast.DropColumns(table, tuple(columns), int(number) if number else None)
 
     def rename_columns(self, table: ast.TableName, *renames: tuple[str, str]) -> ast.RenameColumns:
         return ast.RenameColumns(table, renames)
