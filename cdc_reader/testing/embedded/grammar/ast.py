@@ -382,12 +382,13 @@ class Describe:
 
     `what` is the kind of the element to describe, such as TABLE; a word for several elements, such
     as TABLES; or ANY. KEYSPACE without a `name` means the connection's keyspace. With `only`, the
-    keyspace's contents are omitted.
+    keyspace's contents are omitted. With `internals`, ids and dropped columns are included.
     """
 
     what: str
     name: TableName | None = None
     only: bool = _flag()
+    internals: bool = _flag()
 
 
 @frozen

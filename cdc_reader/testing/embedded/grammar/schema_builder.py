@@ -25,7 +25,7 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
         """Return the parts of a list or pair as a tuple."""
         return parts
 
-    if_not_exists = if_exists = static = only = present
+    if_not_exists = if_exists = static = only = internals = present
     field = rename = entry = field_value = several
 
     # Keyspaces
@@ -88,14 +88,18 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
 
     # DESCRIBE
 
-    def describe_keyspace(self, only: Any, name: str | None) -> ast.Describe:
-        return ast.Describe("KEYSPACE", ast.TableName(None, name) if name else None, only)
+    def describe_everything(self, what: Token, internals: Any) -> ast.Describe:
+        return ast.Describe(what.upper(), internals=internals)
 
-    def describe_element(self, what: Token, name: ast.TableName | None = None) -> ast.Describe:
-        return ast.Describe(what.upper(), name)
+    def describe_keyspace(self, only: Any, name: str | None, internals: Any) -> ast.Describe:
+        named = ast.TableName(None, name) if name else None
+        return ast.Describe("KEYSPACE", named, only, internals)
 
-    def describe_any(self, name: ast.TableName) -> ast.Describe:
-        return ast.Describe("ANY", name)
+    def describe_element(self, what: str, name: ast.TableName, internals: Any) -> ast.Describe:
+        return ast.Describe(what.upper(), name, internals=internals)
+
+    def describe_any(self, name: ast.TableName, internals: Any) -> ast.Describe:
+        return self.describe_element("ANY", name, internals)
 
     # Properties
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cdc_reader.cql.names import bare_or_quoted
@@ -11,7 +11,7 @@ from cdc_reader.testing.embedded.cdc.log_schema import log_name
 from cdc_reader.testing.embedded.errors import InvalidRequest, InvalidSyntax
 from cdc_reader.testing.embedded.grammar.ast import Describe
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace
-from cdc_reader.testing.embedded.schema.table import MURMUR3, Kind, Table
+from cdc_reader.testing.embedded.schema.table import MURMUR3, Column, Kind, Table
 from cdc_reader.testing.embedded.system.schema_tables import properties, replication
 
 Row = tuple[str, ...]
@@ -33,12 +33,13 @@ def describe(statement: Describe, current: str | None, catalog: Catalog) -> Desc
     if not catalog.profile.describes:  # drivers fall back to their own descriptions
         raise InvalidSyntax("line 1:0 no viable alternative at input 'DESCRIBE'")
     if statement.name is None and statement.what != "KEYSPACE":
-        return _all(statement.what, current, catalog)
+        return _all(statement, current, catalog)
     return _described(_named(statement, current, catalog))
 
 
-def _all(what: str, current: str | None, catalog: Catalog) -> Description:
+def _all(statement: Describe, current: str | None, catalog: Catalog) -> Description:
     """Describe all elements of a kind, in the current keyspace if there is one."""
+    what = statement.what
     everything = [catalog.keyspaces[name] for name in sorted(catalog.keyspaces)]
     keyspaces = [catalog.keyspaces[current]] if current in catalog.keyspaces else everything
     match what:
@@ -61,7 +62,7 @@ def _all(what: str, current: str | None, catalog: Catalog) -> Description:
         case _:
             is_full = what.startswith("FULL")
             wanted = (k for k in everything if is_full or not k.system)
-            return _described(row for k in wanted for row in _keyspace(k, False, catalog))
+            return _described(row for k in wanted for row in _keyspace(k, statement, catalog))
 
 
 def _tables(keyspace: Keyspace, catalog: Catalog) -> list[Table]:
@@ -74,12 +75,12 @@ def _named(statement: Describe, current: str | None, catalog: Catalog) -> Iterab
     what, name = statement.what, statement.name
     if name is None or what == "KEYSPACE":
         wanted = current if name is None else name.name
-        return _keyspace(_existing(wanted, catalog), statement.only, catalog)
+        return _keyspace(_existing(wanted, catalog), statement, catalog)
     if what == "ANY" and name.keyspace is None and name.name in catalog.keyspaces:
-        return _keyspace(catalog.keyspaces[name.name], False, catalog)
+        return _keyspace(catalog.keyspaces[name.name], statement, catalog)
     keyspace = _existing(name.keyspace or current, catalog)
     if what in ("TABLE", "COLUMNFAMILY", "ANY") and name.name in keyspace.tables:
-        return _table(keyspace, keyspace.tables[name.name], catalog)
+        return _table(keyspace, keyspace.tables[name.name], statement.internals, catalog)
     if what in ("TYPE", "ANY") and name.name in keyspace.types:
         return [_type(keyspace.types[name.name])]
     kinds = {"TABLE": "Table ", "COLUMNFAMILY": "Table ", "TYPE": "User type "}
@@ -103,7 +104,7 @@ def _described(rows: Iterable[Row]) -> Description:
     return (*_ELEMENT, "create_statement"), tuple(rows)
 
 
-def _keyspace(keyspace: Keyspace, only: bool, catalog: Catalog) -> Iterator[Row]:
+def _keyspace(keyspace: Keyspace, statement: Describe, catalog: Catalog) -> Iterator[Row]:
     text = (
         f"CREATE KEYSPACE {bare_or_quoted(keyspace.name)} WITH replication = "
         f"{_map(replication(keyspace))} AND durable_writes = {str(keyspace.durable_writes).lower()}"
@@ -112,11 +113,11 @@ def _keyspace(keyspace: Keyspace, only: bool, catalog: Catalog) -> Iterator[Row]
         enabled = str(keyspace.tablets is not None).lower()
         text += f" AND tablets = {{'enabled': {enabled}}}"
     yield keyspace.name, "keyspace", bare_or_quoted(keyspace.name), f"{text};"
-    if only:
+    if statement.only:
         return
     yield from (_type(each) for each in keyspace.types.values())
     for table in _tables(keyspace, catalog):
-        yield from _table(keyspace, table, catalog)
+        yield from _table(keyspace, table, statement.internals, catalog)
 
 
 def _type(user_type: UserType) -> Row:
@@ -130,20 +131,23 @@ def _type(user_type: UserType) -> Row:
     )
 
 
-def _table(keyspace: Keyspace, table: Table, catalog: Catalog) -> Iterator[Row]:
-    """Describe a table.
+def _table(keyspace: Keyspace, table: Table, internals: bool, catalog: Catalog) -> Iterator[Row]:
+    """Describe a table; with `internals`, including its id and the columns dropped from it.
 
     Newer versions add a row with the properties of the table's log. If the table is itself a log,
     they return its CREATE statement inside a comment.
     """
-    text = f"CREATE TABLE {_name(table)} (\n{_columns(table)}\n) WITH "
+    dropped = sorted(table.dropped) if internals and catalog.profile.tablets else []
+    text = f"CREATE TABLE {_name(table)} (\n{_columns(table, dropped)}\n) WITH "
+    if internals:
+        text += f"ID = {table.id}\nAND "
     if table.clustering:
         order = (
             f"{bare_or_quoted(c.name)} {'DESC' if c.descending else 'ASC'}"
             for c in table.clustering
         )
         text += f"CLUSTERING ORDER BY ({', '.join(order)})\n    AND "
-    text += f"{_options(table, catalog)};\n"
+    text += f"{_options(table, catalog)};\n" + "".join(_drops(table, dropped))
     if table.is_cdc_log and catalog.profile.new_words:
         text = _LOG_NOTE.format(text)
     yield keyspace.name, "table", bare_or_quoted(table.name), text
@@ -157,11 +161,26 @@ def _name(table: Table) -> str:
     return f"{bare_or_quoted(table.keyspace)}.{bare_or_quoted(table.name)}"
 
 
-def _columns(table: Table) -> str:
+def _drops(table: Table, dropped: Iterable[str]) -> Iterator[str]:
+    """Yield the statements that drop the dropped columns, and add those that were added again."""
+    for name in dropped:
+        _, at = table.dropped[name]
+        yield f"\nALTER TABLE {_name(table)} DROP {bare_or_quoted(name)} USING TIMESTAMP {at};"
+        if name in table.by_name:
+            yield f"\nALTER TABLE {_name(table)} ADD {_column(table.by_name[name])};"
+
+
+def _column(column: Column) -> str:
+    static = " static" if column.kind is Kind.STATIC else ""
+    return f"{bare_or_quoted(column.name)} {column.type}{static}"
+
+
+def _columns(table: Table, dropped: Sequence[str]) -> str:
+    """Return the columns and the key, with the `dropped` columns as they were."""
     lines = [
-        f"    {bare_or_quoted(c.name)} {c.type}{' static' if c.kind is Kind.STATIC else ''}"
-        for c in table.select_order
+        f"    {_column(column)}" for column in table.select_order if column.name not in dropped
     ]
+    lines += [f"    {bare_or_quoted(name)} {table.dropped[name][0]}" for name in dropped]
     partition = ", ".join(bare_or_quoted(column.name) for column in table.partition_key)
     if len(table.partition_key) > 1:
         partition = f"({partition})"

@@ -1,6 +1,7 @@
 """Tests features by which clients recognize ScyllaDB, such as options, tables and traces."""
 
 import io
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +11,7 @@ from cassandra.cluster import Cluster, Session
 from cassandra.protocol import OptionsMessage, SupportedMessage
 
 from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.embedded.errors import ServerError
 from tests.drivers import PATIENT
 
 SHARDS = 3
@@ -105,3 +107,85 @@ def test_descriptions_recreate_the_schema(session: Session) -> None:
 def test_everything_can_be_described(session: Session, what: str) -> None:
     """Every kind of DESCRIBE that cqlsh sends is supported."""
     assert session.execute(f"DESCRIBE {what}").column_names
+
+
+@pytest.mark.parametrize("version", ["5.2", "2026.1"])
+def test_compressors_have_long_names(version: str) -> None:
+    """A compressor may be named with its package, with which only those of Cassandra are shown."""
+    server = EmbeddedScylla(version=version)
+    server.execute("CREATE KEYSPACE ks WITH replication = "
+                   "{'class': 'SimpleStrategy', 'replication_factor': 1}")  # fmt: skip
+    server.execute("CREATE TABLE ks.t (pk int PRIMARY KEY)")
+    package = "org.apache.cassandra.io.compress."
+    alter = "ALTER TABLE ks.t WITH compression = {{'sstable_compression': '{}'}}"
+    names = ["LZ4", "Snappy", "Deflate", "Zstd"]
+    names += ["LZ4WithDicts", "ZstdWithDicts"] if version == "2026.1" else []
+    for name in names:
+        expected = f"{name}Compressor" if "Dicts" in name else f"{package}{name}Compressor"
+        for given in (f"{name}Compressor", f"{package}{name}Compressor"):
+            server.execute(alter.format(given))
+            select = "SELECT compression FROM system_schema.tables WHERE keyspace_name = 'ks'"
+            ((shown,),) = server.execute(select)
+            assert (shown or b"").endswith(len(expected).to_bytes(4, "big") + expected.encode())
+    for unknown in (f"{package}NoSuchCompressor", "com.example.LZ4Compressor"):
+        with pytest.raises(ServerError, match=r"Unknown sstable_compression|unable to find class"):
+            server.execute(alter.format(unknown))
+
+
+def test_a_speculative_retry_is_shown_with_its_precision(session: Session) -> None:
+    """The property `speculative_retry` is shown in upper case, with a fixed number of digits."""
+    session.execute("CREATE KEYSPACE IF NOT EXISTS retried WITH replication = "
+                    "{'class': 'SimpleStrategy', 'replication_factor': 1}")  # fmt: skip
+    session.execute("CREATE TABLE retried.t (pk int PRIMARY KEY)")
+    select = "SELECT speculative_retry FROM system_schema.tables WHERE keyspace_name = 'retried'"
+    for given, shown in (
+        ("none", "NONE"),
+        ("Always", "ALWAYS"),
+        ("5ms", "5.00ms"),
+        ("1e2MS", "100.00ms"),
+        ("0percentile", "0.0PERCENTILE"),
+        ("99.99Percentile", "100.0PERCENTILE"),
+    ):
+        session.execute(f"ALTER TABLE retried.t WITH speculative_retry = '{given}'")
+        assert session.execute(select).one().speculative_retry == shown
+
+
+def test_internals_restore_dropped_columns(session: Session) -> None:
+    """DESCRIBE ... WITH INTERNALS includes the ids of tables, and the times of dropped columns."""
+    session.execute("CREATE KEYSPACE kept WITH replication = "
+                    "{'class': 'SimpleStrategy', 'replication_factor': 1}")  # fmt: skip
+    session.execute(
+        "CREATE TABLE kept.t (pk int, ck int, a int, b list<int>, s int static, "
+        "PRIMARY KEY (pk, ck)) WITH cdc = {'enabled': true}"
+    )
+    session.execute("ALTER TABLE kept.t DROP (a, b) USING TIMESTAMP 1600000000000000")
+    session.execute("ALTER TABLE kept.t DROP s USING TIMESTAMP -5")
+    session.execute("ALTER TABLE kept.t WITH cdc = {'enabled': false}")
+    session.execute("ALTER TABLE kept.t ADD s text static")
+    (described,) = session.execute("DESC TABLE kept.t WITH INTERNALS")
+    table_id = session.execute(
+        "SELECT id FROM system_schema.tables WHERE keyspace_name = 'kept' AND table_name = 't'"
+    ).one().id  # fmt: skip
+    create, *alterations = described.create_statement.split(";\n")
+    assert create.startswith(
+        "CREATE TABLE kept.t (\n    pk int,\n    ck int,\n    a int,\n    b list<int>,\n"
+        "    s int,\n    PRIMARY KEY (pk, ck)\n"
+        f") WITH ID = {table_id}\nAND CLUSTERING ORDER BY (ck ASC)\n    AND bloom_filter"
+    )
+    assert [each.strip("\n;") for each in alterations] == [
+        "ALTER TABLE kept.t DROP a USING TIMESTAMP 1600000000000000",
+        "ALTER TABLE kept.t DROP b USING TIMESTAMP 1600000000000000",
+        "ALTER TABLE kept.t DROP s USING TIMESTAMP -5",
+        "ALTER TABLE kept.t ADD s text static",
+    ]
+    assert "DROP" not in session.execute("DESC TABLE kept.t").one().create_statement
+    (log,) = session.execute("DESC kept.t_scylla_cdc_log WITH INTERNALS")
+    assert re.search(r'\nALTER TABLE \S+ DROP "cdc\$deleted_a" USING TIMESTAMP \d{16};', log[3])
+    dropped = "SELECT column_name, dropped_time FROM system_schema.dropped_columns"
+    rows = session.execute(f"{dropped} WHERE keyspace_name = 'kept' AND table_name = 't'")
+    assert {row.column_name: row.dropped_time.year for row in rows} == {
+        "a": 2020,
+        "b": 2020,
+        "s": 1969,
+    }
+    session.execute("DROP KEYSPACE kept")

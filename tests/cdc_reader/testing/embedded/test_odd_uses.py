@@ -12,6 +12,7 @@ from cassandra.util import Duration
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
+from cdc_reader.testing.embedded.errors import CqlError
 
 REPLICATION = "WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
 
@@ -185,6 +186,8 @@ ORDER_OF_THE_LAST = (
     "WITH CLUSTERING ORDER BY (c DESC)"
 )
 COUNT = "UPDATE ks.c SET n = n + 1 WHERE pk = 1; APPLY BATCH"
+SMALLEST = "USING TIMESTAMP -9223372036854775808"
+OUT_OF_BOUND = r"Out of bound timestamp, must be in \[-9223372036854775807, 9223372036854775807\]"
 ELEMENTS = (
     "CREATE TABLE ks.e (pk int PRIMARY KEY, v int, m map<text, int>, s set<int>, "
     "l list<int>, fm frozen<map<text, int>>, d duration, td frozen<tuple<int, duration>>)"
@@ -193,6 +196,7 @@ FILTER = "SELECT pk FROM ks.e WHERE {} ALLOW FILTERING"
 NEW_TABLE = "CREATE TABLE ks.x (a int PRIMARY KEY) WITH "
 NEW_KEYSPACE = f"CREATE KEYSPACE x {REPLICATION} AND tablets = "
 COMPACTION = "compaction = {{'class': 'SizeTieredCompactionStrategy', '{}_threshold': 0}}"
+DICTIONARY = "unable to find class 'org.apache.cassandra.io.compress.LZ4WithDictsCompressor'"
 ALTER_TB = "ALTER KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrategy', "
 
 
@@ -271,6 +275,24 @@ def refusing_5_2() -> Iterator[Session]:
         (NEW_KEYSPACE + "{'enabled': 'maybe'}", "must be true or false; found: maybe"),
         (NEW_KEYSPACE + "{'initial': 'x'}", "Initial tablets value should be numeric; found x"),
         ("TRUNCATE ks.t USING TIMEOUT 1d", "cannot be expressed in days/months"),
+        (
+            "ALTER KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy'}",
+            "at least on",
+        ),
+        ("ALTER TABLE ks.t DROP v USING TIMESTAMP 9223372036854775808", "Invalid number format"),
+        ("INSERT INTO ks.e (pk) VALUES (1) " + SMALLEST, OUT_OF_BOUND),
+        ("BEGIN BATCH " + SMALLEST + " DELETE FROM ks.e WHERE pk = 1; APPLY BATCH", OUT_OF_BOUND),
+        ("BEGIN BATCH DELETE FROM ks.t " + SMALLEST + " WHERE pk = 1; APPLY BATCH", OUT_OF_BOUND),
+        (NEW_TABLE + "speculative_retry = '100.1PERCENTILE'", "must be between .0.0 and 100.0."),
+        (
+            NEW_TABLE + "speculative_retry = '-1percentile'",
+            "Invalid value -1PERCENTILE for PERCENT",
+        ),
+        (NEW_TABLE + "speculative_retry = 'nanpercentile'", "Invalid value NANPERCENTILE"),
+        (NEW_TABLE + "speculative_retry = '-5ms'", "must be non-negative and finite"),
+        (NEW_TABLE + "speculative_retry = '1e400ms'", "must be non-negative and finite"),
+        (NEW_TABLE + "speculative_retry = 'xms'", "cannot convert XMS to speculative_retry"),
+        (NEW_TABLE + "speculative_retry = 'xpercentile'", "cannot convert XPERCENTILE to"),
     ],
 )
 def test_what_a_real_server_refuses(refusing: Session, cql: str, message: str) -> None:
@@ -289,12 +311,13 @@ def test_what_a_real_server_refuses(refusing: Session, cql: str, message: str) -
         ("UPDATE ks.e SET v = 1 WHERE pk = 1 IF v[1] = 1", "syntax for non-collection column v"),
         ("SELECT m['k'] FROM ks.e", "no viable alternative at input '\\['"),
         (NEW_TABLE.replace("a int", "b vector<int, 2>, a int"), "no viable alternative"),
-        ("TRUNCATE ks.e USING TIMEOUT 5s", "no viable alternative at input 'USING'"),
+        ("ALTER TABLE ks.e DROP v USING TIMESTAMP 1", "no viable alternative at input 'USING'"),
+        (NEW_TABLE + "compression = {'sstable_compression': 'LZ4WithDictsCompressor'}", DICTIONARY),
     ],
 )
 def test_what_a_real_5_2_refuses(refusing_5_2: Session, cql: str, message: str) -> None:
     """Version 5.2 has other error messages, and rejects the syntax of newer versions."""
-    with pytest.raises((InvalidRequest, SyntaxException), match=message):
+    with pytest.raises((InvalidRequest, SyntaxException, NoHostAvailable), match=message):
         refusing_5_2.execute(cql)
 
 
@@ -315,6 +338,24 @@ def test_some_consistencies_are_for_writes(session: Session, level: str) -> None
     )
     with pytest.raises(InvalidRequest, match=f"{level} ConsistencyLevel is only supported for wri"):
         session.execute(statement)
+
+
+def test_a_bound_timestamp_out_of_bounds_is_refused(refusing: Session) -> None:
+    """The smallest timestamp, by which ScyllaDB means that there is none, cannot be bound."""
+    prepared = refusing.prepare("INSERT INTO ks.e (pk) VALUES (1) USING TIMESTAMP ?")
+    with pytest.raises(InvalidRequest, match=OUT_OF_BOUND):
+        refusing.execute(prepared, [-(2**63)])
+    refusing.execute(prepared, [-(2**63) + 1])
+
+
+def test_truncating_in_5_2_may_have_a_timeout(refusing_5_2: Session) -> None:
+    """Version 5.2 is the first in which TRUNCATE accepts USING TIMEOUT; 5.1 rejects it."""
+    refusing_5_2.execute("TRUNCATE ks.e USING TIMEOUT 5s")
+    old = EmbeddedScylla(version="5.1")
+    old.execute(f"CREATE KEYSPACE ks {REPLICATION}")
+    old.execute(ELEMENTS)
+    with pytest.raises(CqlError, match="no viable alternative at input 'USING'"):
+        old.execute("TRUNCATE ks.e USING TIMEOUT 5s")
 
 
 def test_truncating_may_have_a_timeout(session: Session) -> None:
@@ -365,3 +406,17 @@ def test_replicas_that_do_not_exist_are_unavailable(
         consistency_level=ConsistencyLevel.QUORUM,
     )
     assert session.execute(quorum).all()  # two of three replicas are enough
+
+
+def test_a_table_on_tablets_needs_a_node_for_each_replica() -> None:
+    """Tables that use tablets are refused while there are fewer nodes than replicas."""
+    with EmbeddedScylla(nodes=2) as few:
+        three = REPLICATION.replace(": 1", ": 3")
+        few.execute(f"CREATE KEYSPACE vnodes {three} AND tablets = {{'enabled': false}}")
+        few.execute(f"CREATE KEYSPACE tablets {three} AND tablets = {{'enabled': true}}")
+        few.execute("CREATE TABLE vnodes.t (pk int PRIMARY KEY)")
+        message = "datacenter1 doesn't have enough token-owning nodes for replication_factor=3"
+        with pytest.raises(CqlError, match=message):
+            few.execute("CREATE TABLE tablets.t (pk int PRIMARY KEY)")
+        few.join()
+        few.execute("CREATE TABLE tablets.t (pk int PRIMARY KEY)")
