@@ -54,7 +54,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("pt", "did you mean t?"),
         ("Plain", "did you mean plain?"),
         ("plain", "WITH cdc = {'enabled': true}"),
-        ("counters", "WITH cdc = {'enabled': true}"),
+        ("counters", "is a counter table, which cannot have a CDC log"),
         ("t_scylla_cdc_log", "is itself a CDC log; give its base table"),
     ],
     "path": [
@@ -108,7 +108,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("NaN", "startingTimestamp is 'NaN': give"),
     ],
     "startingOffsets": [
-        ('{"version": 9, "position": 1}', "give 'earliest', 'latest', or an offset as a check"),
+        ('{"version": 9, "position": 1}', "give 'earliest', 'latest', or an offset of version 1"),
         ('{"ks.t": 7}', "give 'earliest', 'latest', or an offset as a checkpoint"),
         ('{"version": 1, "position": 1}', "give 'earliest', 'latest', or an offset as a check"),
     ],
