@@ -189,7 +189,8 @@ def _settings(config: ConnectionConfig, tls: ssl.SSLContext | None) -> dict[str,
 
     Schema metadata is off, because on a large cluster reading it takes longer than the queries.
     Nagle's algorithm is off, because the queries of a window are small and would wait for each
-    other's responses.
+    other's responses. A connection has less time than the session, because the driver may wait for
+    a node that does not answer before it opens a session with the others.
     """
     endpoints = config.endpoints()
     return {
@@ -199,7 +200,7 @@ def _settings(config: ConnectionConfig, tls: ssl.SSLContext | None) -> dict[str,
         "protocol_version": _PROTOCOL_VERSION,
         "auth_provider": _credentials(config),
         "ssl_context": tls,
-        "connect_timeout": CONNECT_TIMEOUT / len(endpoints),
+        "connect_timeout": CONNECT_TIMEOUT / (1 + len(endpoints)),
         "control_connection_timeout": CONNECT_TIMEOUT,
         "sockopts": [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         "schema_metadata_enabled": False,

@@ -95,6 +95,25 @@ def test_the_authority_that_is_given_is_trusted(monkeypatch: pytest.MonkeyPatch)
             Opening(without, 100).session(NEVER)
 
 
+@pytest.mark.slow
+@pytest.mark.needs("topology")
+def test_a_node_that_is_silent_keeps_nobody_from_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A session opens although a node does not answer, as when its machine has vanished.
+
+    The driver waits for that node in some attempts only.
+    """
+    monkeypatch.setattr(opening, "CONNECT_TIMEOUT", 2 * PATIENCE)
+    with EmbeddedScylla(nodes=3) as server:
+        silent = server.cluster.nodes[-1]
+        server.take_down(silent)
+        with socket.create_server((silent.address, server.port)):
+            for _ in range(10):
+                session = Opening(ConnectionConfig(server.contact_point), 100).session(NEVER)
+                session.cluster.shutdown()
+
+
 def test_requests_are_sent_at_once_and_pages_received_in_few_calls() -> None:
     """Sockets have TCP_NODELAY set, and a receive buffer 64 times as large as the default."""
     with EmbeddedScylla(port=0) as server:
