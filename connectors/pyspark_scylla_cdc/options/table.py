@@ -403,7 +403,7 @@ def _refuse_created_table(given: Mapping[str, str]) -> None:
         "VIEW ... USING scylla_cdc OPTIONS (...), or SELECT ... FROM ... WITH (hosts = ...)"
     )
     if not given:
-        raise ConfigurationError("hosts", None, f"give hosts, contact points, and a table; {instead}")
+        raise ConfigurationError("hosts", None, f"give hosts, contact points, and table; {instead}")
     if any(name.lower() in _OF_TABLE or name.lower().startswith("option.") for name in given):
         raise ConfigurationError("statement", "CREATE TABLE", instead)
 
