@@ -102,3 +102,8 @@ def _mask(bits: pa.Buffer, column: pa.Array) -> Mask:
 _EMPTY = [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")]
 NO_TEXT = pa.Array.from_buffers(pa.string(), 1, _EMPTY)[0]
 """The empty text, as an Arrow scalar."""
+
+
+def has_value(batch: pa.RecordBatch, name: str) -> bool:
+    """Return True if the batch has a column of this name that is not null in all rows."""
+    return name in batch.schema.names and batch.column(name).null_count < batch.num_rows

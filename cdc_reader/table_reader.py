@@ -276,14 +276,15 @@ class TableReader:
         return self._followed(access, window, follower.follow(window.end))
 
     def _follower(
-        self, start: Checkpoint, on_loss: OnLoss, on_retry: Callable[[], object]
+        self, start: Checkpoint, on_loss: OnLoss, on_retry: Callable[[], object], *, tolerant: bool
     ) -> Follower:
         """Return a follower for `CdcConsumer`, which monitors it; `stop` ends the follower.
 
         The follower calls `on_loss` after it has warned of rows that expired before they were read,
         and `on_retry` before it repeats a request.
         """
-        return self._follower_over(self._monitored(on_retry), start, on_loss)
+        access = self._monitored(on_retry, tolerant=tolerant)
+        return self._follower_over(access, start, on_loss)
 
     def _follower_over(
         self, access: _Access, start: Checkpoint, on_loss: OnLoss | None = None
@@ -300,9 +301,10 @@ class TableReader:
             at_oldest=start == self._oldest,
         )
 
-    def _monitored(self, on_retry: Callable[[], object]) -> _Access:
-        """Return the access of `CdcConsumer`, which handles values that cannot be decoded."""
-        access = evolve(self._access, table=self._access.table.tolerant())
+    def _monitored(self, on_retry: Callable[[], object], *, tolerant: bool) -> _Access:
+        access = self._access
+        if tolerant:
+            access = evolve(access, table=access.table.tolerant())
         return access.interrupted_by(Interruption(access.stop, on_retry=on_retry))
 
     def lost(self, start: Checkpoint) -> Window:
@@ -353,13 +355,15 @@ class TableReader:
             )
         return TableSnapshot(self._refreshed(access), start, partial(self._rows_as, start))
 
-    def _snapshot_reader(self, start: Checkpoint, on_retry: Callable[[], object]) -> SnapshotReader:
+    def _snapshot_reader(
+        self, start: Checkpoint, on_retry: Callable[[], object], *, tolerant: bool
+    ) -> SnapshotReader:
         """Return the reader of a snapshot's rows and TTLs, for `CdcConsumer`, which monitors it.
 
         The reader calls `on_retry` before it repeats a request. Raises ValueError if the checkpoint
         has no snapshot.
         """
-        access = self._monitored(on_retry)
+        access = self._monitored(on_retry, tolerant=tolerant)
         return self._rows(access, start, access.table, cells=True)
 
     def begin_snapshot(self) -> Checkpoint:

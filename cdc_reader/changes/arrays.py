@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_reader._arrow import Mask, booleans, cells, filled, to_arrow, valid
-from cdc_reader.decoding.faults import FAULTS, faults_of, is_tolerant
+from cdc_reader.cql.schema import FAULTS
+from cdc_reader.decoding.faults import faults_of, is_tolerant
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 """Row numbers; NONE stands for a missing row."""

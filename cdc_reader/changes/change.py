@@ -254,6 +254,7 @@ class Change(Entry):
         "undecoded",
         """The values that could not be decoded, by log column, as text such as ``0x0a1b``.
 
+        Different values of one column, as in an image and in the delta, are separated by commas.
         They are null in the other attributes. A consumer passes such a change to `dead_letter`
         instead of the handler, so for handlers this is always empty.
         """,
@@ -369,6 +370,12 @@ def _shown(bound: Bound | None) -> dict[str, Any] | None:
     if bound is None:
         return None
     return {"prefix": value_to_json(bound.prefix), "inclusive": bound.inclusive}
+
+
+def reasons_of(change: Change) -> list[str]:
+    """Return why values of the change could not be decoded; the texts contain no values."""
+    faults = change._page.faults.get(change._number, [])  # noqa: SLF001 - of this module
+    return [*dict.fromkeys(fault.reason for fault in faults)]
 
 
 def change_of_rows(

@@ -12,11 +12,12 @@ from attrs import frozen
 
 from cdc_reader import decoding
 from cdc_reader._arrow import Mask, to_arrow, to_numpy, valid
-from cdc_reader.changes.arrays import Indices
+from cdc_reader.changes.arrays import Indices, is_given
 from cdc_reader.changes.delta import DELETED, Assigned, CollectionDelta, Delta
 from cdc_reader.cql.order import ClusteringOrder
 from cdc_reader.cql.schema import (
     DELETED_PREFIX,
+    FAULTS,
     OPERATION,
     REMOVED_PREFIX,
     Column,
@@ -27,7 +28,7 @@ from cdc_reader.cql.schema import (
 from cdc_reader.cql.types import SetType, UserType, is_multi_cell
 from cdc_reader.cql.values import FrozenDict, converter, plain, uuids
 from cdc_reader.decoding import Field
-from cdc_reader.decoding.faults import FAULTS, Fault, faults_of
+from cdc_reader.decoding.faults import Fault, faults_of
 from cdc_reader.reading.ports import ttl_of, written_of
 
 Deltas = FrozenDict[str, Delta]
@@ -250,8 +251,10 @@ class LogPage(dict[str, Values]):
             return np.zeros(self.count, bool)
         name = self.layout.clustering[0]
         if name in self._names:
-            return ~valid(self.batch.column(name))
-        return np.array([value is None for value in self[name]], bool)
+            return ~is_given(self.batch, name)
+        bad = {row for row, faults in self.faults.items() if any(f.column == name for f in faults)}
+        are_null = (value is None for value in self[name])
+        return np.array([null and row not in bad for row, null in enumerate(are_null)], bool)
 
     def have_live_cells(self) -> Mask:
         """Return whether each row sets a cell, or an element of a collection, that can have a TTL.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
@@ -23,6 +23,7 @@ from cdc_reader.changes.records import IMAGES, RANGE_BOUNDS, ChangeRows
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME, TTL, Operation
 from cdc_reader.cql.values import FrozenDict
+from cdc_reader.decoding.faults import Fault
 from cdc_reader.streams.stream import STREAM_ID_BYTES, StreamId
 
 T_co = TypeVar("T_co", covariant=True)
@@ -155,18 +156,23 @@ class ChangePage:
         return decoding.Tuples(numbers, *self._places)
 
     @property
-    def has_faults(self) -> bool:
+    def has_undecoded(self) -> bool:
         """Whether a change has a value that could not be decoded."""
         return bool(self.log.faults)
 
     @cached_property
-    def undecoded(self) -> Items[dict[str, str]]:
+    def undecoded(self) -> Items[FrozenDict[str, str]]:
         """The values of each change that could not be decoded, as text, by column."""
-        found: dict[int, dict[str, str]] = {}
+        found = {number: _by_column(faults) for number, faults in self.faults.items()}
+        return _Computed(lambda number: found.get(number, _ALL_DECODED))
+
+    @cached_property
+    def faults(self) -> Mapping[int, list[Fault]]:
+        """The faults of each change that has any."""
+        found: dict[int, list[Fault]] = {}
         for row, faults in self.log.faults.items():
-            values = found.setdefault(int(self.change_rows.changes[row]), {})
-            values.update((fault.column, fault.raw) for fault in faults)
-        return _Computed(lambda number: found.get(number, {}))
+            found.setdefault(int(self.change_rows.changes[row]), []).extend(faults)
+        return found
 
     @cached_property
     def parts(self) -> Items[tuple[Part, ...]]:
@@ -247,6 +253,14 @@ class ChangePage:
         return decoding.Mappings(self.log.are_static.tobytes(), fields).picked(_list(rows))
 
 
+def _by_column(faults: Iterable[Fault]) -> FrozenDict[str, str]:
+    """Return the distinct values of each column, separated by commas."""
+    found: dict[str, dict[str, None]] = {}
+    for fault in faults:
+        found.setdefault(fault.column, {})[fault.raw] = None
+    return FrozenDict({column: ", ".join(values) for column, values in found.items()})
+
+
 def _merged(deltas: Items[Deltas], order: list[int], bounds: list[int], number: int) -> Deltas:
     """Return the deltas of a change, merged from the deltas of its rows."""
     merged: dict[str, Delta] = {}
@@ -266,6 +280,7 @@ def _list(array: Indices | Mask) -> list[Any]:
 
 
 _BOTH = (False, True)
+_ALL_DECODED: FrozenDict[str, str] = FrozenDict()
 
 _NO_TTL, _ENDLESS = -1, 2**63 - 1
 """Numbers that are smaller and larger than every TTL."""

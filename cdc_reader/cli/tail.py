@@ -41,7 +41,7 @@ from cdc_reader.config import (
 )
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.events import ConsumerEvent
-from cdc_reader.consumer.handling import Tolerant
+from cdc_reader.consumer.handling import TakesUndecoded
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
@@ -170,7 +170,7 @@ def _tail(
     consumer = CdcConsumer(
         connection,
         names,
-        Tolerant(show),
+        TakesUndecoded(show),
         application=kept.application,
         start=EARLIEST if snapshot == SnapshotMode.INITIAL else follow.start,
         snapshot=snapshot,

@@ -90,7 +90,7 @@ class CqlLogSource:
     ) -> None:
         self._queries = queries
         self._decode = decode_tolerantly if tolerant else decode
-        self._count = len(schema.columns)
+        self._expiry_place = len(schema.columns)
         clause = "" if limit is None else f"{'PER PARTITION ' if per_stream else ''}LIMIT {limit}"
         self._templates: dict[tuple[type, bool], Query] = {
             (kind, has_ttl): log_query(schema, kind, clause, has_ttl=has_ttl)
@@ -155,8 +155,8 @@ class CqlLogSource:
         if clock is None:
             return batch
         received = clock.now() - page.age
-        left = pc.multiply(batch.column(self._count).cast(pa.int64()), scalar(_SECOND))
-        return batch.set_column(self._count, EXPIRY, pc.add(left, scalar(received)))
+        left = pc.multiply(batch.column(self._expiry_place).cast(pa.int64()), scalar(_SECOND))
+        return batch.set_column(self._expiry_place, EXPIRY, pc.add(left, scalar(received)))
 
     def _cut(self, task: Task | RangeTask) -> Sequence[Task | RangeTask]:
         """Split the task into parts within the server's limit on streams per query."""

@@ -110,7 +110,7 @@ class AsyncChanges:
 
     async def _run(self) -> AsyncGenerator[Change, None]:
         inbox = _Inbox(asyncio.get_running_loop())
-        runtime = ConsumerRuntime(self._subscription, 1, inbox.put, Stop())
+        runtime = ConsumerRuntime(self._subscription, 1, inbox.put, Stop(), tolerant=False)
         try:
             await _in_thread(runtime.start)
             ended = _in_thread(runtime.wait)

@@ -195,7 +195,9 @@ class _Run:
         config, stopping = subscription.config, Stop()
         self._handling = Handling(handler, dead_letter, config, subscription.metrics, stopping)
         self._workers = Workers(config.workers, self._work, stopping)
-        self._runtime = ConsumerRuntime(subscription, config.workers, self._workers.put, stopping)
+        self._runtime = ConsumerRuntime(
+            subscription, config.workers, self._workers.put, stopping, tolerant=True
+        )
 
     def run(self) -> None:
         """Acquire the leases, and follow the tables to the end.
@@ -217,8 +219,7 @@ class _Run:
     def _work(self, share: Share) -> None:
         """Handle the changes of a share until a handler fails or the run has to end."""
         try:
-            has_faults = share.page.changes.page.has_faults
-            if isinstance(self._handling.handler, Together) and not has_faults:
+            if isinstance(self._handling.handler, Together) and not share.has_undecoded:
                 self._handle_together(self._handling.handler, share)
             else:
                 self._handle_each(share, share)
@@ -239,9 +240,8 @@ class _Run:
     def _handle_each(self, share: Share, changes: Iterable[Change]) -> bool:
         """Handle changes of a share one at a time; return False if the run has to end."""
         runtime, lease = self._runtime, share.progress.lease
-        handle = self._handling.handle
-        if share.page.changes.page.has_faults:
-            handle = self._handling.handle_decoded
+        handling = self._handling
+        handle = handling.handle_if_decoded if share.has_undecoded else handling.handle
         for change in changes:
             if not lease.is_sure and not runtime.permits(share):
                 return False

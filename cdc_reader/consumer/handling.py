@@ -13,7 +13,7 @@ import tenacity
 from attrs import frozen
 
 from cdc_reader._log import get_logger
-from cdc_reader.changes.change import Change
+from cdc_reader.changes.change import Change, reasons_of
 from cdc_reader.consumer.config import ConsumerConfig, OnError
 from cdc_reader.errors import CdcError, ColumnDecodeError, ConfigurationError, HandlerError
 from cdc_reader.metrics import HANDLER_ERRORS, HANDLER_RETRIES, Recorder
@@ -28,7 +28,8 @@ Handler = Callable[[Change], object]
 DeadLetter = Callable[[Change, Exception], object]
 """Receives a change that the handler failed on, and the handler's last error.
 
-It also receives changes with values that cannot be decoded: see `Change.undecoded`.
+It also receives changes with values that cannot be decoded, and an error that says which: see
+`Change.undecoded`.
 """
 
 _PAUSES = 0.5, 60.0
@@ -55,7 +56,7 @@ class Together:
 
 
 @frozen
-class Tolerant:
+class TakesUndecoded:
     """A handler that also takes changes with values that cannot be decoded."""
 
     handle: Callable[[Change], object]
@@ -157,15 +158,16 @@ class Handling:
             check_done("handler", returned)
         return True
 
-    def handle_decoded(self, change: Change) -> bool:
+    def handle_if_decoded(self, change: Change) -> bool:
         """Handle the change as `handle` does, unless some of its values could not be decoded.
 
         Such a change is given up at once. Raises ColumnDecodeError if it must stop the consumer.
         """
-        if isinstance(self.handler, Tolerant) or not (columns := change.undecoded):
+        if isinstance(self.handler, TakesUndecoded) or not change.undecoded:
             return self.handle(change)
+        reasons = "; ".join(reasons_of(change))
         error = ColumnDecodeError(
-            f"{_text(change)} has values that cannot be decoded, in {', '.join(columns)}: give "
+            f"{_text(change)} cannot be decoded: {reasons}; in a consumer, give "
             "dead_letter, which receives such changes, or on_error 'skip'"
         )
         return self._give_up(change, error, error)

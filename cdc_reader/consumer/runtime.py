@@ -62,8 +62,9 @@ class ConsumerRuntime:
     """Passes the changes of a subscription to workers, from `start` until `close`.
 
     `hand_out` is called with the number of a worker, which is less than `workers`, and with the
-    worker's share of a page. `stopping` is set as soon as the run has to end. `record`,
-    `fail`, `end` and `stop` may be called from any thread.
+    worker's share of a page. If `tolerant` is True, changes may have values that could not be
+    decoded; otherwise, such a value ends the run. `stopping` is set as soon as the run has to end.
+    `record`, `fail`, `end` and `stop` may be called from any thread.
     """
 
     def __init__(
@@ -72,11 +73,14 @@ class ConsumerRuntime:
         workers: int,
         hand_out: Callable[[int, Share], None],
         stopping: Stop,
+        *,
+        tolerant: bool,
     ) -> None:
         self._stopping, self._hurry = stopping, Stop()
         self._subscription = subscription
         self._workers = workers
         self._hand_out = hand_out
+        self._tolerant = tolerant
         self._recorder = subscription.metrics
         config, read = subscription.config, subscription.read
         self._limit = InFlightLimit(_MOST_CHANGES, config.max_bytes)
@@ -266,7 +270,7 @@ class ConsumerRuntime:
                 "continue it, or start under another application name"
             )
         count = self._retries_of(table)
-        return table._snapshot_reader(start, count)  # noqa: SLF001 - only the consumer monitors it
+        return table._snapshot_reader(start, count, tolerant=self._tolerant)  # noqa: SLF001 - only the consumer monitors it
 
     def _follower(self, table: TableReader, start: Checkpoint) -> Follower:
         def report(lost: Window) -> None:
@@ -274,7 +278,7 @@ class ConsumerRuntime:
             self._report(RowsLost(table.name, lost))
 
         count = self._retries_of(table)
-        return table._follower(start, report, count)  # noqa: SLF001 - as above
+        return table._follower(start, report, count, tolerant=self._tolerant)  # noqa: SLF001 - as above
 
     def _retries_of(self, table: TableReader) -> Callable[[], None]:
         return partial(self._recorder.add, RETRIES, table.name)

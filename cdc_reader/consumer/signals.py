@@ -58,6 +58,7 @@ def _watched(stop: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         signal.set_wakeup_fd(before)
+        sender.shutdown(socket.SHUT_RDWR)  # also for a child process that has inherited it
         sender.close()
         watching.join()
 

@@ -122,6 +122,12 @@ class Share:
         return map(self.page.changes.__getitem__, numbers.tolist())
 
     @property
+    def has_undecoded(self) -> bool:
+        """Whether a change of the page has values that could not be decoded."""
+        page: ChangePage = self.page.changes.page
+        return page.has_undecoded
+
+    @property
     def is_taken(self) -> bool:
         """Whether `take` has returned all of the changes."""
         return self._taken == self.count

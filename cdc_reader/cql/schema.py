@@ -18,6 +18,8 @@ OPERATION = "cdc$operation"
 TTL = "cdc$ttl"
 END_OF_BATCH = "cdc$end_of_batch"
 OWN_PREFIX = "cdc$"
+FAULTS = "cdc$faults"
+"""The column of cells that could not be decoded; see `cdc_reader.decoding.faults`."""
 DELETED_PREFIX = "cdc$deleted_"
 REMOVED_PREFIX = "cdc$deleted_elements_"
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import pyarrow as pa
 from attrs import asdict, frozen
 
-FAULTS = "cdc$faults"
+from cdc_reader._arrow import has_value
+from cdc_reader.cql.schema import FAULTS
+
 FAULTS_TYPE = pa.list_(
     pa.struct([("column", pa.string()), ("reason", pa.string()), ("raw", pa.string())])
 )
@@ -85,10 +87,10 @@ def is_tolerant(batch: pa.RecordBatch) -> bool:
 
 def faults_of(batch: pa.RecordBatch) -> dict[int, list[Fault]]:
     """Return the faults of each row that has any."""
-    if not is_tolerant(batch) or (noted := batch.column(FAULTS)).null_count == len(noted):
+    if not has_value(batch, FAULTS):
         return {}
     return {
         row: [Fault(**fault) for fault in faults]
-        for row, faults in enumerate(noted.to_pylist())
+        for row, faults in enumerate(batch.column(FAULTS).to_pylist())
         if faults
     }

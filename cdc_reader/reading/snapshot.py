@@ -13,12 +13,12 @@ from typing import TypeAlias
 import pyarrow as pa
 from attrs import define, evolve, field, frozen
 
-from cdc_reader._arrow import to_arrow, to_numpy
+from cdc_reader._arrow import has_value, to_arrow, to_numpy
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros, duration_micros, format_timestamp
 from cdc_reader.config import DataLossMode, DeliveryMode, LateRowsMode, ReadConfig, poll_interval
 from cdc_reader.cql.names import TableName
-from cdc_reader.cql.schema import LogSchema
+from cdc_reader.cql.schema import FAULTS, LogSchema
 from cdc_reader.errors import CheckpointError, DecodeError, QueryRefusedError
 from cdc_reader.reading import tuning
 from cdc_reader.reading.advance import settled_before
@@ -213,14 +213,18 @@ class SnapshotReader:
         opened: deque[_Open] = deque()
         while True:
             self._stopped.check()
+            batch = None
             try:
                 self._open_more(opened, cutter, ownership)
                 if not opened:
                     return
                 batch = next(opened[0].batches, None)
+                is_altered = batch is not None and has_value(batch, FAULTS) and self._log.reload()
             except (QueryRefusedError, DecodeError):
                 if not self._log.reload():
                     raise
+                is_altered = True
+            if is_altered:
                 cutter.put_back([each.tokens for each in opened])
                 opened.clear()
                 continue

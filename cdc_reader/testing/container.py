@@ -17,7 +17,16 @@ from attrs import define
 from cassandra import AuthenticationFailed
 from cassandra.cluster import NoHostAvailable, Session
 from docker.errors import DockerException
-from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_fixed
+from tenacity import (
+    RetryCallState,
+    RetryError,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    stop_any,
+    wait_fixed,
+)
+from tenacity.stop import stop_base
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
@@ -81,13 +90,13 @@ class ContainerNode:
         return [line.strip() for line in log.splitlines() if line.strip()]
 
     @property
-    def last_words(self) -> str:
+    def last_error(self) -> str:
         """The last error that the server printed, or else its last line."""
         log = self.log or ["nothing"]
         return next((line for line in reversed(log) if _ERROR.search(line)), log[-1])
 
 
-class _Silent:
+class _LogIsSilent(stop_base):
     """Tells whether a node's log has not grown for `timeout` seconds; asked again and again."""
 
     def __init__(self, node: ContainerNode, timeout: float) -> None:
@@ -95,7 +104,7 @@ class _Silent:
         self._timeout = timeout
         self._lines, self._since = -1, 0.0
 
-    def __call__(self, _state: RetryCallState) -> bool:
+    def __call__(self, retry_state: RetryCallState) -> bool:  # noqa: ARG002 - tenacity's name
         now, lines = time.monotonic(), len(self._node.log)
         if lines != self._lines:
             self._lines, self._since = lines, now
@@ -114,9 +123,9 @@ class ScyllaContainer:
             that can reach the addresses of containers; `join` requires at least two.
         tablets: whether keyspaces use tablets by default; None for the server's default. Versions
             without tablets accept only None.
-        login: require clients to log in with `credentials`, which are the first superuser's.
-        timeout: how many seconds a node that starts may log nothing; a slow one gets more time
-            as long as its log grows.
+        login: require clients to log in with `credentials`, which are those of a superuser.
+        timeout: how many seconds a node that starts may log nothing; a slow one gets up to ten
+            times as long while its log grows.
         options: further server options, such as ``["--ring-delay-ms", "3000"]``.
 
     Raises ContainerError if Docker or the image is not available, or a node does not start in time.
@@ -272,6 +281,8 @@ class ScyllaContainer:
         self._log_in(host, port)
 
     def _log_in(self, host: str, port: int) -> None:
+        # A server that creates the superuser after this may still refuse the login.
+        has_superuser = any(_HAS_SUPERUSER in line for node in self.nodes for line in node.log)
         try:
             open_session(host, port, self.credentials).cluster.shutdown()
         except NoHostAvailable as error:
@@ -282,7 +293,7 @@ class ScyllaContainer:
                     f"{self.image}: the server requires a login: expected login=True"
                 ) from error
             refused = f"the server refuses the login of {self.credentials[0]!r}"
-            if any(_HAS_SUPERUSER in line for node in self.nodes for line in node.log):
+            if has_superuser:
                 raise ContainerError(f"{self.image}: {refused}, which it created") from error
             raise _NotYet(refused) from error
 
@@ -305,7 +316,7 @@ class ScyllaContainer:
 
     def _await(self, node: ContainerNode, check: Callable[[], None]) -> None:
         attempts = Retrying(
-            stop=_Silent(node, self._timeout),
+            stop=stop_any(_LogIsSilent(node, self._timeout), stop_after_delay(10 * self._timeout)),
             wait=wait_fixed(0.5),
             retry=retry_if_exception_type(
                 (NoHostAvailable, OSError, URLError, TimeoutError, _NotYet)
@@ -316,7 +327,7 @@ class ScyllaContainer:
         except RetryError as error:
             cause = error.last_attempt.exception()
             found = f": {cause}" if isinstance(cause, _NotYet) else ""
-            silent = f"no answer, and no news in the log within {self._timeout:g} s"
+            silent = f"no answer, and nothing in its log within {self._timeout:g} s"
             raise self._no_answer(node, f"{silent}{found}") from error
 
     def _rest(self, node: ContainerNode, path: str, method: str) -> None:
@@ -325,13 +336,13 @@ class ScyllaContainer:
         except OSError as error:
             raise ContainerError(
                 f"{self.image}: {method} {path} at {node.address or self.host}: {error}; "
-                f"the node's last words are: {node.last_words}"
+                f"its last error is: {node.last_error}"
             ) from error
 
     def _no_answer(self, node: ContainerNode, found: str) -> ContainerError:
         return ContainerError(
             f"{self.image}: {found}, expected a server on port {CQL_PORT}; "
-            f"its last words are: {node.last_words}"
+            f"its last error is: {node.last_error}"
         )
 
     @contextmanager

@@ -22,8 +22,8 @@ from cdc_reader.changes.arrays import Indices, faulty
 from cdc_reader.changes.frames.columns import BAD_RECORD
 from cdc_reader.changes.frames.commit_time import commit_timestamps
 from cdc_reader.changes.json import cell_to_json
-from cdc_reader.cql.schema import TIME, TableSchema
-from cdc_reader.decoding.faults import FAULTS, Fault, faults_of
+from cdc_reader.cql.schema import FAULTS, TIME, TableSchema
+from cdc_reader.decoding.faults import Fault, faults_of
 from cdc_reader.errors import ConfigurationError
 
 log = get_logger(__name__)

@@ -117,7 +117,7 @@ class Strays:
     def fresh_without_twins(
         self, found: Sequence[pa.RecordBatch], fresh: frozenset[int] = frozenset()
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the strays in `found` like `single`, if the rows in force were read before.
+        """Yield the strays in `found` like `without_twins`, if the rows in force were read before.
 
         The strays of `fresh` generations come after all other rows.
         """

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 
+from cdc_reader._arrow import has_value
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros
-from cdc_reader.cql.schema import END_OF_BATCH, STREAM_ID, TIME, LogSchema
+from cdc_reader.cql.schema import END_OF_BATCH, FAULTS, STREAM_ID, TIME, LogSchema
 from cdc_reader.errors import DecodeError, QueryRefusedError
 from cdc_reader.reading.cursor import LAST_KEY, Checkpoint, Mark, check_same_table
 from cdc_reader.reading.deduplication import ROW_KEY, key_at, leave_out, streams_in
@@ -210,8 +211,8 @@ class CurrentLog:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batches of `tasks` in order, each with its task's index. No batch is empty.
 
-        Before a batch for which `may_be_newer` is True, the schema is refreshed at all nodes. If it
-        has changed, the batch is read again.
+        Before a batch for which `may_be_newer` is True, or with a cell that could not be decoded,
+        the schema is refreshed at all nodes. If it has changed, the batch is read again.
         """
         done, is_checked = _Delivered(), False
         while True:
@@ -221,7 +222,8 @@ class CurrentLog:
             whole = chain(starmap(records.add, found), map(_WholeRecords.rest, [records]))
             try:
                 for task, rows in chain.from_iterable(whole):
-                    if may_be_newer is not None and may_be_newer(rows, is_checked=is_checked):
+                    is_newer = may_be_newer and may_be_newer(rows, is_checked=is_checked)
+                    if is_newer or has_value(rows, FAULTS):
                         is_checked = True
                         if self.refresh(of_all=True):
                             break

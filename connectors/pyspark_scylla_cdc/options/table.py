@@ -400,7 +400,8 @@ def _refuse_created_table(given: Mapping[str, str]) -> None:
     """Raise ConfigurationError for what Spark passes while it creates or reads a table in SQL."""
     instead = (
         "Spark does not keep the options of a table that CREATE TABLE made: use CREATE TEMPORARY "
-        "VIEW ... USING scylla_cdc OPTIONS (...), or SELECT ... FROM ... WITH (hosts = ...)"
+        "VIEW ... USING scylla_cdc OPTIONS (...) or, from Spark 4.2 on, SELECT ... FROM ... WITH "
+        "(hosts = ...)"
     )
     if not given:
         raise ConfigurationError("hosts", None, f"give hosts, contact points, and table; {instead}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import threading
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -786,6 +788,21 @@ def test_lag_counts_from_the_given_start(connection: ConnectionConfig, table: st
     )
     following.run()
     assert metrics[LAG, TableName.parse(table)] == pytest.approx(3_600, abs=60)
+
+
+def test_processes_that_a_handler_forks_do_not_keep_run(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
+    """`run` returns although a process forked during the run lives on."""
+    write(table, 3)
+    found: list[int] = []
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+
+        def handler(change: Change) -> None:
+            found.append(pool.submit(abs, -change.key["c"]).result())
+
+        consumer(connection, table, handler).run()
+    assert sorted(found) == [0, 1, 2]
 
 
 def test_a_table_that_is_not_there_is_an_error(connection: ConnectionConfig, keyspace: str) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from cdc_reader import CdcConsumer, CdcReader, Change, ChangeFormat, ConsumerConfig
+from cdc_reader import AsyncChanges, CdcConsumer, CdcReader, Change, ChangeFormat, ConsumerConfig
 from cdc_reader._time import SystemClock
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
+from cdc_reader.decoding import Page
+from cdc_reader.decoding.tolerant import decode_tolerantly
 from cdc_reader.errors import ColumnDecodeError
 from cdc_reader.metrics import HANDLER_ERRORS, MemoryMetrics
 from cdc_reader.reading.delivery import RowsRead
@@ -21,16 +25,17 @@ from cdc_reader.testing.embedded.storage.cell import Cell
 
 READ = ReadConfig(confidence_window="0s")
 BAD = b"\x01\x02\x03"
+KEYSPACE = (
+    "CREATE KEYSPACE ks WITH replication = "
+    "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+)
 
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedScylla]:
     """A server with ten rows, of which two have values that no client could have written."""
     with EmbeddedScylla() as server:
-        server.execute(
-            "CREATE KEYSPACE ks WITH replication = "
-            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
-        )
+        server.execute(KEYSPACE)
         server.execute(
             "CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)) "
             "WITH cdc = {'enabled': true, 'postimage': true}"
@@ -42,16 +47,17 @@ def server() -> Iterator[EmbeddedScylla]:
         yield server
 
 
-def corrupt(server: EmbeddedScylla, name: str, column: str, numbers: set[int]) -> None:
-    """Replace the values of column `v` in the rows with these numbers."""
-    table = server.catalog.table("ks", name)
+def corrupt(
+    server: EmbeddedScylla, name: str, by: str, numbers: set[int], *, column: str = "v"
+) -> None:
+    """Replace the values of a column in the rows with these numbers in the column `by`."""
     keys = {number.to_bytes(4, "big") for number in numbers}
-    for _, partition in server.database.partitions(table):
+    for _, partition in server.database.partitions(server.catalog.table("ks", name)):
         for row in partition.rows.values():
-            c, v = row.cells.get(column), row.cells.get("v")
-            found = c.value if isinstance(c, Cell) else row.key[0]
-            if found in keys and isinstance(v, Cell):
-                row.cells["v"] = Cell(v.timestamp, BAD)
+            own, cell = row.cells.get(by), row.cells.get(column)
+            found = own.value if isinstance(own, Cell) else row.key[0]
+            if found in keys and isinstance(cell, Cell):
+                row.cells[column] = Cell(cell.timestamp, BAD)
 
 
 def consumer(server: EmbeddedScylla, handler: Any, **options: Any) -> CdcConsumer:
@@ -103,13 +109,80 @@ def test_without_dead_letters_the_consumer_ends(server: EmbeddedScylla) -> None:
             server, lambda change: handled.append(change.key["c"]), checkpoints=store, **options
         ).run()
 
-    message = r"insert of ks\.t \{'p': ., 'c': [34]\} .* cannot be decoded, in v: give dead_letter"
+    message = (
+        r"insert of ks\.t \{'p': ., 'c': [34]\} .* cannot be decoded: column v holds 3 bytes that "
+        r"are no int for Arrow; in a consumer, give dead_letter"
+    )
     with pytest.raises(ColumnDecodeError, match=message):
         run()
     with pytest.raises(ColumnDecodeError, match=message):
         run()
     run(config=ConsumerConfig(on_error="skip"))
     assert set(handled) == {0, 1, 2, 5, 6, 7, 8, 9}
+
+
+def test_changes_for_async_for_end_with_an_error(server: EmbeddedScylla) -> None:
+    """`AsyncChanges` has no dead letters, and yields no change with a value missing."""
+    changes = AsyncChanges(
+        server.contact_point,
+        "ks.t",
+        application="app",
+        read=READ,
+        checkpoints=MemoryCheckpoints(),
+        end=SystemClock().now(),
+    )
+
+    async def read() -> None:
+        async for change in changes:
+            assert not change.undecoded
+
+    with pytest.raises(ColumnDecodeError, match="column v of type int"):
+        asyncio.run(read())
+
+
+def test_a_bad_clustering_key_hides_no_good_value(server: EmbeddedScylla) -> None:
+    """A change with a bad clustering key is of a row, not of static columns, and has its values."""
+    dead: list[Change] = []
+    corrupt(server, "t_scylla_cdc_log", "v", {7}, column="c")
+    consumer(server, lambda _change: None, dead_letter=lambda change, _: dead.append(change)).run()
+    [found] = [change for change in dead if "c" in change.undecoded]
+    for each in (found, pickle.loads(pickle.dumps(found))):
+        assert (each.is_static, dict(each.key)) == (False, {"p": 1, "c": None})
+        assert each.after == {"v": 7}
+        assert each.undecoded == {"c": "0x010203"}
+
+
+def test_a_type_that_gains_a_field_during_a_snapshot_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bytes of a value may be newer than the type that was read: the range is read again."""
+    newer = b"".join(number.to_bytes(4, "big") for number in (4, 1, 4, 99))
+    handled: dict[int, object] = {}
+    with EmbeddedScylla() as server:
+        server.execute(KEYSPACE)
+        server.execute("CREATE TYPE ks.u (a int)")
+        server.execute(
+            "CREATE TABLE ks.t (p int PRIMARY KEY, v frozen<u>) WITH cdc = {'enabled': true}"
+        )
+        server.execute("INSERT INTO ks.t (p, v) VALUES (1, {a: 1})")
+        for _, partition in server.database.partitions(server.catalog.table("ks", "t")):
+            for row in partition.rows.values():
+                row.cells["v"] = Cell(1, newer)
+
+        def decoded(page: Page) -> pa.RecordBatch:
+            if newer in bytes(page.body) and not altered:
+                altered.append(server.execute("ALTER TYPE ks.u ADD b int"))
+            return decode_tolerantly(page)
+
+        altered: list[object] = []
+        monkeypatch.setattr("cdc_reader.cluster.queries.decode_tolerantly", decoded)
+        consumer(
+            server,
+            lambda change: handled.update({change.key["p"]: change.after["v"]}),
+            snapshot="initial",
+        ).run()
+    assert altered
+    assert handled == {1: {"a": 1, "b": 99}}
 
 
 def test_formats_that_follow_a_table_skip_or_quarantine_them(server: EmbeddedScylla) -> None:

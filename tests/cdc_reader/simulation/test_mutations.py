@@ -210,7 +210,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (planner.Planner, "strays", lambda _self, _window, _starts=None: [], 89)
     ),
     "strays: a row that is in two streams is delivered from both": (
-        (strays.Strays, "single", lambda _self, found, _twins: iter(found), 4)
+        (strays.Strays, "without_twins", lambda _self, found, _twins: iter(found), 4)
     ),
     "strays: a twin among the rows in force is overlooked": (
         (strays.Twins, "note", lambda _self, _batch: None, 4)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,14 @@ except ConfigurationError as error:
 print(json.dumps(sorted(list(row) for row in copy.read().collect())))
 spark.stop()
 """
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """Run one test at a time: Spark's local servers all listen at one port."""
+    with Path(tempfile.gettempdir(), "scylla-cdc-connect.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def test_batch_stream_and_fold(execute: Execute, options: dict[str, str], tmp_path: Path) -> None:

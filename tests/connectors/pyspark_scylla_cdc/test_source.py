@@ -18,6 +18,7 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 
 from cdc_reader._time import SystemClock
 from cdc_reader.cli.command import main
+from pyspark_scylla_cdc.spark_versions import TELLS_START
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -319,6 +320,8 @@ def test_tables_that_sql_creates(
     for more in ("", f"OPTIONS ({given})", f"TBLPROPERTIES ({given})"):
         with pytest.raises(AnalysisException, match="use CREATE TEMPORARY VIEW"):
             spark.sql(f"CREATE TABLE created_log USING scylla_cdc {more}")
+    if not TELLS_START:  # Spark 4.0 and 4.1 do not read such a table at all
+        return
     spark.sql(f"CREATE TABLE created_log (pk int, v int) USING scylla_cdc OPTIONS ({given})")
     with pytest.raises(AnalysisException, match=r"hosts is None: .* use CREATE TEMPORARY VIEW"):
         spark.table("created_log").collect()
