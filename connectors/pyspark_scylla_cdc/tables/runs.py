@@ -54,7 +54,7 @@ class RepeatedRuns:
         parsed = SourceOptions.parse(options)
         if self._until is None:
             self._until = _settled(parsed)
-        self._began_after = self._last()
+        self._began_after = last_committed(self._spark, self._checkpoint)
         is_limited = any(name.lower() in _LIMITS for name in options)
         is_done = (
             self._began_after is not None and not self._end(self._began_after).is_before_snapshot
@@ -65,17 +65,13 @@ class RepeatedRuns:
 
     def is_last(self) -> bool:
         """Return whether the run that has ended without an error is the last one."""
-        last = self._last()
+        last = last_committed(self._spark, self._checkpoint)
         if last is None or last == self._began_after:
             return True
         end = self._end(last)
         return (
             not end.is_before_snapshot and self._until is not None and end.position >= self._until
         )
-
-    def _last(self) -> int | None:
-        """Return the number of the last micro-batch that Spark has committed, or None."""
-        return last_committed(self._spark, self._checkpoint)
 
     def _end(self, number: int) -> Offset:
         """Return the offset at the end of a micro-batch."""

@@ -66,18 +66,8 @@ def test_batch_stream_and_fold(execute: Execute, options: dict[str, str], tmp_pa
         "WITH cdc = {'enabled': true, 'postimage': true}",
         *[f"INSERT INTO {{t}} (pk, v) VALUES ({number % 5}, {number})" for number in range(20)],
     )
-    given = json.dumps(
-        {**options, "format": "changes", "includeDelta": "true", "maxPartitions": "2"}
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", CLIENT, given, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert ran.returncode == 0, ran.stderr[-4_000:]
-    told = json.loads(ran.stdout.splitlines()[-1])
+    given = {**options, "format": "changes", "includeDelta": "true", "maxPartitions": "2"}
+    told = json.loads(printed(CLIENT, given, tmp_path)[-1])
     assert told == [20, 5, 20, {"cql.type": "int", "cql.kind": "partition_key"}]
 
 
@@ -100,18 +90,22 @@ def test_mirror(execute: Execute, options: dict[str, str], tmp_path: Path) -> No
 
 def mirrored(options: dict[str, str], folder: Path) -> list[list[int | None]]:
     """Run `mirror` once in a session of its own; return the rows of the copy."""
-    given = json.dumps({**options, "confidenceWindow": "0s"})
+    refused, rows = printed(MIRROR, {**options, "confidenceWindow": "0s"}, folder)[-2:]
+    assert refused.startswith(
+        "format is 'iceberg': Spark Connect gives no access to Iceberg: give "
+    )
+    found: list[list[int | None]] = json.loads(rows)
+    return found
+
+
+def printed(client: str, options: dict[str, str], folder: Path) -> list[str]:
+    """Run a client in a process of its own; return the lines that it prints."""
     ran = subprocess.run(
-        [sys.executable, "-c", MIRROR, given, str(folder)],
+        [sys.executable, "-c", client, json.dumps(options), str(folder)],
         capture_output=True,
         text=True,
         check=False,
         timeout=240,
     )
     assert ran.returncode == 0, ran.stderr[-4_000:]
-    refused, rows = ran.stdout.splitlines()[-2:]
-    assert refused.startswith(
-        "format is 'iceberg': Spark Connect gives no access to Iceberg: give "
-    )
-    found: list[list[int | None]] = json.loads(rows)
-    return found
+    return ran.stdout.splitlines()
