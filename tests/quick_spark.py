@@ -8,8 +8,9 @@ START_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-"""Settings with which Spark interprets expressions.
+"""Settings with which Spark interprets expressions, and notes no line of Python for each of them.
 
 Queries over a few rows spend most of their time on generating and compiling code. The tests of the
 documentation and the examples keep Spark's default.

@@ -21,7 +21,6 @@ from cdc_reader import CdcReader, ReadConfig, TableName
 from cdc_reader.reading import tuning
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-tuning.LONGEST_WINDOW = 200_000
 READ = ReadConfig(confidence_window="0s", window="200ms", fetch_size=20)
 """No writes are in flight, so no waiting is needed. Small windows and pages lead to more steps."""
 
@@ -42,20 +41,34 @@ def killing(function: Callable[..., Any], moment: str, number: int) -> Callable[
     return call
 
 
+def example(name: str) -> Any:
+    """Return the module of an example, which writes with each checkpoint."""
+    if str(EXAMPLES) not in sys.path:
+        sys.path.insert(0, str(EXAMPLES))
+    module: Any = import_module(name)
+    module.SECONDS = 0
+    return module
+
+
+def keep_current(module: Any, target: Path, hosts: str, table: str) -> None:
+    """Keep the example's copy current up to the present."""
+    is_folder = hasattr(module, "Folder")
+    copy = module.Folder(target) if is_folder else module.Copy(target, TableName.parse(table))
+    with CdcReader(hosts, table, config=READ) as reader:
+        module.keep_current(reader, copy, "now")
+    if not is_folder:
+        copy.close()
+
+
 def main(
     name: str, target: str, hosts: str, table: str, function: str, moment: str, number: str
 ) -> None:
-    """Keep the copy current up to the present."""
-    sys.path.insert(0, str(EXAMPLES))
-    module: Any = import_module(name)
-    if name == "keep_duckdb_current":
-        place, make = module.Copy, lambda: module.Copy(Path(target), TableName.parse(table))
-    else:
-        module.SECONDS = 0  # write with each checkpoint
-        place, make = module, lambda: module.Folder(Path(target))
+    """Keep the copy current up to the present, unless the process is killed before."""
+    tuning.LONGEST_WINDOW = 200_000
+    module = example(name)
+    place = getattr(module, "Copy", module)
     setattr(place, function, killing(getattr(place, function), moment, int(number)))
-    with CdcReader(hosts, table, config=READ) as reader:
-        module.keep_current(reader, make(), "now")
+    keep_current(module, Path(target), hosts, table)
 
 
 if __name__ == "__main__":

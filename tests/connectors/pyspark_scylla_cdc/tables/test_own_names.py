@@ -26,18 +26,21 @@ from cdc_reader.cql.names import quoted
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
+from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.mirror import layout_of, update
-from pyspark_scylla_cdc.tables.sink import VERSION, MicroBatch
+from pyspark_scylla_cdc.tables.sink import VERSION, MicroBatch, Sink
+from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     CHANGES,
     in_order,
     rows_of,
     table_of,
 )
-from tests.examples.test_copies import Example, in_duckdb, in_parquet
+from tests.examples.killed import example, keep_current
+from tests.examples.test_copies import in_duckdb, in_parquet
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from cdc_reader.testing import Scylla
 
@@ -143,7 +146,8 @@ def test_any_names(
     assert load(format="envelope", rangeDeletes="skip").columns
     assert rows_of(fold(changes)) == rows
     for history in (False, True):
-        check_merged(changes, rows, tmp_path / str(history), history=history)
+        for sink in sinks(changes.sparkSession, tmp_path, f"{keyspace}_{history}"):
+            check_merged(sink, changes, rows, history=history)
 
 
 def check_python(scylla: Scylla, keyspace: str, own: list[str]) -> None:
@@ -176,22 +180,25 @@ def check_examples(
     execute(f"UPDATE {name} SET {values[2]} = 5 WHERE {pk} = 1 AND {ck} = 0")
     execute(f"DELETE FROM {name} WHERE {pk} = 1 AND {ck} > 2")
     rows = table_of(scylla, name)
-    for module, function, read in (
-        ("keep_duckdb_current", "commit", in_duckdb),
-        ("keep_parquet_current", "replace", in_parquet),
-    ):
-        example = Example(module, function, folder / module, read)
-        assert example.run(scylla, name) == 0
-        wanted = [*rows[0]]
-        assert (
-            in_order({each: row[each] for each in wanted} for row in read(example.target)) == rows
-        )
+    for module, read in (("keep_duckdb_current", in_duckdb), ("keep_parquet_current", in_parquet)):
+        keep_current(example(module), folder / module, scylla.contact_point, name)
+        found = read(folder / module)
+        assert in_order({each: row[each] for each in rows[0]} for row in found) == rows
 
 
-def check_merged(changes: DataFrame, rows: object, folder: Path, *, history: bool) -> None:
+def sinks(spark: SparkSession, folder: Path, table: str) -> Iterator[Sink]:
+    """Yield a new copy in each format that the session can write."""
+    yield DeltaLakeSink(str(folder / table))
+    if "io.delta" in (spark.conf.get("spark.sql.extensions", None) or ""):
+        yield DeltaSparkSink(spark, str(folder / f"{table}_delta"))
+    if spark.conf.get(f"spark.sql.catalog.{CATALOG}", None) is not None:
+        yield IcebergSink(spark, f"{CATALOG}.copies.{table}")
+
+
+def check_merged(sink: Sink, changes: DataFrame, rows: object, *, history: bool) -> None:
     """Merge the changes into a copy."""
-    sink, wanted = DeltaLakeSink(str(folder)), layout_of(changes, history=history)
-    if any("`" in column for column in wanted.schema.names):
+    wanted = layout_of(changes, history=history)
+    if isinstance(sink, DeltaLakeSink) and any("`" in column for column in wanted.schema.names):
         with pytest.raises(ConfigurationError, match="has a backtick in its name"):
             sink.prepare(wanted)
         return
