@@ -18,6 +18,7 @@ from pyspark_scylla_cdc.tables.differences import new_fields
 from pyspark_scylla_cdc.tables.own_names import OwnNames
 from pyspark_scylla_cdc.tables.ranges import column, quoted
 from pyspark_scylla_cdc.tables.sink import (
+    IN_PARQUET,
     MARKER,
     Layout,
     MicroBatch,
@@ -25,6 +26,7 @@ from pyspark_scylla_cdc.tables.sink import (
     as_in_target,
     merged,
     of_version,
+    refuse_columns,
     same_row,
     version_of,
 )
@@ -65,6 +67,7 @@ class DeltaLakeSink:
     def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`."""
         _refuse_backticks(self.target, layout.schema)
+        refuse_columns(self.target, layout.schema, IN_PARQUET, "Spark's reader of Parquet files")
         new = layout.marked()
         self._deltalake.DeltaTable.create(
             self.target,

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, new_fields
 from pyspark_scylla_cdc.tables.ranges import quoted
 from pyspark_scylla_cdc.tables.sink import (
     APPLICATION,
+    IN_PARQUET,
     MARKER,
     Layout,
     MicroBatch,
@@ -21,6 +22,7 @@ from pyspark_scylla_cdc.tables.sink import (
     as_in_target,
     merged,
     of_version,
+    refuse_columns,
     same_row,
     version_of,
 )
@@ -28,6 +30,22 @@ from pyspark_scylla_cdc.tables.sink import (
 _VIEW = "__scylla_cdc_merged"
 _BATCH, _QUERY, _PLAN = (f"{APPLICATION}.{name}" for name in ("batch", "query", "plan"))
 _TRANSACTION = "spark.databricks.delta.write.txn"
+_IN_ICEBERG = frozenset(
+    "_deleted _file _last_updated_sequence_number _partition _pos _row_id _spec_id".split()
+)
+"""Names of Iceberg's metadata columns, https://iceberg.apache.org/spec/#reserved-field-ids."""
+_IN_DELTA = IN_PARQUET | {"__delta_internal_is_row_deleted", "__delta_internal_row_index"}
+"""Delta Lake reads the last two with the files of a table that has deletion vectors."""
+_UNUSUAL = frozenset(" ,;{}()\n\t=")
+_MAPPING = {
+    "delta.columnMapping.mode": "name",
+    "delta.minReaderVersion": "2",
+    "delta.minWriterVersion": "5",
+}
+"""With these properties, the names of columns in Delta Lake's files are not those of the table.
+
+Delta Lake refuses the characters in `_UNUSUAL` in a table without them.
+"""
 
 
 class _MergeSink(ABC):
@@ -45,7 +63,7 @@ class _MergeSink(ABC):
         new = layout.marked()
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self._table} ({self._declared(new.stored)}) "
-            f"USING {self.PROVIDER} TBLPROPERTIES ({_property(new)})"
+            f"USING {self.PROVIDER} TBLPROPERTIES ({_listed(self._needed(new))})"
         )
         return as_in_target(
             self.target, layout, self.rows(self._spark).schema, self._properties().get(MARKER)
@@ -53,8 +71,10 @@ class _MergeSink(ABC):
 
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
-        if MARKER not in self._properties():
-            self._spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ({_property(layout)})")
+        told = self._properties()
+        needed = {name: value for name, value in self._needed(layout).items() if name not in told}
+        if needed:
+            self._spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ({_listed(needed)})")
         if lacking := new_fields(self.rows(self._spark).schema, layout.stored):
             columns = ", ".join(map(self._added, lacking))
             self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
@@ -80,6 +100,10 @@ class _MergeSink(ABC):
 
     def _properties(self) -> dict[str, str]:
         return dict(self._spark.sql(f"SHOW TBLPROPERTIES {self._table}").collect())
+
+    def _needed(self, layout: Layout) -> dict[str, str]:
+        """Return the properties that the table must have."""
+        return {MARKER: layout.marker}
 
     def _merge(self, layout: Layout) -> str:
         columns = [quoted(field.name) for field in layout.stored]
@@ -130,6 +154,7 @@ class IcebergSink(_MergeSink):
 
     def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`. The namespace is created too."""
+        refuse_columns(self.target, layout.schema, _IN_ICEBERG, "Iceberg")
         namespace = self._table.rpartition(".")[0]
         if "." in namespace:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
@@ -170,6 +195,15 @@ class DeltaSparkSink(_MergeSink):
         super().__init__(spark, f"delta.{quoted(path)}")
         self.target = path
 
+    def prepare(self, layout: Layout) -> Layout:
+        """See `Sink.prepare`."""
+        refuse_columns(self.target, layout.schema, _IN_DELTA, "Delta Lake")
+        return super().prepare(layout)
+
+    def _needed(self, layout: Layout) -> dict[str, str]:
+        needed = super()._needed(layout)
+        return {**needed, **_MAPPING} if _has_unusual_names(layout.stored) else needed
+
     def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`. The micro-batch is recorded in the table's transactions."""
         jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
@@ -190,9 +224,25 @@ class DeltaSparkSink(_MergeSink):
                 spark.conf.unset(name)
 
 
-def _property(layout: Layout) -> str:
-    """Return the marker's name as a property in SQL."""
-    return f"'{MARKER}' = '{layout.marker}'"  # a name that consists of underscores and a word
+def _listed(properties: dict[str, str]) -> str:
+    """Return properties in SQL; no name or value contains a quote."""
+    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+
+
+def _has_unusual_names(kind: DataType) -> bool:
+    """Whether a column or field in the type has a name that Parquet files cannot have."""
+    match kind:
+        case StructType(fields=fields):
+            return any(
+                not _UNUSUAL.isdisjoint(field.name) or _has_unusual_names(field.dataType)
+                for field in fields
+            )
+        case ArrayType(elementType=element):
+            return _has_unusual_names(element)
+        case MapType(keyType=key, valueType=value):
+            return _has_unusual_names(key) or _has_unusual_names(value)
+        case _:
+            return False
 
 
 class _Callable:

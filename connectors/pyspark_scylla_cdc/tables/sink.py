@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import reduce
 from operator import and_
 from typing import Protocol
@@ -195,6 +195,20 @@ def as_in_target(target: str, layout: Layout, there: StructType, marker: str | N
             "of its own: delete target and checkpoint to start over"
         )
     return evolve(layout, marker=marker)
+
+
+IN_PARQUET = frozenset({"_tmp_metadata_row_index"})
+"""Names that Spark's reader of Parquet files uses for columns of its own."""
+
+
+def refuse_columns(target: str, schema: StructType, taken: Container[str], reader: str) -> None:
+    """Raise ConfigurationError for a column with a name that the reader of the target takes."""
+    if found := [name for name in schema.fieldNames() if name in taken]:
+        remedy = (
+            f"column {found[0]} has a name that {reader} uses for a column of its own: leave it "
+            "out with the option columns, or use another format"
+        )
+        raise ConfigurationError("target", target, remedy)
 
 
 def _check_difference(target: str, found: Difference) -> None:

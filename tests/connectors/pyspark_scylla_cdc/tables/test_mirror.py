@@ -255,8 +255,8 @@ def test_new_columns_come_along(execute: Execute, start: Start, place: dict[str,
     )
     assert start(**place).awaitTermination()
     execute(
-        'ALTER TABLE {t} ADD "Odd.name" frozen<map<text, frozen<set<int>>>>',
-        "INSERT INTO {t} (pk, \"Odd.name\") VALUES (2, {'k': {1}})",
+        'ALTER TABLE {t} ADD "Odd, na.me" frozen<map<text, frozen<set<int>>>>',
+        "INSERT INTO {t} (pk, \"Odd, na.me\") VALUES (2, {'k': {1}})",
     )
     copy = start(**place, trigger={"processingTime": "0 seconds"})
     await_rows(copy, 3)
@@ -269,9 +269,9 @@ def test_new_columns_come_along(execute: Execute, start: Start, place: dict[str,
     await_rows(copy, 4)
     copy.stop()
     found = {row["pk"]: row for row in rows_of(copy.read())}
-    assert (found[1]["w"], found[2]["Odd.name"], found[3]["x"]) == (1, {"k": [1]}, "x")
-    assert found[3] == {"pk": 3, "v": None, "w": None, "Odd.name": None, "x": "x"}
-    assert found[4] == {"pk": 4, "v": 2, "w": 1, "Odd.name": None, "x": None}
+    assert (found[1]["w"], found[2]["Odd, na.me"], found[3]["x"]) == (1, {"k": [1]}, "x")
+    assert found[3] == {"pk": 3, "v": None, "w": None, "Odd, na.me": None, "x": "x"}
+    assert found[4] == {"pk": 4, "v": 2, "w": 1, "Odd, na.me": None, "x": None}
 
 
 @pytest.mark.slow

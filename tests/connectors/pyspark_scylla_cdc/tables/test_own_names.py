@@ -54,6 +54,14 @@ FIRST = int(os.environ.get("SCYLLA_CDC_SEED", "1"))
 WORDS = ("order", "deleted", "since", "inserted", "other pk", "gone", "at", "rows", "told", "file")
 """The names of columns within a computation, without their underscores."""
 KEYWORDS = ("select", "order", "from", "token", "merge", "null", "t", "s", "key", "value", "struct")
+IN_PARQUET = {"_tmp_metadata_row_index"}
+IN_DELTA = IN_PARQUET | {"__delta_internal_is_row_deleted", "__delta_internal_row_index"}
+IN_ICEBERG = {
+    *"_deleted _file _last_updated_sequence_number _partition _pos _row_id _spec_id".split()
+}
+IN_MERGES = "__row_from_source", "__row_id", "_metadata", "_target_row_present_", "_row_dropped_"
+"""Names that Spark, Delta Lake and Iceberg use. Only those of the sets are refused."""
+THEIRS = sorted({*IN_DELTA, *IN_ICEBERG, *IN_MERGES})
 MARKS = ".", " ", "'", '"', "`", ",", "$", "-"
 TAKEN = {name.lower() for name in (*names.ALL, *VERSION)}
 KINDS = "int", "int", "text static", "text", "int", "frozen<list<text>>"
@@ -79,6 +87,8 @@ def name(draw: random.Random) -> str:
     found = draw.choice(POOL)
     if draw.random() < 0.5:
         found = "_" * draw.randrange(4) + draw.choice(WORDS)
+    elif draw.random() < 0.1:
+        found = draw.choice(THEIRS)
     if draw.random() < 0.3:
         found = "".join(draw.choice([letter.upper(), letter]) for letter in found)
     if draw.random() < 0.3:
@@ -195,11 +205,20 @@ def sinks(spark: SparkSession, folder: Path, table: str) -> Iterator[Sink]:
         yield IcebergSink(spark, f"{CATALOG}.copies.{table}")
 
 
+def is_refused(sink: Sink, columns: list[str]) -> bool:
+    """Whether the format has no place for one of the columns."""
+    if isinstance(sink, IcebergSink):
+        return not IN_ICEBERG.isdisjoint(columns)
+    if isinstance(sink, DeltaSparkSink):
+        return not IN_DELTA.isdisjoint(columns)
+    return not IN_PARQUET.isdisjoint(columns) or any("`" in column for column in columns)
+
+
 def check_merged(sink: Sink, changes: DataFrame, rows: object, *, history: bool) -> None:
     """Merge the changes into a copy."""
     wanted = layout_of(changes, history=history)
-    if isinstance(sink, DeltaLakeSink) and any("`" in column for column in wanted.schema.names):
-        with pytest.raises(ConfigurationError, match="has a backtick in its name"):
+    if is_refused(sink, wanted.schema.names):
+        with pytest.raises(ConfigurationError, match=r"column .* has a (backtick in its )?name"):
             sink.prepare(wanted)
         return
     layout = sink.prepare(wanted)

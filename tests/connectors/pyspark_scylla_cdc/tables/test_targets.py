@@ -88,6 +88,22 @@ def test_names_that_deltalake_cannot_write(
         start(**{**place, "target": place["target"] + "%20"})
 
 
+def test_names_that_the_format_reserves(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """A column with the name of one of the format's own columns is refused at the start."""
+    taken = "_file" if place["format"] == "iceberg" else "_tmp_metadata_row_index"
+    execute(
+        f'CREATE TABLE {{t}} (pk int PRIMARY KEY, "{taken}" int, "{taken.upper()}_" int) {CDC}',
+        f'INSERT INTO {{t}} (pk, "{taken}", "{taken.upper()}_") VALUES (1, 2, 3)',
+    )
+    with pytest.raises(ConfigurationError, match=f"column {taken} has a name that .* uses"):
+        start(**place)
+    copy = start({"columns": f"{taken.upper()}_"}, **place)
+    assert copy.awaitTermination()
+    assert rows_of(copy.read()) == [{"pk": 1, f"{taken.upper()}_": 3}]
+
+
 @pytest.mark.parametrize(
     ("columns", "match"),
     [
