@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -117,6 +118,16 @@ def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
     assert "v" not in found.schema.names
 
 
+@pytest.mark.parametrize("shape", ["log", "changes", "envelope"])
+def test_types_of_decimals_by_column(reader: CdcReader, execute: Execute, shape: Any) -> None:
+    """Each format has the types that were chosen for single columns."""
+    execute("ALTER TABLE {t} ADD e varint", "INSERT INTO {t} (pk, ck, d, e) VALUES (1, 2, 1.5, 7)")
+    wanted = ChangeFormat(shape, decimal_type="d: decimal(9, 2)", range_deletes="skip")
+    *_, row = reader.change_batches(format=wanted).read_all().to_pylist()
+    values = row["after"] if shape == "envelope" else row
+    assert (values["d"], values["e"]) == (Decimal("1.50"), "7")
+
+
 def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> None:
     """The start is inclusive and the end is exclusive, to the microsecond."""
     execute(*WRITES)
@@ -139,6 +150,8 @@ def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> Non
         ({"name": "envelope", "range_deletes": "emit"}, "cannot hold the bounds"),
         ({"columns": ["w"]}, "columns is 'w': .* has no such column"),
         ({"columns": "v"}, "columns is 'v': give a list of names"),
+        ({"decimal_type": "w: decimal(9, 2)"}, "decimal_type is 'w': of the .*only in d"),
+        ({"decimal_type": "v: decimal(9, 2)"}, "decimal_type is 'v': of the .*only in d"),
         ({"decimal_type": "decimal(39, 2)"}, "decimal_type is .*: give 'string', or"),
     ],
 )

@@ -48,7 +48,9 @@ class ChangeFormat:
     columns (``auto``), never (``none``), or always (``require``, with an error if the table's CDC
     options do not enable full preimages). Before ScyllaDB 2026.1, a delete in a table without
     clustering columns has no preimage, so only its key is shown. Numbers of the types decimal and
-    varint become strings, or values of `decimal_type`, such as ``decimal(20, 2)``.
+    varint become strings, or values of `decimal_type`: a type for all columns, as in
+    ``decimal(20, 2)``, or types by column, as in ``price: decimal(18, 2), tax: decimal(9, 4)``.
+    There, a name that contains a space or one of ``":,`` is quoted as in CQL.
 
     A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
     raises an error. If `on_bad_record` is ``skip``, the row is left out and logged. With

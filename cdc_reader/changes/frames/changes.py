@@ -97,7 +97,7 @@ class ChangesFormat:
     def __init__(self, schema: LogSchema, wanted: ChangeFormat) -> None:
         self._base = schema.base
         self._wanted = wanted
-        self._types = ValueTypes.parse(wanted.decimal_type)
+        self._types = ValueTypes.parse(wanted.decimal_type, schema.base)
         self.is_tolerant = wanted.on_bad_record != "fail"
         self._values = schema.base.values
         _check_images(schema.base, wanted, self._values)

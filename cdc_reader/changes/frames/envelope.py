@@ -71,7 +71,8 @@ class EnvelopeFormat:
         self._log = schema
         self._base = schema.base
         self._wanted = wanted
-        self._types = evolve(ValueTypes.parse(wanted.decimal_type), timestamp=NATIVE["timestamp"])
+        types = ValueTypes.parse(wanted.decimal_type, schema.base)
+        self._types = evolve(types, timestamp=NATIVE["timestamp"])
         self.is_tolerant = wanted.on_bad_record != "fail"
         images.require_preimages(self._base, wanted.preimages, postimages=True)
         images.require_postimages(
@@ -174,13 +175,19 @@ class EnvelopeFormat:
         return bad | at_rows(faulty(net.batch), net.before) if self._gives_before else bad
 
     def _row_type(self, columns: Iterable[Column]) -> pa.DataType:
-        types = self._types
-        return pa.struct([(column.name, connect_type(column.type, types)) for column in columns])
+        return pa.struct(
+            [
+                (column.name, connect_type(column.type, self._types.in_column(column.name)))
+                for column in columns
+            ]
+        )
+
+    def _values(self, cells: pa.Array, column: Column) -> pa.Array:
+        return connect_values(cells, column.type, self._types.in_column(column.name))
 
     def _key_cells(self, cells: Callable[[str], pa.Array]) -> Keys:
-        types = self._types
         return {
-            column.name: connect_values(cells(column.name), column.type, types)
+            column.name: self._values(cells(column.name), column)
             for column in self._base.columns
             if column.is_key
         }
@@ -191,11 +198,8 @@ class EnvelopeFormat:
 
     def _rows(self, keys: Keys, cells: Callable[[Column], pa.Array], shown: Mask) -> pa.Array:
         """Return whole rows of the table; null where `shown` is False."""
-        types = self._types
         made = [
-            keys[column.name]
-            if column.is_key
-            else connect_values(cells(column), column.type, types)
+            keys[column.name] if column.is_key else self._values(cells(column), column)
             for column in self._base.columns
         ]
         fields = list(self.schema.field("after").type)

@@ -22,7 +22,7 @@ class LogFormat:
         self._base = schema.base
         self._columns = schema.columns
         self._policy = wanted.on_bad_record
-        self._types = ValueTypes.parse(wanted.decimal_type)
+        self._types = ValueTypes.parse(wanted.decimal_type, schema.base)
         self.is_tolerant = self._policy != "fail"
         own = [(COMMIT_TIMESTAMP, TIMESTAMP), *bad_record_field(self._policy)]
         self.schema = with_own_columns(schema.base, self._types.fields(schema.columns), own)

@@ -1,10 +1,14 @@
-"""Arrow types of values in a DataFrame: of decimals as chosen, and of timestamps as in Spark."""
+"""Arrow types of values in a DataFrame: of decimals as chosen, and of timestamps as in Spark.
+
+The choice for decimals is a type for all columns, a type for each of some columns, or both:
+``decimal(20, 4)``, ``price: decimal(18, 2), "Tax rate": decimal(9, 6)``.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -16,13 +20,16 @@ from cdc_reader.changes.arrays import NONE, pick
 from cdc_reader.changes.frames.commit_time import TIMESTAMP
 from cdc_reader.changes.frames.decimals import DoesNotFitError, decimals
 from cdc_reader.changes.json import cell_to_json
-from cdc_reader.cql.schema import Column
-from cdc_reader.cql.types import CqlType, MapType, Native, TupleType, UserType, children
+from cdc_reader.cql.schema import Column, TableSchema
+from cdc_reader.cql.types import CqlType, MapType, Native, TupleType, UserType, children, parts
+from cdc_reader.cql.values import FrozenDict
 from cdc_reader.decoding import arrow_type
 from cdc_reader.decoding.arrow_type import ARROW, NATIVE
 from cdc_reader.decoding.faults import Fault, failing, is_tolerant, with_faults
 from cdc_reader.errors import CdcError, ColumnDecodeError, ConfigurationError
 
+DEFAULT = "string"
+"""The type of decimals unless another one is chosen."""
 _UNBOUNDED, _TIMESTAMP = ("decimal", "varint"), "timestamp"
 _MAX_DIGITS = 38
 
@@ -42,17 +49,37 @@ class ValueTypes:
     """The type of decimal and varint."""
     timestamp: pa.DataType = TIMESTAMP
     """The type of timestamp; Spark counts µs, so it cannot hold all of CQL's 64 bits of ms."""
+    decimals: Mapping[str, pa.DataType] = FrozenDict()
+    """The types of decimal and varint in the columns for which another type is chosen."""
 
     @classmethod
-    def parse(cls, decimal_type: str) -> ValueTypes:
-        """Parse the type of decimals: ``string`` or ``decimal(p, s)``.
+    def parse(cls, decimal_type: str, base: TableSchema | None = None) -> ValueTypes:
+        """Parse the types of decimals.
 
-        Raises ConfigurationError for any other text.
+        Raises ConfigurationError if the text is none, or names a column that contains no number of
+        these types, or that `base` lacks, if it is given.
         """
-        return cls(_decimal_type(decimal_type))
+        chosen: dict[str | None, pa.DataType] = {}
+        for column, kind in _entries(decimal_type):
+            if column in chosen:
+                raise _refused(decimal_type)
+            chosen[column] = kind
+        default = chosen.pop(None, pa.string())
+        columns = {name: kind for name, kind in chosen.items() if name is not None}
+        if base is not None:
+            _check_columns(columns, base)
+        return cls(default, decimals=FrozenDict(columns))
+
+    def in_column(self, name: str) -> ValueTypes:
+        """Return the types of the values in this column."""
+        return evolve(self, decimal=self.decimals.get(name, self.decimal), decimals=FrozenDict())
+
+    def of_column(self, column: Column) -> pa.DataType:
+        """Return the Arrow type of the column."""
+        return self.in_column(column.name).of(column.type)
 
     def of(self, cql_type: CqlType) -> pa.DataType:
-        """Return the Arrow type of a column of `cql_type`."""
+        """Return the Arrow type of `cql_type` in a column without a type of its own."""
         return evolve(ARROW, native=self._native)(cql_type)
 
     def _native(self, cql_type: Native) -> pa.DataType:
@@ -62,7 +89,7 @@ class ValueTypes:
 
     def fields(self, columns: Iterable[Column]) -> list[pa.Field]:
         """Return the fields of a batch of `columns`."""
-        return [pa.field(column.name, self.of(column.type)) for column in columns]
+        return [pa.field(column.name, self.of_column(column)) for column in columns]
 
     def converter(self, columns: Iterable[Column]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         """Return a function that converts the kernel's batches to the chosen types.
@@ -71,23 +98,26 @@ class ValueTypes:
         number does not fit, and ColumnDecodeError if a timestamp does not. In tolerant batches, the
         cell becomes null instead, and a fault is recorded.
         """
-        others = [each for each in columns if self.of(each.type) != arrow_type(each.type)]
+        others = [each for each in columns if self.of_column(each) != arrow_type(each.type)]
         return partial(self._with, others=others)
 
     def _with(self, batch: pa.RecordBatch, others: Iterable[Column]) -> pa.RecordBatch:
         """Return the batch with those of the given columns that it has converted."""
         for column in others:
-            if (place := batch.schema.get_field_index(column.name)) < 0:
-                continue
-            try:
-                values = self._converted(batch.column(place), column.type)
-            except DoesNotFitError as error:
-                if not is_tolerant(batch):
-                    raise self._refusal(column, error) from None
-                batch = self._without_misfits(batch, place, column, error)
-                values = self._converted(batch.column(place), column.type)
-            batch = batch.set_column(place, column.name, values)
+            if (place := batch.schema.get_field_index(column.name)) >= 0:
+                batch = self.in_column(column.name).converted(batch, place, column)
         return batch
+
+    def converted(self, batch: pa.RecordBatch, place: int, column: Column) -> pa.RecordBatch:
+        """Return the batch with this column, at `place`, converted; see `converter`."""
+        try:
+            values = self._converted(batch.column(place), column.type)
+        except DoesNotFitError as error:
+            if not is_tolerant(batch):
+                raise self._refusal(column, error) from None
+            batch = self._without_misfits(batch, place, column, error)
+            values = self._converted(batch.column(place), column.type)
+        return batch.set_column(place, column.name, values)
 
     def _without_misfits(
         self, batch: pa.RecordBatch, place: int, column: Column, error: DoesNotFitError
@@ -160,11 +190,68 @@ class ValueTypes:
         )
 
 
-def _decimal_type(text: str) -> pa.DataType:
-    if text.lower() == "string":
+_ENTRY = re.compile(
+    r"""\s* (?: (?: "(?P<quoted> (?: [^"] | "" )+ )" | (?P<plain> [^\s":,]+ ) ) \s* : \s* )?
+    (?: (?P<text> string )
+      | decimal \( \s* (?P<digits> \d{1,2} ) \s* , \s* (?P<scale> \d{1,2} ) \s* \) )
+    \s* (?: , (?! \s* $ ) | $ )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def _entries(text: str) -> Iterator[tuple[str | None, pa.DataType]]:
+    """Yield each type with its column, or with None if it is the type of all other columns."""
+    at = 0
+    while at < len(text) or not at:
+        if (found := _ENTRY.match(text, at)) is None:
+            raise _refused(text)
+        at = found.end()
+        quoted, plain = found["quoted"], found["plain"]
+        yield plain if quoted is None else quoted.replace('""', '"'), _decimal_type(found, text)
+
+
+def _decimal_type(found: re.Match[str], text: str) -> pa.DataType:
+    if found["text"] is not None:
         return pa.string()
-    found = re.fullmatch(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", text.lower())
-    if not found or not 0 < int(found[1]) <= _MAX_DIGITS or int(found[2]) > int(found[1]):
-        remedy = f"give 'string', or 'decimal(p, s)' with p up to {_MAX_DIGITS} and s up to p"
-        raise ConfigurationError("decimal_type", text, remedy)
-    return pa.decimal128(int(found[1]), int(found[2]))
+    digits, scale = int(found["digits"]), int(found["scale"])
+    if not 0 < digits <= _MAX_DIGITS or scale > digits:
+        raise _refused(text)
+    return pa.decimal128(digits, scale)
+
+
+def _refused(text: str) -> ConfigurationError:
+    remedy = (
+        f"give 'string', or 'decimal(p, s)' with p up to {_MAX_DIGITS} and s up to p, for all "
+        "columns, or for each of some columns as in 'price: decimal(18, 2), tax: decimal(9, 4)'"
+    )
+    return ConfigurationError("decimal_type", text, remedy)
+
+
+def _check_columns(names: Iterable[str], base: TableSchema) -> None:
+    """Raise ConfigurationError for a name of no column that contains decimals."""
+    known = [column.name for column in decimal_columns(base)]
+    for name in names:
+        if name not in known:
+            there = f"only in {', '.join(known)}" if known else "in none"
+            remedy = (
+                f"of the columns read from {base.name}, numbers of the types decimal and varint "
+                f"are {there}"
+            )
+            raise ConfigurationError("decimal_type", name, remedy)
+
+
+def decimals_as_text(base: TableSchema, decimal_type: str) -> list[str]:
+    """Return the columns whose numbers become text because no type was chosen for them."""
+    chosen = {column for column, _ in _entries(decimal_type)}
+    if None in chosen and decimal_type != DEFAULT:
+        return []
+    return [column.name for column in decimal_columns(base) if column.name not in chosen]
+
+
+def decimal_columns(base: TableSchema) -> list[Column]:
+    """Return the columns that contain numbers of the types decimal and varint."""
+    return [
+        column
+        for column in base.columns
+        if any(isinstance(part, Native) and part.name in _UNBOUNDED for part in parts(column.type))
+    ]

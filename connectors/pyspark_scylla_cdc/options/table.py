@@ -204,7 +204,8 @@ _ROWS = (
     Option(
         "decimalType",
         DECIMAL_TYPE,
-        "Spark type of decimal and varint. Values are never rounded: `onBadRecord` applies.",
+        "Spark type of decimal and varint, for all columns or by column, as in "
+        "`price: decimal(18, 2)`. Values are never rounded: `onBadRecord` applies.",
         "when Spark should calculate with them",
         default="string",
     ),

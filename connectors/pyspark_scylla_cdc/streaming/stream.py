@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, Clock, Micros
 from cdc_reader.changes.frames.columns import SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE
+from cdc_reader.changes.frames.value_types import decimals_as_text
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.reading.advance import Step, settled_before, warn_of_future
 from cdc_reader.reading.cursor import Checkpoint, KnownGenerations
@@ -73,6 +74,11 @@ _FORGOTTEN = (
     "over with a new target and a new checkpointLocation"
 )
 """What to do about a loss that was found when a micro-batch was planned."""
+
+_AS_TEXT = (
+    "give their types in decimalType, as in 'balance: decimal(18, 2)', before data is stored; "
+    "'string' for a column keeps its text without this warning"
+)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -128,6 +134,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = self._clock.now()
         if not self._has_begun:
             warn_of_future(since.position, now, self._options.table)
+            if since == self._initial:
+                self._warn_of_text()
             self._has_begun = True
         with still_there(self._options, self._schema):
             batch = self._batches.next(
@@ -158,6 +166,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         late_rows, self._late_rows = self._late_rows, 0
         moved = evolve(since, cursor=cursor, rows=batch.rows, lost=lost, late_rows=late_rows)
         return evolve(moved, began=began, began_with=began_with).to_json()
+
+    def _warn_of_text(self) -> None:
+        """Warn that numbers become text, in which Spark finds other sums and maxima."""
+        name, wanted = str(self._options.table), self._options.format.decimal_type
+        if found := decimals_as_text(self._schema.base, wanted):
+            log.warning("decimals_as_text", table=name, columns=", ".join(found), remedy=_AS_TEXT)
 
     def _count_late_rows(self, count: int) -> None:
         self._late_rows += count

@@ -31,11 +31,16 @@ _VIEW = "__scylla_cdc_merged"
 _BATCH, _QUERY, _PLAN = (f"{APPLICATION}.{name}" for name in ("batch", "query", "plan"))
 _TRANSACTION = "spark.databricks.delta.write.txn"
 _IN_ICEBERG = frozenset(
-    "_deleted _file _last_updated_sequence_number _partition _pos _row_id _spec_id".split()
+    # the table's own: https://iceberg.apache.org/spec/#reserved-field-ids
+    "_deleted _file _last_updated_sequence_number _partition _pos _row_id _spec_id "
+    # Spark's, in a MERGE; it does not look whether the table has such a column
+    "__original_row_id__file __original_row_id__pos "
+    "__row_from_source __row_from_target __row_id __row_operation".split()
 )
-"""Names of Iceberg's metadata columns, https://iceberg.apache.org/spec/#reserved-field-ids."""
-_IN_DELTA = IN_PARQUET | {"__delta_internal_is_row_deleted", "__delta_internal_row_index"}
-"""Delta Lake reads the last two with the files of a table that has deletion vectors."""
+_IN_DELTA = IN_PARQUET.union(
+    ("__delta_internal_is_row_deleted", "__delta_internal_row_index"),  # with deletion vectors
+    ("_file_name_", "_row_id_"),  # in a MERGE
+)
 _UNUSUAL = frozenset(" ,;{}()\n\t=")
 _MAPPING = {
     "delta.columnMapping.mode": "name",

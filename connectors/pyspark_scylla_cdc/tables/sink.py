@@ -202,8 +202,8 @@ IN_PARQUET = frozenset({"_tmp_metadata_row_index"})
 
 
 def refuse_columns(target: str, schema: StructType, taken: Container[str], reader: str) -> None:
-    """Raise ConfigurationError for a column with a name that the reader of the target takes."""
-    if found := [name for name in schema.fieldNames() if name in taken]:
+    """Raise ConfigurationError for a column with a name, in any case, that the reader takes."""
+    if found := [name for name in schema.fieldNames() if name.lower() in taken]:
         remedy = (
             f"column {found[0]} has a name that {reader} uses for a column of its own: leave it "
             "out with the option columns, or use another format"

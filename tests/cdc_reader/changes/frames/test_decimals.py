@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.changes.frames.decimals import DoesNotFitError, decimals
 from cdc_reader.changes.frames.value_types import ValueTypes
+from cdc_reader.cql.names import quoted
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, TupleType, UserType
 from cdc_reader.decoding import arrow_type
@@ -109,3 +110,51 @@ def test_an_error_shortens_a_long_number() -> None:
     """An error shows the first 60 characters of a long number, and its length."""
     with pytest.raises(DoesNotFitError, match=r"^7{60}\.\.\. \(100000 characters\)$"):
         decimals(pa.array(["7" * 100_000]), pa.decimal128(38, 0))
+
+
+NAMED = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+"""Names of columns; CQL quotes most of them."""
+
+
+@given(st.dictionaries(NAMED | st.just("price"), KINDS, min_size=1), st.none() | KINDS)
+def test_types_by_column(chosen: dict[str, pa.Decimal128Type], others: pa.DataType | None) -> None:
+    """Each column has its own type, and all others have the type without a name, or text."""
+    entries = [f"{quoted(name)} : {shown(kind)}" for name, kind in chosen.items()]
+    types = ValueTypes.parse(" , ".join([*entries, *([shown(others)] if others else [])]))
+    for name, kind in chosen.items():
+        assert types.of_column(Column(name, Native("decimal"))) == kind
+        assert types.of_column(Column(name, ListType(VARINT))).value_type == kind
+    rest = others or pa.string()
+    assert types.of_column(Column("no column's name", Native("decimal"))) == rest
+
+
+def shown(kind: pa.DataType) -> str:
+    """Return the type as the option has it."""
+    return f"Decimal({kind.precision},{kind.scale})"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "int",
+        "decimal(0, 0)",
+        "decimal(39, 2)",
+        "decimal(3, 4)",
+        "decimal(9)",
+        "price",
+        "price: text",
+        "price decimal(9, 2)",
+        "price: decimal(9, 2),",
+        "price: decimal(9, 2) tax: decimal(9, 2)",
+        "price: decimal(9, 2), price: decimal(8, 2)",
+        "decimal(9, 2), decimal(8, 2)",
+        ": decimal(9, 2)",
+        '"price: decimal(9, 2)',
+        '"": decimal(9, 2)',
+    ],
+)
+def test_text_that_is_no_type(text: str) -> None:
+    """Any other text is refused in one line."""
+    with pytest.raises(ConfigurationError, match=r"^decimal_type is '.*': give 'string', or"):
+        ValueTypes.parse(text)

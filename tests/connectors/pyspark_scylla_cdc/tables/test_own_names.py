@@ -55,11 +55,15 @@ WORDS = ("order", "deleted", "since", "inserted", "other pk", "gone", "at", "row
 """The names of columns within a computation, without their underscores."""
 KEYWORDS = ("select", "order", "from", "token", "merge", "null", "t", "s", "key", "value", "struct")
 IN_PARQUET = {"_tmp_metadata_row_index"}
-IN_DELTA = IN_PARQUET | {"__delta_internal_is_row_deleted", "__delta_internal_row_index"}
-IN_ICEBERG = {
-    *"_deleted _file _last_updated_sequence_number _partition _pos _row_id _spec_id".split()
+IN_DELTA = IN_PARQUET | {
+    *"__delta_internal_is_row_deleted __delta_internal_row_index _file_name_ _row_id_".split()
 }
-IN_MERGES = "__row_from_source", "__row_id", "_metadata", "_target_row_present_", "_row_dropped_"
+IN_ICEBERG = {
+    *"_deleted _file _last_updated_sequence_number _partition _pos _row_id _spec_id".split(),
+    *"__original_row_id__file __original_row_id__pos".split(),
+    *"__row_from_source __row_from_target __row_id __row_operation".split(),
+}
+IN_MERGES = "_metadata", "_target_row_present_", "_source_row_present_", "_row_dropped_"
 """Names that Spark, Delta Lake and Iceberg use. Only those of the sets are refused."""
 THEIRS = sorted({*IN_DELTA, *IN_ICEBERG, *IN_MERGES})
 MARKS = ".", " ", "'", '"', "`", ",", "$", "-"
@@ -207,11 +211,12 @@ def sinks(spark: SparkSession, folder: Path, table: str) -> Iterator[Sink]:
 
 def is_refused(sink: Sink, columns: list[str]) -> bool:
     """Whether the format has no place for one of the columns."""
+    lower = {column.lower() for column in columns}
     if isinstance(sink, IcebergSink):
-        return not IN_ICEBERG.isdisjoint(columns)
+        return not IN_ICEBERG.isdisjoint(lower)
     if isinstance(sink, DeltaSparkSink):
-        return not IN_DELTA.isdisjoint(columns)
-    return not IN_PARQUET.isdisjoint(columns) or any("`" in column for column in columns)
+        return not IN_DELTA.isdisjoint(lower)
+    return not IN_PARQUET.isdisjoint(lower) or any("`" in column for column in columns)
 
 
 def check_merged(sink: Sink, changes: DataFrame, rows: object, *, history: bool) -> None:
