@@ -27,7 +27,7 @@ from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import Share
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import DataLossError, LeaseLostError
+from cdc_reader.errors import DataLossError, HandlerError, LeaseLostError
 from cdc_reader.metrics import Recorder
 from cdc_reader.reading.retry import Stop
 from cdc_reader.streams.shard import Shard
@@ -141,9 +141,12 @@ class CdcConsumer:
         if self._has_run:
             raise RuntimeError("this consumer has already run: create another one")
         self._has_run = True
-        with stopped_by_signals(self.stop):
-            while not self._has_ended():
-                pass
+        try:
+            with stopped_by_signals(self.stop):
+                while not self._has_ended():
+                    pass
+        except HandlerError as error:
+            raise error.with_traceback(None)  # noqa: B904 - it has its cause: the user's own error
 
     def stop(self) -> None:
         """Make `run` return once the running handlers have returned; any thread may call this.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from attrs import frozen
 from cdc_reader._log import get_logger
 from cdc_reader.changes.change import Change, reasons_of
 from cdc_reader.consumer.config import ConsumerConfig, OnError
+from cdc_reader.consumer.tracebacks import of_user
 from cdc_reader.errors import CdcError, ColumnDecodeError, ConfigurationError, HandlerError
 from cdc_reader.metrics import HANDLER_ERRORS, HANDLER_RETRIES, Recorder
 from cdc_reader.reading.retry import GRACE, Interruption, Stop, failed_once, interrupted, retrying
@@ -153,10 +155,12 @@ class Handling:
         try:
             returned = self.handler(change)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
-            return self._try_again(change, error)
-        if returned is not None:
-            check_done("handler", returned)
-        return True
+            failure = error
+        else:
+            if returned is not None:
+                check_done("handler", returned)
+            return True
+        return self._try_again(change, failure)  # not in the `except`: errors would be chained
 
     def handle_if_decoded(self, change: Change) -> bool:
         """Handle the change as `handle` does, unless some of its values could not be decoded.
@@ -176,15 +180,20 @@ class Handling:
         try:
             returned = self._attempts(change)(failed_once(partial(self.handler, change), first))
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
-            if self._stopping.is_set():
-                log.warning("handler_given_up_to_stop", **_failure(change, error))
-                return False
-            fatal = HandlerError(
-                f"the handler failed {self._config.attempts} times on {_text(change)}: {error!r}"
-            )
-            return self._give_up(change, error, fatal)
-        check_done("handler", returned)
-        return True
+            last = error
+        else:
+            check_done("handler", returned)
+            return True
+        is_told = self._config.attempts > 1 and repr(last) == repr(first) and _warnings_show()
+        last = last.with_traceback(None) if is_told else of_user(last)
+        if self._stopping.is_set():
+            log.warning("handler_given_up_to_stop", **_failure(change, last))
+            return False
+        fatal = HandlerError(
+            f"the handler failed {self._config.attempts} times on {_text(change)}: {last!r}; in a "
+            "consumer, give dead_letter, which receives such changes, or on_error 'skip'"
+        )
+        return self._give_up(change, last, fatal)
 
     def _attempts(self, change: Change) -> tenacity.Retrying:
         return retrying(
@@ -198,7 +207,10 @@ class Handling:
     def _report_retry(self, change: Change, state: tenacity.RetryCallState) -> None:
         self._recorder.add(HANDLER_RETRIES, change.table)
         error = state.outcome.exception() if state.outcome else None
-        log.warning("handler_retry", **_failure(change, error), attempt=state.attempt_number)
+        failure = _failure(change, error)
+        if state.attempt_number > 1:  # the first failure has shown where it happened
+            failure.pop("exc_info", None)
+        log.warning("handler_retry", **failure, attempt=state.attempt_number)
 
     def _give_up(self, change: Change, error: Exception, fatal: CdcError) -> bool:
         """Dispose of the change; raise `fatal` if neither `dead_letter` nor `on_error` does."""
@@ -214,13 +226,13 @@ class Handling:
         log.warning("change_dead_lettered", **_failure(change, error))
         try:
             returned = dead_letter(change, error)
-        except Exception as its_error:
+        except Exception as its_error:  # noqa: BLE001 - whatever it raises
             if self._stopping.is_set():
                 log.warning("dead_letter_given_up_to_stop", **_failure(change, its_error))
                 return False
             raise HandlerError(
                 f"dead_letter failed on {_text(change)}: {its_error!r}"
-            ) from its_error
+            ) from of_user(its_error)
         check_done("dead_letter", returned)
         return True
 
@@ -288,8 +300,18 @@ def _facts(change: Change) -> dict[str, str]:
 
 
 def _failure(change: Change, error: BaseException | None) -> dict[str, Any]:
-    """Return fields that describe the change and the error, with its traceback."""
-    return {**_facts(change), "error": repr(error), "exc_info": error}
+    """Return fields that describe the change and the error, with the user's part of its traceback.
+
+    An error without a traceback was shown before.
+    """
+    fields = {**_facts(change), "error": repr(error)}
+    if error is None or error.__traceback__ is None:
+        return fields
+    return {**fields, "exc_info": of_user(error)}
+
+
+def _warnings_show() -> bool:
+    return logging.getLogger(__name__).isEnabledFor(logging.WARNING)
 
 
 def _text(change: Change) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import multiprocessing
 import os
@@ -12,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -479,6 +481,36 @@ def test_a_handlers_failure_is_logged_with_its_traceback(
     assert isinstance(error, LookupError)
     assert traceback is not None
     assert "exc_info" not in failures[0].getMessage()
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_traceback_of_the_users_frames(
+    connection: ConnectionConfig,
+    table: str,
+    write: Write,
+    caplog: pytest.LogCaptureFixture,
+    attempts: int,
+    workers: int,
+) -> None:
+    """A handler's mistake is shown once, from the handler on; each further attempt is one line."""
+    write(table, 1)
+    config = evolve(QUICK, attempts=attempts, workers=workers)
+    with pytest.raises(HandlerError, match=r"give dead_letter, .*, or on_error 'skip'$") as raised:
+        consumer(connection, table, _mistaken, config=config).run()
+    logged = "".join(
+        logging.Formatter("%(message)s").format(each) + "\n" for each in caplog.records
+    )
+    printed = logged + "".join(format_exception(raised.value))
+    assert printed.count("in _mistaken\n") == 1
+    assert printed.count("event='handler_retry'") == attempts - 1
+    assert "tenacity" not in printed
+    assert "handling.py" not in printed
+    assert "another exception" not in printed
+
+
+def _mistaken(_change: Change) -> None:
+    raise LookupError("no such thing")
 
 
 def test_a_change_may_be_skipped(connection: ConnectionConfig, table: str, write: Write) -> None:
