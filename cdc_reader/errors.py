@@ -25,7 +25,8 @@
     │   ├── LeaseHeldError
     │   └── LeaseLostError
     ├── StoppedError
-    └── HandlerError
+    ├── HandlerError
+    └── MirrorError
 
 A message is one line: what was found, what was expected, what to do. No message or `repr`
 contains a password.
@@ -50,6 +51,7 @@ __all__ = [
     "LeaseHeldError",
     "LeaseLostError",
     "LeaseUnsupportedError",
+    "MirrorError",
     "OverloadedError",
     "PermissionDeniedError",
     "QueryRefusedError",
@@ -219,3 +221,10 @@ class StoppedError(CdcError):
 
 class HandlerError(CdcError):
     """A handler failed permanently; its exception is the cause."""
+
+
+class MirrorError(CdcError):
+    """A copy that `mirror` maintains in Spark has ended; `__cause__` is the original error.
+
+    Whatever was committed before stays in the copy. Call `mirror` again to continue.
+    """

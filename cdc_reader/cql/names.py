@@ -92,3 +92,19 @@ def table_names(names: str | TableName | Iterable[str | TableName]) -> tuple[Tab
     if found := tuple(dict.fromkeys(map(TableName.of, listed))):
         return found
     raise ConfigurationError("tables", names, "give at least one table, as 'keyspace.table'")
+
+
+def without_case(name: str) -> str:
+    """Return what two names have in common if Spark, which compares letters, holds them equal.
+
+    Some letters have the same capital letter, for example i and the Turkish dotless i.
+    """
+    return "".join(_lower(_one(letter, letter.upper())) for letter in name)
+
+
+def _lower(letter: str) -> str:
+    return _one(letter, letter.lower()[:1])
+
+
+def _one(letter: str, other: str) -> str:
+    return other if len(other) == 1 else letter

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 import pyarrow as pa
 from attrs import evolve
 
+from cdc_reader.cql.names import without_case
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
     DELETED_PREFIX,
@@ -115,9 +116,9 @@ def with_own_columns(
     one, in upper or lower case, because Spark does not distinguish them.
     """
     fields = [pa.field(name, kind) for name, kind in own]
-    names = {name.lower(): name for name in (*reserved, *(field.name for field in fields))}
+    names = {without_case(name): name for name in (*reserved, *(field.name for field in fields))}
     for column in base.columns:
-        if (name := names.get(column.name.lower())) is not None:
+        if (name := names.get(without_case(column.name))) is not None:
             raise UnsupportedTableError(
                 f"{base.name} has a column {column.name}, but {name} is the name of a column that "
                 "this source adds: leave it out with columns, or rename a key column"

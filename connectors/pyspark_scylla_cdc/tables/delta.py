@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -13,6 +14,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import new_fields
 from pyspark_scylla_cdc.tables.own_names import OwnNames
@@ -24,8 +26,10 @@ from pyspark_scylla_cdc.tables.sink import (
     MicroBatch,
     application,
     as_in_target,
+    empty_in_partition,
     merged,
     of_version,
+    refuse_append_only,
     refuse_columns,
     same_row,
     version_of,
@@ -34,8 +38,8 @@ from pyspark_scylla_cdc.tables.sink import (
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
-_NOT_PLAIN = {"deletion vectors": ("deletionVectors",), "mapped columns": ("columnMapping",)}
-"""What a Delta table may have that its Parquet files do not show, and the features that tell."""
+_COMPUTED = frozenset(("delta.generationExpression", "delta.identity.start"))
+"""What the metadata of a generated column contains."""
 
 _FIRST_DAY, _LAST_DAY = -96_465_292, 95_026_236
 """The first and the last date that deltalake can write, in days since 1970."""
@@ -58,8 +62,8 @@ class DeltaLakeSink:
                 "extension"
             )
             raise ConfigurationError("format", "delta", remedy) from None
-        if re.search("%[0-9A-Fa-f]{2}", path):
-            remedy = "deltalake decodes '%' and two digits: give a path without them"
+        if re.search(r"%[0-9A-Fa-f]{2}|\\", path):
+            remedy = "deltalake changes backslashes, and '%' with two digits: leave them out"
             raise ConfigurationError("target", path, remedy)
         self._deltalake = deltalake
         self.target = path
@@ -78,6 +82,7 @@ class DeltaLakeSink:
         )
         table = self._table()
         there = _schema_of(table)
+        _refuse_case(self.target, layout.schema, there)
         layout = as_in_target(self.target, layout, there, _marker_of(table))
         for field in new_fields(there, layout.schema):
             if field.in_map:
@@ -107,7 +112,7 @@ class DeltaLakeSink:
         schema, partitions = _schema_of(table), table.metadata().partition_columns
         stored = [field for field in schema if field.name not in partitions]
         actions = pa.table(table.get_add_actions(flatten=False))
-        files = (f"{self.target.rstrip('/')}/{path}" for path in _paths(actions))
+        files = (_literal(f"{self.target.rstrip('/')}/{path}") for path in _paths(actions))
         rows = spark.read.schema(StructType(stored)).parquet(*files)
         return _with_partitions(rows, actions, table) if partitions else rows
 
@@ -116,9 +121,12 @@ class DeltaLakeSink:
     ) -> None:
         """See `Sink.commit`."""
         rows = merged(layout, before, after).toArrow()
+        table, deltalake = self._table(), self._deltalake
         for name in rows.schema.names:
             _refuse_dates(name, rows.column(name).combine_chunks())
-        table, deltalake = self._table(), self._deltalake
+        for name in table.metadata().partition_columns:
+            if name in rows.schema.names and _has_empty(rows.column(name)):
+                raise empty_in_partition(name)
         noted = deltalake.CommitProperties(
             app_transactions=[deltalake.Transaction(application(batch.query), version_of(batch))]
         )
@@ -145,16 +153,28 @@ class DeltaLakeSink:
         return self._deltalake.Schema.from_json(schema.json())  # Delta writes schemas as Spark does
 
     def _table(self) -> DeltaTable:
-        """Return the table; raise ConfigurationError if its files do not contain plain rows."""
+        """Return the table; raise ConfigurationError if it cannot be read and written as files."""
         table = self._deltalake.DeltaTable(self.target)
-        features = {*(table.protocol().reader_features or ())}
-        if unread := [name for name, told in _NOT_PLAIN.items() if features.intersection(told)]:
+        if found := [*_not_plain(table)]:
             remedy = (
-                f"the table has {' and '.join(unread)}, so its files do not show its rows: use a "
-                "session with Delta Lake's extension, or give a new path"
+                f"the table has {' and '.join(found)}, with which its files cannot be read or "
+                "written alone: use a session with Delta Lake's extension, or give a new path"
             )
             raise ConfigurationError("target", self.target, remedy)
+        refuse_append_only(self.target, table.metadata().configuration)
         return table
+
+
+def _not_plain(table: DeltaTable) -> Iterator[str]:
+    """Yield what the table has that its Parquet files do not show."""
+    features = {*(table.protocol().reader_features or ())}
+    if "deletionVectors" in features:
+        yield "deletion vectors"
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    if "columnMapping" in features or mode != "none":
+        yield "mapped columns"
+    if any(_COMPUTED.intersection(field.metadata) for field in table.schema().fields):
+        yield "generated columns"
 
 
 def _paths(actions: pa.Table) -> list[str]:
@@ -162,10 +182,17 @@ def _paths(actions: pa.Table) -> list[str]:
     return [unquote(path) for path in actions.column("path").to_pylist()]
 
 
+def _literal(path: str) -> str:
+    """Return a pattern that only this path matches: Spark takes the paths of files as patterns."""
+    return re.sub(r"([\[\]{}*?])", r"\\\1", path)
+
+
 def _with_partitions(rows: DataFrame, actions: pa.Table, table: DeltaTable) -> DataFrame:
     """Add the columns by which the table is partitioned: only its log contains their values."""
     names = [path.rpartition("/")[2] for path in _paths(actions)]
-    assert len(names) == len({*names})  # noqa: S101 - writers give each file a unique name
+    if len(names) != len({*names}):
+        remedy = "files in two of its partitions have the same name: give a new path"
+        raise ConfigurationError("target", table.table_uri, remedy)
     types = pa.schema(table.schema().to_arrow())
     file = OwnNames.beside(types.names).own("file")
     cells = pa.RecordBatch.from_struct_array(actions.column("partition").combine_chunks())
@@ -184,6 +211,26 @@ def _refuse_backticks(target: str, schema: StructType) -> None:
             "out with the option columns, or use a session with Delta Lake's extension"
         )
         raise ConfigurationError("target", target, remedy)
+
+
+def _refuse_case(target: str, schema: StructType, there: StructType) -> None:
+    """Raise ConfigurationError for columns that only deltalake distinguishes from the target's."""
+    known = {without_case(name): name for name in there.names}
+    for name in schema.names:
+        if (other := known.get(without_case(name), name)) != name:
+            remedy = (
+                f"it has a column {other}, and the table a column {name}, which deltalake "
+                "distinguishes: use a session with Delta Lake's extension, or give a new path"
+            )
+            raise ConfigurationError("target", target, remedy)
+
+
+def _has_empty(cells: pa.ChunkedArray) -> bool:
+    """Return whether one of the cells is an empty text or blob."""
+    if not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
+        return False
+    found: bool | None = pc.any(pc.equal(pc.binary_length(cells), 0)).as_py()
+    return bool(found)
 
 
 def _refuse_dates(name: str, cells: pa.Array) -> None:

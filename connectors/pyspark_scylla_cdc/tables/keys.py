@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from cdc_reader._time import FOREVER
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.cql.names import without_case
 from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc.tables.ranges import column
 
@@ -48,7 +49,7 @@ def refuse_equal_names(fields: Iterable[StructField], spark: SparkSession | None
 
     They are accepted if `spark` is given and distinguishes them.
     """
-    if spark is not None and spark.conf.get("spark.sql.caseSensitive") == "true":
+    if spark is not None and str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true":
         return
     for first, second in _equal_names(StructType([*fields])):
         raise SchemaError(
@@ -68,7 +69,7 @@ def _equal_names(kind: DataType) -> Iterator[tuple[str, str]]:
         case StructType():
             known: dict[str, str] = {}
             for field in kind:
-                if (first := known.setdefault(field.name.lower(), field.name)) != field.name:
+                if (first := known.setdefault(without_case(field.name), field.name)) != field.name:
                     yield first, field.name
                 yield from _equal_names(field.dataType)
 

@@ -7,11 +7,19 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    StringType,
+    StructType,
+)
 
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, new_fields
-from pyspark_scylla_cdc.tables.ranges import quoted
+from pyspark_scylla_cdc.tables.ranges import column, quoted
 from pyspark_scylla_cdc.tables.sink import (
     APPLICATION,
     IN_PARQUET,
@@ -20,8 +28,10 @@ from pyspark_scylla_cdc.tables.sink import (
     MicroBatch,
     application,
     as_in_target,
+    empty_in_partition,
     merged,
     of_version,
+    refuse_append_only,
     refuse_columns,
     same_row,
     version_of,
@@ -203,7 +213,24 @@ class DeltaSparkSink(_MergeSink):
     def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`."""
         refuse_columns(self.target, layout.schema, _IN_DELTA, "Delta Lake")
-        return super().prepare(layout)
+        found = super().prepare(layout)
+        refuse_append_only(self.target, self._properties())
+        return found
+
+    def commit(
+        self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
+    ) -> None:
+        """See `Sink.commit`."""
+        self._refuse_empty(after)
+        super().commit(batch, layout, before, after)
+
+    def _refuse_empty(self, rows: DataFrame) -> None:
+        """Raise SchemaError for empty values by which the table would be partitioned."""
+        [detail] = self._spark.sql(f"DESCRIBE DETAIL {self._table}").collect()
+        for name in detail["partitionColumns"]:
+            has_length = isinstance(rows.schema[name].dataType, StringType | BinaryType)
+            if has_length and not rows.where(sf.length(column(name)) == 0).isEmpty():
+                raise empty_in_partition(name)
 
     def _needed(self, layout: Layout) -> dict[str, str]:
         needed = super()._needed(layout)

@@ -16,10 +16,11 @@ from cdc_reader._log import get_logger
 from cdc_reader._settings import is_text, member
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.config import LateRowsMode
-from cdc_reader.cql.names import TableName
-from cdc_reader.errors import ConfigurationError, TableAlteredError
+from cdc_reader.cql.names import TableName, without_case
+from cdc_reader.errors import ConfigurationError, MirrorError, TableAlteredError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.differences import fitted
+from pyspark_scylla_cdc.tables.failures import mirror_error
 from pyspark_scylla_cdc.tables.fold import Fold
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
@@ -74,6 +75,7 @@ class _Copy:
     query: StreamingQuery | None = field(default=None, init=False)
     _is_stopped: bool = field(default=False, init=False)
     _marker: str = field(default="", init=False)
+    _raised: list[Exception] = field(factory=list, init=False)
     _runs: RepeatedRuns | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -87,13 +89,18 @@ class _Copy:
         layout = self.sink.prepare(layout_of(frame, history=self.history))
         self._marker = layout.marker
         sink, checkpoint = self.sink, self.checkpoint
+        raised = self._raised = []
 
         def write(changes: DataFrame, number: int) -> None:
             # `self` refers to the query, and the query to this function: across Python and the JVM,
             # no garbage collector would find such a cycle. A Spark Connect session runs a copy of
             # this function in another process.
-            batch = planned_batch(changes.sparkSession, checkpoint, number)
-            update(sink, layout, changes, batch)
+            try:
+                batch = planned_batch(changes.sparkSession, checkpoint, number)
+                update(sink, layout, changes, batch)
+            except Exception as error:
+                raised.append(error)
+                raise
 
         writer = frame.writeStream.foreachBatch(write)
         writer = writer.option("checkpointLocation", self.checkpoint)
@@ -115,7 +122,7 @@ class _Copy:
         """Return whether the query is running; start it again if it ended too early.
 
         It ends early if the columns changed, and on Spark 4.0 and 4.1 after each micro-batch of the
-        trigger ``availableNow``. Raises the error of a query that failed.
+        trigger ``availableNow``. Raises MirrorError for a query that failed.
         """
         query = self.query
         if query is None or query.isActive:
@@ -124,7 +131,8 @@ class _Copy:
         if error is None:
             return self._repeats()
         if _ALTERED not in str(error):
-            raise error
+            raised = self._raised.pop() if self._raised else None
+            raise mirror_error(self.sink.target, error, raised)
         log.info("columns_changed", checkpoint=self.checkpoint)
         self.start()
         return True
@@ -163,10 +171,10 @@ class Mirror:
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
         """Wait until all queries have ended; return False if `timeout` seconds pass first.
 
-        If a query fails, the others are stopped and its error is raised. A query that ends because
-        the table gained or lost columns is restarted with the new columns. On Spark 4.0 and 4.1, a
-        query with the trigger ``availableNow`` ends after each micro-batch, and is restarted until
-        it has read everything that had settled when it was first started.
+        If a query fails, the others are stopped and MirrorError is raised. A query that ends
+        because the table gained or lost columns is restarted with the new columns. On Spark 4.0 and
+        4.1, a query with the trigger ``availableNow`` ends after each micro-batch, and is restarted
+        until it has read everything that had settled when it was first started.
         """
         end = None if timeout is None else time.monotonic() + timeout
         try:
@@ -174,6 +182,9 @@ class Mirror:
                 if end is not None and time.monotonic() >= end:
                     return False
                 time.sleep(_TICK)
+        except MirrorError as error:
+            self.stop()
+            raise error.with_traceback(None)  # noqa: B904 - it has its cause
         except BaseException:
             self.stop()
             raise
@@ -320,7 +331,7 @@ def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
     refuse_keys(field for field in fields if field.name in {*partition, *clustering})
     if not history:
         return Layout(StructType(plain), partition, clustering)
-    if taken := [name for name in kinds if name.lower() in VERSION]:
+    if taken := [name for name in kinds if without_case(name) in VERSION]:
         remedy = (
             f"the table has a column {taken[0]}, a name that the history needs: leave history out"
         )

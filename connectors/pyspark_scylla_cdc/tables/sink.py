@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import Protocol
@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from cdc_reader.cql.names import without_case
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import Difference, differences
 from pyspark_scylla_cdc.tables.own_names import OwnNames
@@ -189,7 +190,8 @@ def as_in_target(target: str, layout: Layout, there: StructType, marker: str | N
         _check_difference(target, found)
     if marker is None:
         return layout.marked(there.names)
-    if taken := [name for name in layout.schema.names if name.lower() == marker.lower()]:
+    own = without_case(marker)
+    if taken := [name for name in layout.schema.names if without_case(name) == own]:
         raise SchemaError(
             f"the table has gained a column {taken[0]}, and {target} uses this name for a column "
             "of its own: delete target and checkpoint to start over"
@@ -203,12 +205,27 @@ IN_PARQUET = frozenset({"_tmp_metadata_row_index"})
 
 def refuse_columns(target: str, schema: StructType, taken: Container[str], reader: str) -> None:
     """Raise ConfigurationError for a column with a name, in any case, that the reader takes."""
-    if found := [name for name in schema.fieldNames() if name.lower() in taken]:
+    if found := [name for name in schema.fieldNames() if without_case(name) in taken]:
         remedy = (
             f"column {found[0]} has a name that {reader} uses for a column of its own: leave it "
             "out with the option columns, or use another format"
         )
         raise ConfigurationError("target", target, remedy)
+
+
+def refuse_append_only(target: str, properties: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for a Delta table with properties that allow no updates."""
+    if properties.get("delta.appendOnly", "false") == "true":
+        remedy = "its property delta.appendOnly allows no updates: unset it, or give a new path"
+        raise ConfigurationError("target", target, remedy)
+
+
+def empty_in_partition(name: str) -> SchemaError:
+    """Return the error for an empty text or blob by which a Delta table would be partitioned."""
+    return SchemaError(
+        f"column {name} has an empty value, which a Delta table that is partitioned by this column "
+        "stores as null: give a target that is partitioned by other columns"
+    )
 
 
 def _check_difference(target: str, found: Difference) -> None:

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from cdc_reader._time import SystemClock
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import ConfigurationError, MirrorError
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc import Mirror, mirror
@@ -147,7 +146,7 @@ def test_a_copy_is_the_table_through_crashes(
     seen: list[tuple[int, Rows, set[Key]]] = []
     for number in range(CRASHES):
         crashes("after" if number % 2 == 0 else "before")
-        with pytest.raises(StreamingQueryException, match="Crash"):
+        with pytest.raises(MirrorError, match="Crash"):
             start(**place, history=history).awaitTermination()
         for text in statements(draw, ROUND):
             execute(text)
@@ -198,7 +197,7 @@ def test_available_now_reads_everything(
         *(f"INSERT INTO {{t}} (pk) VALUES ({pk})" for pk in keys),
     )
     crashes("before")
-    with pytest.raises(StreamingQueryException, match="Crash"):
+    with pytest.raises(MirrorError, match="Crash"):
         start(source, **place).awaitTermination()
     crashes(None)
     copy = start(source, **place)
@@ -305,7 +304,7 @@ def test_several_tables_in_one_call(
         place["target"] += f"/{keyspace}/t"
         shutil.rmtree(place["target"])
     place["checkpoint"] += f"/{keyspace}/t"
-    with pytest.raises(StreamingQueryException, match=r"micro-batch \d does not follow none"):
+    with pytest.raises(MirrorError, match=r"micro-batch \d does not follow none"):
         start(**place).awaitTermination()
 
 
@@ -322,7 +321,7 @@ def test_a_copy_without_its_checkpoint_is_rejected(
     shutil.rmtree(place["checkpoint"])
     execute("INSERT INTO {t} (pk) VALUES (2)")
     copy = start(**place)
-    with pytest.raises(StreamingQueryException, match=r"was written with another checkpoint: .*"):
+    with pytest.raises(MirrorError, match=r"was written with another checkpoint: .*"):
         copy.awaitTermination()
     assert rows_of(copy.read()) == [{"pk": 1}]
 
@@ -369,7 +368,7 @@ def test_an_older_checkpoint_is_rejected(
     shutil.copytree(backup, place["checkpoint"])
     for pk in (8, 9):
         execute(f"INSERT INTO {{t}} (pk) VALUES ({pk})")
-        with pytest.raises(StreamingQueryException, match=r"micro-batch \d of an older checkpoint"):
+        with pytest.raises(MirrorError, match=r"micro-batch \d of an older checkpoint"):
             start(**place).awaitTermination()
     assert rows_of(copy.read()) == [{"pk": pk} for pk in range(runs + 1)]
 
@@ -387,7 +386,7 @@ def test_a_copy_of_another_table_keeps_its_columns(
     assert copy.awaitTermination()
     shutil.rmtree(place["checkpoint"])
     execute("ALTER TABLE {t} ADD other int", "INSERT INTO {t} (pk, other) VALUES (2, 2)")
-    with pytest.raises(StreamingQueryException, match="was written with another checkpoint"):
+    with pytest.raises(MirrorError, match="was written with another checkpoint"):
         start(**place).awaitTermination()
     assert rows_of(copy.read()) == [{"pk": 1}]
 
@@ -485,11 +484,11 @@ def test_changes_that_expire_between_runs(
     clock.ahead += 60 * SECOND
     for crash in ("before", "after"):
         crashes(crash)
-        with pytest.raises(StreamingQueryException, match="Crash"):
+        with pytest.raises(MirrorError, match="Crash"):
             start(again, **place, history=history).awaitTermination()
         if crash == "before":
             assert "lost" in last_offset(place)
-            with pytest.raises(StreamingQueryException, match="give 'resnapshot' until the snap"):
+            with pytest.raises(MirrorError, match="give 'resnapshot' until the snap"):
                 start(other, **place, history=history).awaitTermination()
     crashes(None)
     copy = start(again, **place, history=history)

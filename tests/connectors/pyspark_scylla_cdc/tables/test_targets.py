@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 import deltalake
 import pyarrow as pa
 import pytest
+from deltalake.schema import PrimitiveType
 from pyspark.errors import StreamingQueryException
 
-from cdc_reader.errors import ConfigurationError, SchemaError
+from cdc_reader.errors import ConfigurationError, MirrorError, SchemaError
 from pyspark_scylla_cdc import Mirror
+from pyspark_scylla_cdc.tables import mirror
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of, table_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from cdc_reader.testing import Scylla
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
@@ -72,7 +76,7 @@ def test_files_that_do_not_show_the_rows(
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     changed = ({"protocol": protocol} if "protocol" in line else line for line in lines)
     log.write_text("\n".join(map(json.dumps, changed)))
-    with pytest.raises(ConfigurationError, match=f"the table has {told}, so its files do not"):
+    with pytest.raises(ConfigurationError, match=f"the table has {told}, with which its files"):
         start(**place)
 
 
@@ -84,8 +88,85 @@ def test_names_that_deltalake_cannot_write(
     execute(f'CREATE TABLE {{t}} (pk int PRIMARY KEY, "a`b" int) {CDC}')
     with pytest.raises(ConfigurationError, match="column a`b has a backtick in its name"):
         start(**place)
-    with pytest.raises(ConfigurationError, match="deltalake decodes"):
+    with pytest.raises(ConfigurationError, match="deltalake changes backslashes"):
         start(**{**place, "target": place["target"] + "%20"})
+
+
+@pytest.mark.parametrize("place", ["deltalake"], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "properties", "told"),
+    [
+        ("v", {"delta.columnMapping.mode": "name"}, "the table has mapped columns, with which"),
+        ("v", {"delta.appendOnly": "true"}, "its property delta.appendOnly allows no updates"),
+        ("V", {}, "it has a column V, and the table a column v, which deltalake distinguishes"),
+        ("generated", {}, "the table has generated columns, with which"),
+    ],
+)
+def test_tables_that_deltalake_cannot_write(
+    execute: Execute,
+    start: Start,
+    place: dict[str, str],
+    name: str,
+    properties: dict[str, str],
+    told: str,
+) -> None:
+    """A table into which a later micro-batch could not be merged is refused at the start."""
+    execute(f"CREATE TABLE {{t}} (pk int PRIMARY KEY, v int) {CDC}")
+    computed = {"delta.generationExpression": "pk + 1"} if name == "generated" else {}
+    integer = PrimitiveType("integer")
+    cells = [deltalake.Field("pk", integer), deltalake.Field(name, integer, metadata=computed)]
+    made = deltalake.DeltaTable.create(place["target"], deltalake.Schema(cells))
+    log = Path(place["target"], "_delta_log", f"{made.version():020}.json")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "metaData" in line:
+            line["metaData"]["configuration"] = properties
+    log.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(ConfigurationError, match=told):
+        start(**place)
+
+
+def test_an_empty_value_in_a_partition_column(
+    spark: SparkSession, execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """Delta tables cannot be partitioned by an empty text, and Iceberg tables can."""
+    execute(
+        f"CREATE TABLE {{t}} (pk int, r text, v int, PRIMARY KEY (pk, r)) {CDC}",
+        "INSERT INTO {t} (pk, r, v) VALUES (1, '', 1)",
+        "UPDATE {t} SET v = 2 WHERE pk = 1 AND r = ''",
+    )
+    if place["format"] == "iceberg":
+        name = place["target"].rpartition(".")[0]
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}")
+        spark.sql(
+            f"CREATE TABLE {place['target']} (pk int, r string, v int) USING iceberg "
+            "PARTITIONED BY (r)"
+        )
+        copy = start(**place)
+        assert copy.awaitTermination()
+        assert rows_of(copy.read()) == [{"pk": 1, "r": "", "v": 2}]
+        return
+    kinds = [("pk", pa.int32()), ("r", pa.string()), ("v", pa.int32())]
+    deltalake.DeltaTable.create(place["target"], schema=pa.schema(kinds), partition_by=["r"])
+    with pytest.raises(MirrorError, match="column r has an empty value, which a Delta table"):
+        start(**place).awaitTermination()
+
+
+@pytest.mark.parametrize("place", ["deltalake"], indirect=True)
+def test_a_path_with_the_signs_of_patterns(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """Spark reads the copy's files, and no others."""
+    execute(
+        f"CREATE TABLE {{t}} (pk int PRIMARY KEY, v int) {CDC}",
+        "INSERT INTO {t} (pk, v) VALUES (1, 1)",
+    )
+    place["target"] += "x[1]{b,c}?*"
+    assert start(**place).awaitTermination()
+    execute("UPDATE {t} SET v = 2 WHERE pk = 1")
+    copy = start(**place)
+    assert copy.awaitTermination()
+    assert rows_of(copy.read()) == [{"pk": 1, "v": 2}]
 
 
 def test_names_that_the_format_reserves(
@@ -108,6 +189,7 @@ def test_names_that_the_format_reserves(
     ("columns", "match"),
     [
         ('name text, "Name" text', "columns or fields Name and name differ only in case"),
+        ('"\u0131" text, i text', "columns or fields [i\u0131] and [i\u0131] differ only in case"),
         ("v frozen<map<int, frozen<pair>>>", "columns or fields [xX] and [xX] differ only in case"),
     ],
 )
@@ -138,5 +220,46 @@ def test_a_date_that_deltalake_cannot_write(
         f"CREATE TABLE {{t}} (pk int PRIMARY KEY, d date) {CDC}",
         "INSERT INTO {t} (pk, d) VALUES (1, 0)",
     )
-    with pytest.raises(StreamingQueryException, match="column d has a date outside the years"):
+    with pytest.raises(MirrorError, match="column d has a date outside the years") as ended:
         start(**place).awaitTermination()
+    assert isinstance(ended.value.__cause__, SchemaError)
+    assert str(ended.value) == f"the copy at {place['target']} ended: {ended.value.__cause__}"
+
+
+@pytest.mark.parametrize("place", ["deltalake"], indirect=True)
+def test_an_error_is_one_line(
+    keyspace: str,
+    execute: Execute,
+    start: Start,
+    place: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An error of the source, and one of the target, are one line with the original as cause."""
+    execute(
+        f"CREATE TABLE {{t}} (pk int PRIMARY KEY, v int) {CDC}",
+        "INSERT INTO {t} (pk, v) VALUES (1, 0)",
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(mirror, "update", _no_space)
+        with pytest.raises(MirrorError) as ended:
+            start(**place).awaitTermination()
+    assert isinstance(ended.value.__cause__, OSError)
+    assert str(ended.value) == (
+        f"the copy at {place['target']} ended: OSError: [Errno 28] No space left on device; "
+        "call mirror again when the cause is gone: it continues where it ended"
+    )
+    assert start(**place).awaitTermination()
+    execute(
+        "DROP TABLE {t}",
+        f"CREATE TABLE {{t}} (pk int PRIMARY KEY, v int) {CDC}",
+    )
+    with pytest.raises(MirrorError) as ended:
+        start(**place).awaitTermination()
+    assert isinstance(ended.value.__cause__, StreamingQueryException)
+    told = f"the copy at {place['target']} ended: checkpointLocation: the offset belongs to table"
+    assert str(ended.value).startswith(f"{told} {keyspace}.t with id ")
+    assert "\n" not in str(ended.value)
+
+
+def _no_space(*_: object) -> None:
+    raise OSError(28, "No space left on device")
