@@ -48,6 +48,7 @@ from cdc_reader.config import (
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.events import ConsumerEvent, WindowHandled
 from cdc_reader.consumer.handling import Together
+from cdc_reader.consumer.lifecycle import unlogged
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.schema import TableSchema
@@ -362,7 +363,7 @@ def _replicate(
         metrics=SnapshotLines() if is_initial else None,
     )
     try:
-        with stopped_by_signals(consumer.stop):
+        with unlogged(), stopped_by_signals(consumer.stop):
             click.echo(greeting, err=True)
             consumer.run()
     except HandlerError as error:

@@ -42,6 +42,7 @@ from cdc_reader.config import (
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.events import ConsumerEvent
 from cdc_reader.consumer.handling import TakesUndecoded
+from cdc_reader.consumer.lifecycle import unlogged
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
@@ -183,7 +184,7 @@ def _tail(
         metrics=SnapshotLines() if snapshot == SnapshotMode.INITIAL else None,
     )
     try:
-        with stopped_by_signals(consumer.stop):
+        with unlogged(), stopped_by_signals(consumer.stop):
             for name in names:
                 saved = kept.position(name, follow.shard)
                 click.echo(_greeting(name, follow, snapshot, saved), err=True)

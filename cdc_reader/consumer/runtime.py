@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from cdc_reader._log import get_logger
 from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.grouping import TableChanges
@@ -23,6 +22,7 @@ from cdc_reader.consumer.admission import InFlightLimit, TablesInOrder
 from cdc_reader.consumer.events import ConsumerEvent, RowsLost, SnapshotBegins
 from cdc_reader.consumer.handling import check_done
 from cdc_reader.consumer.leases import Leases, RetryingCheckpoints
+from cdc_reader.consumer.lifecycle import Lifecycle
 from cdc_reader.consumer.snapshot_start import snapshot_start
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import InFlightPage, Share, TableProgress
@@ -47,8 +47,6 @@ from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotReader, SnapshotRows
 from cdc_reader.streams.window import Window
 from cdc_reader.table_reader import TableReader
-
-log = get_logger(__name__)
 
 _MOST_CHANGES = 10_000
 """The number of changes in flight at which reading waits; bounds what is remembered of them."""
@@ -103,6 +101,7 @@ class ConsumerRuntime:
         self._leases = Leases(names, self._store, config, stopping)
         self.saves_each = not config.checkpoint_interval
         """Whether a checkpoint is saved after each change."""
+        self._lifecycle = Lifecycle(self._facts())
         self._progress: list[TableProgress] = []
         self._threads: list[threading.Thread] = []
         self._to_save = threading.Event()
@@ -181,7 +180,8 @@ class ConsumerRuntime:
         if self._subscription.checkpoints is None:
             self._store.close()
         self._reader.close()
-        log.info("stopped", **self._facts())
+        if self._progress:
+            self._lifecycle.stopped({each.table: each.saved for each in self._progress})
         if self._errors:
             raise self._errors[0]
 
@@ -199,9 +199,9 @@ class ConsumerRuntime:
         self._spawn("cdc-leases", self._leases.keep)
         if self._stopping.is_set():
             self._reader.stop()  # stops the tables whose read was set up after `stop` was called
+        self._lifecycle.started(self._subscription.store)
         for thread in self._threads:
             thread.start()
-        log.info("following", **self._facts())
 
     def _begin(
         self, table: TableReader, now: Micros
@@ -214,14 +214,15 @@ class ConsumerRuntime:
         lease = self._leases[table.name]
         for counter in _FROM_ZERO:
             self._recorder.add(counter, table.name, 0)
-        if (start := lease.load()) is None:
+        if is_new := (start := lease.load()) is None:
             start = self._first(table, lease.name, now)
             self._save_first(lease, start)
         elif subscription.takes_new_snapshots and not (lost := table.lost(start)).is_empty:
             warn_of_loss(lost, table.name)
             self._recorder.add(LOSSES, table.name, 1)
-            start = table.begin_snapshot()
+            start, is_new = table.begin_snapshot(), True
             self._save_first(lease, start, lost)
+        self._lifecycle.begins(table.name, start, is_saved=not is_new)
         self._reach(table.name, start.position)
         reading = self._reading(table, start)
         progress = TableProgress(
@@ -281,7 +282,11 @@ class ConsumerRuntime:
         return table._follower(start, report, count, tolerant=self._tolerant)  # noqa: SLF001 - as above
 
     def _retries_of(self, table: TableReader) -> Callable[[], None]:
-        return partial(self._recorder.add, RETRIES, table.name)
+        def count() -> None:
+            self._recorder.add(RETRIES, table.name)
+            self._lifecycle.failed(table.name)
+
+        return count
 
     def _report(self, event: ConsumerEvent) -> None:
         """Call `on_event`, if given; raise HandlerError if it fails."""
@@ -327,6 +332,7 @@ class ConsumerRuntime:
         changes = SnapshotChanges()
         with suppress(StoppedError):
             for delivery in reader.deliveries():
+                self._lifecycle.succeeded(delivery.table)
                 if isinstance(delivery, SnapshotRows):
                     self._recorder.add(SNAPSHOT_ROWS, delivery.table, delivery.batch.num_rows)
                 for rows in filter(len, changes.each(delivery)):
@@ -342,6 +348,7 @@ class ConsumerRuntime:
     def _take(self, progress: TableProgress, deliveries: Iterator[Delivery]) -> None:
         grouping = TableChanges()
         for delivery in deliveries:
+            self._lifecycle.succeeded(delivery.table)
             if isinstance(delivery, RowsRead):
                 self._count(delivery)
             for changes in filter(len, grouping.each(delivery)):
@@ -416,11 +423,11 @@ class ConsumerRuntime:
 
     def _facts(self) -> dict[str, str]:
         subscription = self._subscription
-        return {
+        facts = {
             "application": subscription.application,
             "tables": ", ".join(map(str, subscription.tables)),
-            "shard": str(subscription.shard),
         }
+        return facts if subscription.shard.is_whole else {**facts, "shard": str(subscription.shard)}
 
     def _wake(self) -> None:
         """Save soon what has been reached; end the run if nothing is left to read and handle."""

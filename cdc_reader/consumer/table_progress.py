@@ -162,6 +162,8 @@ class TableProgress:
         wake: Callable[[], None],
     ) -> None:
         self.lease = lease
+        self.saved = start
+        """The last checkpoint that was saved."""
         self._reading = reading
         self._limit = limit
         self._now = now
@@ -276,6 +278,7 @@ class TableProgress:
             if checkpoint is None:
                 return
             self.lease.save(self._reading.with_table_facts(checkpoint))
+            self.saved = checkpoint
         self._recorder.add(CHECKPOINTS, self.table)
         self.show()
         log.debug("checkpoint_saved", table=str(self.table), position=checkpoint.position)

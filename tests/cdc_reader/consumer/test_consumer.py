@@ -127,7 +127,14 @@ def test_the_default_store_is_a_file_named_after_the_application(
         consumer(connection, table, seen, **named).run()
     assert Counter(seen.numbers) == Counter(range(20))
     assert {path.name for path in tmp_path.iterdir()} == {"the-app--.db", "the-app--.db-lock"}
-    assert caplog.messages == []
+    begun = [text for text in caplog.messages if text.startswith("event='started'")]
+    file = tmp_path / "the-app--.db"
+    assert "begins='without a checkpoint, at " in begun[0]
+    assert "begins='at its checkpoint, " in begun[1]
+    assert all(f"checkpoints='<SqliteCheckpoints {file}>'" in text for text in begun)
+    stopped = [text for text in caplog.messages if text.startswith("event='stopped'")]
+    assert len(begun) == len(stopped) == 2
+    assert len(caplog.messages) == 4
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with pytest.raises(CheckpointError, match=r"cannot write checkpoints to /.*/the-app--\.db: "):
         consumer(connection, table, seen, **named).run()
@@ -674,9 +681,13 @@ def test_each_change_is_saved_if_configured(
 
 @pytest.mark.needs("faults")
 def test_transient_errors_of_a_read_are_retried(
-    scylla: Scylla, connection: ConnectionConfig, table: str, write: Write
+    scylla: Scylla,
+    connection: ConnectionConfig,
+    table: str,
+    write: Write,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Transient read errors are retried, and the retries are counted."""
+    """Transient read errors are retried, the retries are counted, and their end is told once."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -687,6 +698,9 @@ def test_transient_errors_of_a_read_are_retried(
         consumer(connection, table, seen, metrics=metrics).run()
     assert Counter(seen.numbers) == Counter(range(40))
     assert metrics[RETRIES, TableName.parse(table)] == 2
+    told = [text for text in caplog.messages if text.startswith("event='recovered'")]
+    assert len(told) == 1
+    assert f"tables='{table}' seconds=" in told[0]
 
 
 @pytest.mark.needs("faults")
