@@ -1,6 +1,23 @@
-"""The error message of a command if an extra of this project is not installed."""
+"""The error message if an extra of this project is not installed."""
 
 from __future__ import annotations
+
+_EXTRAS = {
+    "click": "cli",
+    "cramjam": "embedded",
+    "deltalake": "lake",
+    "docker": "docker",
+    "duckdb": "lake",
+    "lark": "embedded",
+    "matplotlib": "report",
+    "pandas": "spark",
+    "prometheus_client": "metrics",
+    "pyspark": "spark",
+    "rich": "cli",
+    "sortedcontainers": "embedded",
+    "testcontainers": "docker",
+}
+"""The extra that installs each package."""
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
@@ -13,4 +30,15 @@ def not_installed(command: str, error: ModuleNotFoundError, extras: str) -> str:
     return (
         f"{command}: the package {missing_package(error)!r} is not installed: "
         f"run pip install 'scylla-cdc[{extras}]'"
+    )
+
+
+def with_extra(name: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return the error of importing `name`, with the extra to install if one has the package."""
+    package = missing_package(error)
+    if (extra := _EXTRAS.get(package)) is None:
+        return error
+    return ModuleNotFoundError(
+        f"{name}: the package {package!r} is not installed: run pip install 'scylla-cdc[{extra}]'",
+        name=package,
     )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from cdc_reader._extras import with_extra
+
 
 def homes(names: Mapping[str, str]) -> dict[str, str]:
     """Return the module of each name, sorted; `names` maps a module to names, as one text."""
@@ -19,6 +21,9 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     def imported(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        try:
+            return getattr(import_module(homes[name]), name)
+        except ModuleNotFoundError as error:
+            raise with_extra(f"{package}.{name}", error) from None
 
     return imported

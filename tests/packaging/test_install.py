@@ -97,6 +97,28 @@ def test_the_connector_s_command_asks_for_its_extras(installed: Environment, pac
     assert line.endswith("is not installed: run pip install 'scylla-cdc[cli,spark]'")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("missing", "name", "extra"),
+    [
+        ("lark", "cdc_reader.testing.EmbeddedScylla", "embedded"),
+        ("sortedcontainers", "cdc_reader.testing.EmbeddedScylla", "embedded"),
+        ("testcontainers", "cdc_reader.testing.ScyllaContainer", "docker"),
+        ("pyspark", "pyspark_scylla_cdc.mirror", "spark"),
+    ],
+)
+def test_a_name_asks_for_its_extra(
+    installed: Environment, missing: str, name: str, extra: str
+) -> None:
+    """Without its extra, a name cannot be imported, and the error names the extra."""
+    package, _, attribute = name.rpartition(".")
+    code = f"{without([missing])}\ntry:\n    from {package} import {attribute}\n"
+    said = installed.execute(f"{code}except ModuleNotFoundError as error:\n    print(error)")
+    assert said.strip() == (
+        f"{name}: the package {missing!r} is not installed: run pip install 'scylla-cdc[{extra}]'"
+    )
+
+
 def refusal(installed: Environment, package: str, run: str) -> str:
     """Return the only line that the code prints without the package, before it exits with 1."""
     code = f"{without([package])}; sys.stderr = sys.stdout\n{run}"

@@ -58,8 +58,8 @@ class DeltaLakeSink:
             import deltalake
         except ImportError:
             remedy = (
-                "install deltalake (pip install deltalake), or use a session with Delta Lake's "
-                "extension"
+                "install deltalake (pip install 'scylla-cdc[lake]'), or use a session with Delta "
+                "Lake's extension"
             )
             raise ConfigurationError("format", "delta", remedy) from None
         if re.search(r"%[0-9A-Fa-f]{2}|\\", path):
