@@ -9,6 +9,7 @@ import pyarrow as pa
 from attrs import evolve
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.advance import (
@@ -42,6 +43,8 @@ from pyspark_scylla_cdc.planning.plan import NONE_MISSED
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.sessions import SourceClock, generations_of
 
+log = get_logger(__name__)
+
 
 class BatchReader(DataSourceReader):
     """Reads the log between the bounds of the options, or the whole log if there are no bounds."""
@@ -57,6 +60,9 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self._names = names
         self._clock = SourceClock(options, clock)
+        if unused := options.limits:
+            remedy = "they limit the micro-batches of streams: leave them out"
+            log.warning("options_without_effect", options=", ".join(unused), remedy=remedy)
 
     @hide_traceback()
     def partitions(self) -> list[SourcePartition]:

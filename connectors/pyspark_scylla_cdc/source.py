@@ -48,8 +48,8 @@ class ScyllaCdcDataSource(DataSource):
         from pyspark_scylla_cdc.streaming.stream import StreamReader
 
         try:
-            reader = StreamReader(*self._as_loaded(schema))
-            return for_this_spark(reader, reader.limits)
+            options, log_schema, names = self._as_loaded(schema)
+            return for_this_spark(StreamReader(options, log_schema, names), options.limits)
         except CdcError as error:
             return RefusedStream(error)
 

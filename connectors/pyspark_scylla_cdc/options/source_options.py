@@ -128,6 +128,16 @@ class SourceOptions:
         return options
 
     @property
+    def limits(self) -> list[str]:
+        """The names of the options that limit micro-batches."""
+        given = {
+            "maxWindowPerTrigger": self.max_window is not None,
+            "maxRowsPerTrigger": self.max_rows is not None,
+            "maxBytesPerTrigger": self.max_bytes is not None,
+        }
+        return [name for name, is_given in given.items() if is_given]
+
+    @property
     def confidence(self) -> int:
         """The confidence window, in µs."""
         return duration_micros(self.read.confidence_window)

@@ -101,17 +101,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lost_in_plan: Window | None = None
         self._has_begun = False
 
-    @property
-    def limits(self) -> list[str]:
-        """The names of the options that limit this query's micro-batches."""
-        options = self._options
-        given = {
-            "maxWindowPerTrigger": options.max_window is not None,
-            "maxRowsPerTrigger": options.max_rows is not None,
-            "maxBytesPerTrigger": options.max_bytes is not None,
-        }
-        return [name for name, is_given in given.items() if is_given]
-
     @hide_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._batches.finish(self._clock.now())

@@ -51,6 +51,7 @@ _SET = {
 """Source options that a copy needs; users cannot set them."""
 _ALTERED = f"{TableAlteredError.__module__}.{TableAlteredError.__qualname__}: "
 """What Spark's text of an error contains if this error has ended the query."""
+_TRIGGER = {"processingTime": "1 minute"}
 _TICK = 0.2
 """Seconds between checks of the queries of several tables."""
 
@@ -104,7 +105,7 @@ class _Copy:
 
         writer = frame.writeStream.foreachBatch(write)
         writer = writer.option("checkpointLocation", self.checkpoint)
-        self.query = (writer.trigger(**self.trigger) if self.trigger else writer).start()
+        self.query = writer.trigger(**self.trigger).start()
         if self._is_stopped:  # meanwhile
             self.query.stop()
 
@@ -234,8 +235,9 @@ def mirror(
         checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables.
             The default is `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. The
             checkpoint belongs to the copy: delete both to start over.
-        trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``. On Spark
-            4.0 and 4.1, a query with this trigger reads everything only in `awaitTermination`.
+        trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``. The default
+            is a micro-batch each minute, because each one writes files. On Spark 4.0 and 4.1, a
+            query with ``availableNow`` reads everything only in `awaitTermination`.
         history: keep all versions of each row. The copy then has three more columns: ``valid_from``
             and ``valid_to`` (null for a current version), and ``is_current``.
 
@@ -252,7 +254,7 @@ def mirror(
         remedy = "give a directory for the checkpoint, which cannot be stored in a catalog"
         raise ConfigurationError("checkpoint", None, remedy)
     copies = [
-        _Copy(spark, _source(options, table), sink, place, dict(trigger or {}), history)
+        _Copy(spark, _source(options, table), sink, place, dict(trigger or _TRIGGER), history)
         for table, sink, place in _places(spark, kind, target, tables, checkpoint)
     ]
     running = Mirror(copies)

@@ -18,7 +18,9 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 
 from cdc_reader._time import SystemClock
 from cdc_reader.cli.command import main
+from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import TELLS_START
+from tests.connectors.pyspark_scylla_cdc.support.readers import batch_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -337,3 +339,14 @@ def test_columns_have_metadata(load: Callable[..., DataFrame]) -> None:
     assert schema["pk"].metadata == {"cql.type": "int", "cql.kind": "partition_key"}
     assert schema["v"].metadata == {"cql.type": "int", "cql.kind": "regular"}
     assert schema["_change_type"].metadata == {"cql.insert": "statement"}
+
+
+def test_limits_of_micro_batches_in_a_batch(
+    options: dict[str, str], execute: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A batch read names the options that have no effect on it, in one warning."""
+    execute("CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}")
+    limits = {"maxRowsPerTrigger": "5", "maxBytesPerTrigger": "1m"}
+    batch_reader(SourceOptions.parse({**options, **limits}))
+    [told] = [text for text in caplog.messages if "options_without_effect" in text]
+    assert "options='maxRowsPerTrigger, maxBytesPerTrigger'" in told

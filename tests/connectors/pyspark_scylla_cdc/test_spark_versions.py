@@ -56,8 +56,8 @@ def make(options: dict[str, str], clock: ManualClock) -> Make:
     """Creates readers for Spark versions that do not pass the start of a micro-batch."""
 
     def make(**more: str) -> WithoutStart:
-        reader = stream_reader(SourceOptions.parse({**options, **more}), clock)
-        return WithoutStart(reader, reader.limits)
+        parsed = SourceOptions.parse({**options, **more})
+        return WithoutStart(stream_reader(parsed, clock), parsed.limits)
 
     return make
 
