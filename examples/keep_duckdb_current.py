@@ -35,20 +35,25 @@ from cdc_reader import (
 
 
 class Copy:
-    """A table in a DuckDB file. Each transaction writes rows together with their checkpoint."""
+    """A table in a DuckDB file. Each transaction writes rows together with their checkpoint.
+
+    The file is attached as `copy` beside an empty database. Therefore, names without `copy` mean
+    the tables and views of this class, whatever the file and its tables are called.
+    """
 
     def __init__(self, path: Path, name: TableName) -> None:
-        self._name, self._table = str(name), f"main.{quoted(name.name)}"
-        self._database = duckdb.connect(str(path))
-        self._database.execute("CREATE SCHEMA IF NOT EXISTS cdc")
+        self._name, self._table = str(name), f"copy.main.{quoted(name.name)}"
+        self._database = duckdb.connect()
+        self._database.execute(f"ATTACH {text(str(path))} AS copy")
+        self._database.execute("CREATE SCHEMA IF NOT EXISTS copy.cdc")
         self._database.execute(
-            "CREATE TABLE IF NOT EXISTS cdc.checkpoints (name TEXT, checkpoint BLOB)"
+            "CREATE TABLE IF NOT EXISTS copy.cdc.checkpoints (name TEXT, checkpoint BLOB)"
         )
         self._database.begin()
 
     def checkpoint(self) -> Checkpoint | None:
         """Return the last checkpoint, or None before the first one."""
-        query = "SELECT checkpoint FROM cdc.checkpoints WHERE name = ?"
+        query = "SELECT checkpoint FROM copy.cdc.checkpoints WHERE name = ?"
         found = self._database.execute(query, [self._name]).fetchall()
         return pickle.loads(found[0][0]) if found else None
 
@@ -68,9 +73,9 @@ class Copy:
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Store the checkpoint and commit it with the changes that were applied before."""
-        self._database.execute("DELETE FROM cdc.checkpoints WHERE name = ?", [self._name])
+        self._database.execute("DELETE FROM copy.cdc.checkpoints WHERE name = ?", [self._name])
         stored = [self._name, pickle.dumps(checkpoint)]
-        self._database.execute("INSERT INTO cdc.checkpoints VALUES (?, ?)", stored)
+        self._database.execute("INSERT INTO copy.cdc.checkpoints VALUES (?, ?)", stored)
         self._database.commit()
         self._database.begin()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +49,8 @@ def value_to_json(value: Any) -> Any:  # noqa: PLR0911 - a table of types
         case None | bool() | str():
             return value
         case int():
-            return value if -_EXACT_INTEGERS <= value < _EXACT_INTEGERS else str(value)
+            is_exact = -_EXACT_INTEGERS <= value < _EXACT_INTEGERS
+            return value if is_exact else str(Decimal(value))  # `str` would limit the digits
         case float():
             return value if math.isfinite(value) else str(value)
         case bytes():

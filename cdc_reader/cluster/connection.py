@@ -28,7 +28,12 @@ from cassandra.query import PreparedStatement, SimpleStatement, Statement
 
 from cdc_reader._log import get_logger
 from cdc_reader._stats import count_overload, waiting
-from cdc_reader.cluster.driver import forget_columns, keep_columns, wait_for_nodes
+from cdc_reader.cluster.driver import (
+    accept_long_decimals,
+    forget_columns,
+    keep_columns,
+    wait_for_nodes,
+)
 from cdc_reader.cluster.errors import request_error
 from cdc_reader.cluster.opening import Opening
 from cdc_reader.cluster.queries import Queries, Query, Request, SharedAnswers
@@ -226,6 +231,7 @@ class Connection(Queries):
         except Exception as error:
             raise self._failure(error, doing) from error
         forget_columns(statement)
+        accept_long_decimals(statement)
         return statement
 
     def _statement(self, query: Query) -> tuple[Statement, tuple[object, ...] | None]:

@@ -1,4 +1,4 @@
-"""Adapts the driver: keeps result pages as bytes, and evens out the two drivers.
+"""Adapts the driver: keeps result pages as bytes, takes long decimals, evens out the two drivers.
 
 By default, the driver turns each cell into a Python object. Here, the body of a ROWS result is kept
 as received, until `decoding` reads it. Either cassandra-driver or scylla-driver may be installed.
@@ -12,10 +12,13 @@ import inspect
 import io
 import time
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
+from cassandra import cqltypes
 from cassandra.cluster import Cluster, Session
+from cassandra.marshal import int32_pack, varint_pack
 from cassandra.protocol import ResultMessage, _ProtocolHandler
 from cassandra.query import PreparedStatement
 
@@ -145,3 +148,45 @@ def installed_drivers() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+class _Decimal(cqltypes.DecimalType):  # type: ignore[misc]
+    """Decimals with any number of digits.
+
+    The driver converts the digits from text to an integer, which Python refuses to do for more than
+    4,300 digits. The underscore keeps the driver from using this class for other sessions.
+    """
+
+    @staticmethod
+    def serialize(value: Any, _protocol_version: int) -> bytes:
+        sign, digits, exponent = Decimal(value).as_tuple()
+        unscaled = int(Decimal((sign, digits, 0)))
+        raw: bytes = int32_pack(-exponent) + varint_pack(unscaled)  # type: ignore[operator]
+        return raw
+
+
+DECIMAL: Any = _Decimal
+"""The driver's class for decimals, without its limit."""
+
+
+def accept_long_decimals(statement: PreparedStatement) -> None:
+    """Let values of the statement contain decimals with any number of digits."""
+    statement.column_metadata = [
+        column._replace(type=_with_long_decimals(column.type))
+        for column in statement.column_metadata or ()
+    ]
+
+
+def _with_long_decimals(kind: Any) -> Any:
+    """Return the driver's class for a type, with `DECIMAL` in place of the driver's own."""
+    if kind is cqltypes.DecimalType:
+        return DECIMAL
+    if issubclass(kind, cqltypes.VectorType):
+        return _derived(kind, "subtype", kind.subtype, _with_long_decimals(kind.subtype))
+    return _derived(kind, "subtypes", kind.subtypes, [*map(_with_long_decimals, kind.subtypes)])
+
+
+def _derived(kind: Any, name: str, known: Any, changed: Any) -> Any:
+    """Return the class if the attribute is unchanged, or else a subclass with the new value."""
+    is_same = [*known] == changed if isinstance(changed, list) else known is changed
+    return kind if is_same else type(kind)(f"_{kind.__name__}", (kind,), {name: changed})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -202,8 +202,7 @@ class SchemaSource:
                 f"{self._queries.hosts}; check its spelling (names are case-sensitive) and the "
                 "hosts"
             )
-        close = difflib.get_close_matches(name.name, tables, n=1)
-        hint = f"did you mean {close[0]}?" if close else "check its spelling (case-sensitive)"
+        hint = _nearest(name, tables) or "check its spelling (case-sensitive)"
         return TableNotFoundError(f"table {name} was not found at {self._queries.hosts}; {hint}")
 
     def _columns(self, name: TableName, types: _UserTypes) -> tuple[Column, ...]:
@@ -227,6 +226,17 @@ class SchemaSource:
 
     def _rows(self, columns: str, table: str, keyspace: str) -> list[dict[str, Any]]:
         return self._queries.rows(f"SELECT {columns} {_KEYSPACE.format(table)}", keyspace)
+
+
+def _nearest(name: TableName, tables: Collection[str]) -> str | None:
+    """Return a hint that names the base table nearest to a missing table, or None."""
+    base = TableName(name.keyspace, name.name.removesuffix(LOG_SUFFIX))
+    if base.name in tables:
+        return f"give its base table, {base}, which has no CDC log"
+    logs = {table + LOG_SUFFIX for table in tables}
+    bases = [table for table in tables if table not in logs]
+    close = difflib.get_close_matches(base.name, bases, n=1)
+    return f"did you mean {close[0]}?" if close else None
 
 
 class _UserTypes:

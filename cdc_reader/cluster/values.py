@@ -15,6 +15,7 @@ from cassandra.metadata import Murmur3Token
 from cassandra.util import Date, OrderedMap, Time
 from cassandra.util import Duration as DriverDuration
 
+from cdc_reader.cluster.driver import DECIMAL
 from cdc_reader.cql.order import sort_key
 from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.cql.types import (
@@ -60,7 +61,7 @@ _SERIALISERS = {
     "boolean": cqltypes.BooleanType,
     "counter": cqltypes.CounterColumnType,
     "date": cqltypes.SimpleDateType,
-    "decimal": cqltypes.DecimalType,
+    "decimal": DECIMAL,
     "double": cqltypes.DoubleType,
     "duration": cqltypes.DurationType,
     "float": cqltypes.FloatType,

@@ -17,7 +17,13 @@ from cdc_reader._log import get_logger
 from cdc_reader.changes.change import Change, reasons_of
 from cdc_reader.consumer.config import ConsumerConfig, OnError
 from cdc_reader.consumer.tracebacks import of_user
-from cdc_reader.errors import CdcError, ColumnDecodeError, ConfigurationError, HandlerError
+from cdc_reader.errors import (
+    CdcError,
+    ColumnDecodeError,
+    ConfigurationError,
+    HandlerError,
+    in_one_line,
+)
 from cdc_reader.metrics import HANDLER_ERRORS, HANDLER_RETRIES, Recorder
 from cdc_reader.reading.retry import GRACE, Interruption, Stop, failed_once, interrupted, retrying
 
@@ -292,9 +298,10 @@ def check_done(option: str, returned: object) -> None:
 
 def _facts(change: Change) -> dict[str, str]:
     """Return fields that identify the change in log messages, without values outside its key."""
+    key = (f"{name!r}: {in_one_line(value)}" for name, value in change.key.items())
     return {
         "table": str(change.table),
-        "key": str(dict(change.key)),
+        "key": f"{{{', '.join(key)}}}",
         "written_at": change.written_at.isoformat(),
     }
 

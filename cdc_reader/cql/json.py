@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 from cdc_reader._time import parse_timestamp
 from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.cql.types import CqlType, Transform, TupleType, UserType
-from cdc_reader.cql.values import frozen_map
+from cdc_reader.cql.values import frozen_map, integer
 from cdc_reader.errors import ConfigurationError
 
 Convert = Callable[[Any], Any]
@@ -40,7 +40,7 @@ def parse_key(text: str, table: TableSchema) -> dict[str, Any]:
     """
     columns = table.partition_key
     try:
-        found = json.loads(text, parse_float=Decimal)
+        found = json.loads(text, parse_float=Decimal, parse_int=integer)
     except (ValueError, RecursionError) as error:
         raise ConfigurationError("key", text, f"give JSON: {_FORMS} ({error})") from None
     given = _by_column(found, columns)
@@ -118,7 +118,7 @@ def _whole(given: object) -> int:
     """Convert an integer or its text; object keys and very long integers are written as text."""
     if isinstance(given, bool) or not isinstance(given, int | str):
         raise TypeError(given)
-    return int(given)
+    return integer(given) if isinstance(given, str) else given
 
 
 def _flag(given: object) -> bool:

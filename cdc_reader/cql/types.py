@@ -36,6 +36,9 @@ from cdc_reader.cql.names import bare_or_quoted
 
 R = TypeVar("R")
 
+_NAME_PART = r'"(?:[^"]|"")*"|[\w.$]+'
+"""A quoted name, or names without quotes; a qualified name, such as ``ks."T"``, has two parts."""
+
 NATIVE_TYPES = frozenset(
     "ascii bigint blob boolean counter date decimal double duration float inet int smallint "
     "text time timestamp timeuuid tinyint uuid varint".split()
@@ -210,7 +213,8 @@ def parts(cql_type: CqlType) -> Iterator[CqlType]:
 def parse(text: str, user_type: Callable[[str], UserType] | None = None) -> CqlType:
     """Parse the text of a CQL type.
 
-    `user_type` resolves the name of a user-defined type to its (non-frozen) definition.
+    `user_type` resolves the name of a user-defined type, which is qualified if it is qualified in
+    the text, to its (non-frozen) definition.
     Raises ValueError for text that is not a CQL type.
     """
     tokens = _tokens(text)
@@ -225,9 +229,8 @@ def _frozen_text(text: str, is_frozen: bool) -> str:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    pattern = r'\s*("(?:[^"]|"")*"|[\w.$]+|[<>,])'
     end = 0
-    for match in re.finditer(pattern, text):
+    for match in re.finditer(rf"\s*((?:{_NAME_PART})+|[<>,])", text):
         if match.start() != end:
             break
         end = match.end()
@@ -240,14 +243,22 @@ def _parse(
     tokens: Iterator[str], user_type: Callable[[str], UserType] | None, text: str
 ) -> CqlType:
     name = next(tokens, "")
-    if name.startswith('"'):
-        return _user_type(name[1:-1].replace('""', '"'), user_type, text)
+    if '"' in name:
+        return _user_type(_unquoted(name), user_type, text)
     lower = name.lower()
     if lower in _PARAMETRIC:
         return _PARAMETRIC[lower](_arguments(tokens, user_type, text), text)
     if lower in NATIVE_TYPES or lower == "varchar":
         return Native("text" if lower == "varchar" else lower)
     return _user_type(lower, user_type, text)
+
+
+def _unquoted(name: str) -> str:
+    """Return a name, which may be qualified, without quotes."""
+    parts = re.findall(_NAME_PART, name)
+    return "".join(
+        part[1:-1].replace('""', '"') if part.startswith('"') else part.lower() for part in parts
+    )
 
 
 def _arguments(

@@ -23,13 +23,15 @@ user-defined type        `FrozenDict` by field name; a null field is None
 
 Every value is immutable and hashable, because in CQL even collections can be keys. A timestamp or
 date outside the years 1 to 9999 is a number: ms, or days, since 1970. In Python -0.0 equals 0.0,
-but a CQL set or map may contain both as elements or keys. Then -0.0 becomes a `NegativeZero`.
+but a CQL set or map may contain both as elements or keys. Then -0.0 becomes a `NegativeZero`. An
+integer of thousands of digits is a `LongInteger`, which can be printed.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import math
+import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
@@ -53,7 +55,8 @@ from cdc_reader.cql.types import (
 Convert = Callable[[pa.Array], list[Any]]
 K = TypeVar("K")
 V = TypeVar("V")
-_MAX_TEXT_DIGITS = 4_000  # by default, Python refuses to parse longer integers
+_MAX_TEXT_DIGITS = 4_000  # by default, Python refuses to parse and print longer integers
+_SHOWN = 40
 
 
 class FrozenDict(dict[K, V]):
@@ -96,6 +99,17 @@ class NegativeZero(float):
 
 def _is_negative_zero(value: object) -> bool:
     return isinstance(value, float) and not value and math.copysign(1, value) < 0
+
+
+class LongInteger(int):
+    """An integer that can be printed although it has more digits than Python prints by default."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(Decimal(self))
+
+    __str__ = __repr__
 
 
 @frozen
@@ -152,10 +166,16 @@ def _each(make: Callable[[Any], Any]) -> Convert:
     return lambda array: [None if value is None else make(value) for value in array.to_pylist()]
 
 
-def _integer(given: str | Decimal) -> int:
-    """Convert digits, or a number of a column that `decimal_type` made decimal."""
-    is_short = isinstance(given, Decimal) or len(given) < _MAX_TEXT_DIGITS
-    return int(given) if is_short else int(Decimal(given))
+def integer(given: str | Decimal) -> int:
+    """Convert the text of an integer, or a number of a column that `decimal_type` made decimal.
+
+    Raises ValueError for other text.
+    """
+    if isinstance(given, Decimal) or len(given) < _MAX_TEXT_DIGITS:
+        return int(given)
+    if not re.fullmatch(r"-?\d+", given, re.ASCII):
+        raise ValueError(f"found {given[:_SHOWN]}..., expected an integer")
+    return LongInteger(Decimal(given))
 
 
 def _calendar(array: pa.Array) -> list[Any]:
@@ -232,7 +252,7 @@ _NATIVE: dict[str, Convert] = {
     "timestamp": _calendar,
     "timeuuid": uuids,
     "uuid": uuids,
-    "varint": _each(_integer),
+    "varint": _each(integer),
 }
 _CONVERTER: Transform[Convert] = Transform(
     native=lambda cql_type: _NATIVE[cql_type.name],

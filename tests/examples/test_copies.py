@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from attrs import frozen
 from cassandra.util import uuid_from_time
 
 from cdc_reader._time import SystemClock
+from tests.examples import killed
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
@@ -260,6 +262,34 @@ def test_a_table_with_a_common_name(
     assert example.run(scylla, f"{keyspace}.{name}") == 0
     with duckdb.connect(str(example.target), read_only=True) as database:
         assert database.execute(f"FROM main.{name}").fetchall() == [(1, True)]
+
+
+@pytest.mark.parametrize("file", ["cdc", "copy", "main"])
+def test_names_that_the_example_for_duckdb_uses(
+    scylla: Scylla, keyspace: str, tmp_path: Path, file: str
+) -> None:
+    """Tables may be called like those of the example, and the file like a schema or a catalog."""
+    module = killed.example("keep_duckdb_current")
+    own = {*re.findall(r"_cdc_\w+", Path(module.__file__).read_text())}
+    assert {"_cdc_changes", "_cdc_rows"} <= own
+    for name in sorted({*own, "checkpoints"}):
+        scylla.session.execute(
+            f'CREATE TABLE {keyspace}."{name}" (pk int, ck int, v int, PRIMARY KEY (pk, ck)) '
+            "WITH cdc = {'enabled': true, 'postimage': true}"
+        )
+        for statement in (
+            f'INSERT INTO {keyspace}."{name}" (pk, ck, v) VALUES (1, 1, 1)',
+            f'INSERT INTO {keyspace}."{name}" (pk, ck, v) VALUES (1, 2, 1)',
+            f'DELETE FROM {keyspace}."{name}" WHERE pk = 1 AND ck > 1',
+        ):
+            scylla.session.execute(statement)
+            killed.keep_current(
+                module, tmp_path / f"{file}.duckdb", scylla.contact_point, f"{keyspace}.{name}"
+            )
+        with duckdb.connect() as database:
+            database.execute(f"ATTACH '{tmp_path}/{file}.duckdb' AS found (READ_ONLY)")
+            rows = database.execute(f'FROM found.main."{name}"').fetchall()
+        assert rows == [(1, 1, 1, True)], name
 
 
 @pytest.mark.slow

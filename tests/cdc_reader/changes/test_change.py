@@ -24,7 +24,7 @@ from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import CdcOptions, Column
 from cdc_reader.cql.types import parse
-from cdc_reader.cql.values import Duration, FrozenDict
+from cdc_reader.cql.values import Duration, FrozenDict, integer
 from cdc_reader.streams.stream import StreamId
 from tests.cdc_reader.support.recorded_logs import BASE, KEYS, U, histories, log_schema
 
@@ -279,6 +279,18 @@ def test_a_change_prints_on_a_line() -> None:
         "<range_delete ks.t {'pk': 1} from {'ck': 1} inclusive to {'ck': 3} exclusive "
         "at 2023-11-14T22:13:20Z>"
     )
+
+
+def test_a_change_with_a_number_of_many_digits() -> None:
+    """A change can be printed, and written as JSON, whatever the length of its numbers."""
+    text = "7" * 5_000
+    number = integer(text)
+    change = change_of({"op": 2, "ck": number, "a": number, "s": frozenset([number])})
+    deltas = f"a = {text} s + {{{text}}}"
+    assert repr(change).startswith(f"<insert ks.t {{'pk': 1, 'ck': {text}}} {deltas}")
+    found = json.loads(json.dumps(change.to_dict()))
+    assert (found["key"]["ck"], found["deltas"]["a"]) == (text, {"set": text})
+    assert found["deltas"]["s"]["added"] == [text]
 
 
 def test_a_change_is_json_as_a_dict() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -531,3 +532,38 @@ def test_each_side_has_its_login(scylla: Scylla, table: str, tmp_path: Path) -> 
         "Error: --target-username is 'me': give its password in --target-password-file or "
         "$SCYLLA_CDC_TARGET_PASSWORD\n"
     )
+
+
+DIGITS = "1" + "0" * 5_000
+
+
+def test_numbers_of_any_length(
+    scylla: Scylla, keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """`replicate`, `compare` and `tail` take numbers that Python does not convert by default."""
+    table, number = f"{keyspace}.t", 10**5_000
+    raw = number.to_bytes(number.bit_length() // 8 + 1, "big").hex()
+    varint, decimal = f"blobAsVarint(0x{raw})", f"blobAsDecimal(0x00000000{raw})"
+    create_keyspace(there, keyspace)
+    columns = (
+        "(k decimal, c varint, d decimal, m map<decimal, varint>, l list<decimal>, f frozen<pair>, "
+        "t frozen<tuple<int, decimal>>, PRIMARY KEY (k, c))"
+    )
+    for session, cdc in ((scylla.session, " WITH cdc = {'enabled': true}"), (there, "")):
+        session.execute(f"CREATE TYPE {keyspace}.pair (a varint, b decimal)")
+        session.execute(f"CREATE TABLE {table} {columns}{cdc}")
+    scylla.session.execute(
+        f"INSERT INTO {table} (k, c, d, m, l, f, t) VALUES ({decimal}, {varint}, {decimal}, "
+        f"{{{decimal}: {varint}}}, [{decimal}], {{a: {varint}, b: {decimal}}}, (1, {decimal}))"
+    )
+    comparison = "compare", scylla.contact_point, table, target.contact_point
+    different = invoke(*comparison)
+    assert f'only in the source  k="{DIGITS}", c="{DIGITS}"' in different.stdout
+    copied = invoke(*arguments(scylla, table, target, tmp_path, *TO_NOW))
+    assert copied.exit_code == 0, copied.output[-500:]
+    assert "no row differs" in invoke(*comparison).stdout
+    tail = "tail", "--hosts", scylla.contact_point, table, "--from", "-1h", *TO_NOW
+    assert f'd = "{DIGITS}"' in invoke(*tail).stdout
+    [line] = invoke(*tail, "--json").stdout.splitlines()
+    assert json.loads(line)["key"] == {"k": DIGITS, "c": DIGITS}
+    there.execute(f"DROP KEYSPACE {keyspace}")

@@ -134,6 +134,26 @@ def test_an_error_about_a_missing_table_suggests_the_nearest_name(
         schemas.log_schema(TableName("nonesuch", "t"))
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("visits_scylla_cdc_log", r"give its base table, \w+\.visits, which has no CDC log$"),
+        ("vists_scylla_cdc_log", r"did you mean visits\?$"),
+        ("visit_scylla_cdc_log", r"did you mean visits\?$"),
+        ("visitors_scylla_cdc_lg", r"check its spelling"),
+    ],
+)
+def test_no_log_is_suggested(
+    scylla: Scylla, keyspace: str, opened: Connection, name: str, hint: str
+) -> None:
+    """The hint names base tables only, and a counter table for the log that it cannot have."""
+    execute = scylla.session.execute
+    execute(f"CREATE TABLE {keyspace}.visits (p int PRIMARY KEY, n counter)")
+    execute(f"CREATE TABLE {keyspace}.visitors (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}")
+    with pytest.raises(TableNotFoundError, match=f"was not found at .*; {hint}"):
+        SchemaSource(opened).log_schema(TableName(keyspace, name))
+
+
 def test_an_error_about_a_table_without_cdc_says_how_to_enable_it(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:

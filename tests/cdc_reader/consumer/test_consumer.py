@@ -550,6 +550,10 @@ def test_a_change_may_go_to_the_dead_letters(
         consumer(connection, table, Failing(13, 3), config=QUICK, dead_letter=_full).run()
 
 
+def _refuse(_change: Change) -> None:
+    raise OSError("full")
+
+
 def _full(_change: Change, _error: Exception) -> None:
     raise OSError("full")
 
@@ -935,3 +939,18 @@ def test_a_waiting_table_does_not_delay_the_end(
     )
     followed.run()
     assert seen.numbers == [0]
+
+
+def test_a_long_key_is_shortened_in_messages(
+    scylla: Scylla, keyspace: str, connection: ConnectionConfig
+) -> None:
+    """A message about a failed change shows only the first digits of a number with very many."""
+    number = 10**5_000
+    raw = number.to_bytes(number.bit_length() // 8 + 1, "big").hex()
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (k varint, c int, PRIMARY KEY (k, c)) "
+        "WITH cdc = {'enabled': true}"
+    )
+    scylla.session.execute(f"INSERT INTO {keyspace}.t (k, c) VALUES (blobAsVarint(0x{raw}), 7)")
+    with pytest.raises(HandlerError, match=r"\{'k': 10{39}\.\.\. \(5,001 characters\), 'c': 7\}"):
+        consumer(connection, f"{keyspace}.t", _refuse, config=QUICK).run()

@@ -29,7 +29,7 @@ from cdc_reader.cql.types import (
     VectorType,
     parse,
 )
-from cdc_reader.cql.values import Duration, FrozenDict, NegativeZero, converter
+from cdc_reader.cql.values import Duration, FrozenDict, NegativeZero, converter, integer
 from cdc_reader.decoding import arrow_type, decode
 from tests.cdc_reader.decoding.schemas import EPOCH, _told_inet, cql_types, values
 from tests.cdc_reader.decoding.wire import column_of, encode, page_of
@@ -161,6 +161,17 @@ def test_a_varint_has_any_number_of_digits() -> None:
     text = "-" + "7" * 5_000
     (found,) = converter(Native("varint"))(pa.array([text]))
     assert found == -7 * (10**5_000 - 1) // 9
+    assert text == str(found) == repr(found) == f"{found}"
+    assert repr((found,)) == f"({text},)"
+    for copied in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
+        assert (copied, str(copied), hash(copied)) == (found, text, hash(int(found)))
+    assert type(converter(Native("varint"))(pa.array(["7" * 20]))[0]) is int
+
+
+def test_long_text_that_is_no_integer() -> None:
+    """Long text is converted only if it consists of digits, whatever exponent it may have."""
+    with pytest.raises(ValueError, match=r"^found 0{40}\.\.\., expected an integer$"):
+        integer("0" * 5_000 + "1e999999999")
 
 
 def test_scalars_have_the_documented_types() -> None:

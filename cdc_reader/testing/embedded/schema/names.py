@@ -58,16 +58,18 @@ def resolve_type(catalog: Catalog, keyspace: str, text: str) -> CqlType:
     """Return the type that `text` names in a keyspace; raise InvalidRequest if there is none."""
 
     def user_type(name: str) -> UserType:
-        place, _, bare = name.rpartition(".")
-        if place and place != keyspace:
+        types = catalog.keyspace(keyspace).types
+        if name in types:  # a quoted name may contain dots; the name of a keyspace may not
+            return types[name]
+        *places, bare = name.split(".", 1)
+        if places and places != [keyspace]:
             raise InvalidRequest(
                 f"Statement on keyspace {keyspace} cannot refer to a user type in keyspace "
-                f"{place}; user types can only be used in the keyspace they are defined in"
+                f"{places[0]}; user types can only be used in the keyspace they are defined in"
             )
-        try:
-            return catalog.keyspace(keyspace).types[bare]
-        except KeyError:
-            raise InvalidRequest(f"Unknown type {keyspace}.{bare}") from None
+        if bare not in types:
+            raise InvalidRequest(f"Unknown type {keyspace}.{bare}")
+        return types[bare]
 
     try:
         found = cql_type.parse(text, user_type)

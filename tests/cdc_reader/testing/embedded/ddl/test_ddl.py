@@ -70,3 +70,16 @@ def test_names_have_a_length(make_shell: Any, version: str, limit: int) -> None:
 def test_names_of_keyspaces_are_checked(shell: Any, name: str, message: str) -> None:
     """A keyspace name is checked before the properties, even with IF NOT EXISTS."""
     assert shell.refusal(f"CREATE KEYSPACE IF NOT EXISTS {name} WITH x = 1") == (INVALID, message)
+
+
+@pytest.mark.parametrize("name", ["Odd", "odd", "a.b"])
+def test_a_type_may_be_named_with_its_keyspace(shell: Any, name: str) -> None:
+    """Names of types may be qualified, and may be in quotes."""
+    shell.run(f'CREATE TYPE ks."{name}" (x int)')
+    kind = f'frozen<ks."{name}">'
+    shell.run(f'CREATE TABLE t (k {kind} PRIMARY KEY, v frozen<list<{kind}>>, u "{name}")')
+    shell.run("INSERT INTO t (k, v) VALUES ({x: 1}, [{x: 2}])")
+    assert len(shell.rows("SELECT * FROM t")) == 1
+    code, message = shell.refusal(f'CREATE TABLE t2 (k frozen<no."{name}"> PRIMARY KEY)')
+    assert code == INVALID
+    assert "cannot refer to a user type in keyspace no;" in message
