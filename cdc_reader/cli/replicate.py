@@ -247,6 +247,8 @@ def _check_target(schema: TableSchema, target: Side) -> UUID | None:
             there = schemas.table_schema(target.table)
         except TableNotFoundError as error:
             made = creation(schema, target.table, types)
+            if keyspace := schemas.keyspace_creation(target.table.keyspace):
+                made = f"{keyspace}; {made}"
             raise TableNotFoundError(f"at the target, {error}; create it: {made}") from error
     check_copy(schema, there, types)
     return there.id

@@ -12,7 +12,7 @@ from attrs import evolve
 from cdc_reader._log import get_logger
 from cdc_reader.cluster.queries import Queries
 from cdc_reader.cql import types as cql_type
-from cdc_reader.cql.names import LOG_SUFFIX, TableName
+from cdc_reader.cql.names import LOG_SUFFIX, TableName, quoted
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
     END_OF_BATCH,
@@ -108,6 +108,8 @@ def _options(queries: Queries, keyspace: str) -> dict[str, Any]:
     except QueryRefusedError:
         return {}  # a server without this table has neither option
 
+_REPLICAS = 3
+
 
 class SchemaSource:
     """Reads schemas over a connection; each error says what to do."""
@@ -149,6 +151,20 @@ class SchemaSource:
         state = self.state(name)
         types = _UserTypes(name.keyspace, self._rows("*", "types", name.keyspace))
         return self._table_schema(name, types, state)
+
+    def keyspace_creation(self, keyspace: str) -> str | None:
+        """Return the statement that creates the keyspace; None if the keyspace exists.
+
+        It gets three replicas, or one on each node of a smaller cluster.
+        """
+        if self._rows("keyspace_name", "keyspaces", keyspace):
+            return None
+        peers = self._queries.rows("SELECT peer FROM system.peers")
+        replicas = min(1 + len(peers), _REPLICAS)
+        return (
+            f"CREATE KEYSPACE {quoted(keyspace)} WITH replication = "
+            f"{{'class': 'NetworkTopologyStrategy', 'replication_factor': {replicas}}}"
+        )
 
     def user_types(self, keyspace: str, names: Iterable[str]) -> dict[str, UserType]:
         """Return the keyspace's user-defined types among `names`, by name."""

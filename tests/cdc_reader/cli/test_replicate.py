@@ -344,6 +344,20 @@ def test_a_missing_target_is_reported_with_a_remedy(
     assert contents(there, table) == contents(scylla.session, table)
 
 
+def test_a_missing_keyspace_is_created_first(
+    scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """The statements in the error create keyspace, type and table, in this order."""
+    scylla.session.execute(WRITES[0].format(t=table))
+    words = arguments(scylla, table, target, tmp_path, *TO_NOW)
+    [line] = invoke(*words, "Elsewhere.t").stderr.splitlines()
+    assert line.startswith("Error: at the target, keyspace Elsewhere of table Elsewhere.t was not")
+    for statement in line.partition("create it: ")[2].split("; "):
+        there.execute(statement)
+    assert invoke(*words, "Elsewhere.t").exit_code == 0
+    assert contents(there, '"Elsewhere".t') == contents(scylla.session, table)
+
+
 def test_existing_types_are_kept(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
