@@ -109,6 +109,11 @@ class SparkCheckpoint:
             raise self._unreadable() from error
 
     def _unreadable(self) -> CheckpointError:
+        inside = sorted(str(file.parent) for file in self.at.glob("*/*/metadata"))
+        if inside and not (self.at / "metadata").exists():
+            return CheckpointError(
+                f"{self.at} has the checkpoints of several copies: give one of {', '.join(inside)}"
+            )
         return CheckpointError(
             f"{self.at} is not the checkpointLocation of a Spark query: expected a directory with "
             "'metadata', 'offsets' and 'commits' as Spark writes them"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -68,6 +69,17 @@ def test_after_the_first_commit_the_start_is_ignored(tmp_path: Path) -> None:
     """After the first commit, the position is the end of a micro-batch, not the query's start."""
     first = offset(5, began=2)
     assert position(checkpoint(tmp_path, {0: [first], 1: [offset(9)]}, done=0)) == 5
+
+
+def test_a_folder_with_several_checkpoints(tmp_path: Path) -> None:
+    """The error for the folder of a mirror of several tables names the checkpoint of each."""
+    places = [tmp_path / "ks" / name for name in ("t", "u")]
+    for place in places:
+        place.mkdir(parents=True)
+        checkpoint(place, {0: [offset(5)]})
+    told = f"{tmp_path} has the checkpoints of several copies: give one of {places[0]}, {places[1]}"
+    with pytest.raises(CheckpointError, match=f"^{re.escape(told)}$"):
+        SparkCheckpoint(tmp_path, TABLE).names()
 
 
 def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
