@@ -9,24 +9,33 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
-from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
-
-if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
+from typing import Any, Protocol, cast
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 
-def get_logger(name: str) -> FilteringBoundLogger:
+class _Log(Protocol):
+    """Logs the event, at the level of this name, with any facts about it."""
+
+    def __call__(self, event: str, /, **facts: Any) -> object: ...
+
+
+class Logger(Protocol):
+    """What both destinations have."""
+
+    debug: _Log
+    info: _Log
+    warning: _Log
+    error: _Log
+
+
+def get_logger(name: str) -> Logger:
     """Return a module's logger, whose messages look like ``event='window_read' rows=3``."""
-    return cast("FilteringBoundLogger", _Logger(name))
+    return cast("Logger", _Logger(name))
 
 
 class _Logger:
-    """Imports structlog, which is slow, only for an event that is not discarded."""
+    """Finds the destination of each event; structlog, which is slow to import, is not imported."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -36,18 +45,12 @@ class _Logger:
         # Another thread may be importing structlog, which then lacks names.
         if getattr(structlog, "is_configured", bool)():
             return getattr(structlog.get_logger(self._name), method)
-        if not logging.getLogger(self._name).isEnabledFor(_LEVELS.get(method, logging.ERROR)):
-            return lambda *_, **_fields: None
-        return getattr(self._own, method)
+        logger, level = logging.getLogger(self._name), _LEVELS.get(method, logging.ERROR)
 
-    @cached_property
-    def _own(self) -> Any:
-        logger = logging.getLogger(self._name)
-        return import_module("structlog").wrap_logger(logger, processors=[_rendered])
+        def log(event: str, /, *, exc_info: BaseException | None = None, **facts: Any) -> None:
+            if logger.isEnabledFor(level):
+                shown = {"event": event, **facts}.items()
+                text = " ".join(f"{key}={value!r}" for key, value in shown)
+                logger.log(level, "%s", text, exc_info=exc_info, stacklevel=2)
 
-
-def _rendered(logger: Any, method: str, event: MutableMapping[str, Any]) -> tuple[Any, Any]:
-    """Render the event as a message, without the exception, which handlers format themselves."""
-    failure = event.pop("exc_info", None)
-    render = import_module("structlog.processors").KeyValueRenderer(key_order=["event"])
-    return (render(logger, method, event),), {"exc_info": failure}
+        return log

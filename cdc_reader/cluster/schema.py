@@ -108,6 +108,7 @@ def _options(queries: Queries, keyspace: str) -> dict[str, Any]:
     except QueryRefusedError:
         return {}  # a server without this table has neither option
 
+
 _REPLICAS = 3
 
 

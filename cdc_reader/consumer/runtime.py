@@ -199,7 +199,6 @@ class ConsumerRuntime:
         self._spawn("cdc-leases", self._leases.keep)
         if self._stopping.is_set():
             self._reader.stop()  # stops the tables whose read was set up after `stop` was called
-        self._lifecycle.started(self._subscription.store)
         for thread in self._threads:
             thread.start()
 
@@ -389,6 +388,7 @@ class ConsumerRuntime:
 
     def _save_often(self) -> None:
         """Save the progress after each window, and whenever the checkpoint interval has passed."""
+        self._lifecycle.started(self._subscription.store)  # here, where it delays no row
         interval = self._subscription.config.checkpoint_interval.total_seconds()
         due = time.monotonic() + interval
         while not self._stopping.is_set():

@@ -553,7 +553,7 @@ def test_a_plain_copy_in_parquet(
 def test_a_delta_table_without_deltalake(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the package, and without Delta Lake's extension, the error says what to install."""
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(ConfigurationError, match="pip install deltalake"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'scylla-cdc\[lake\]'"):
         start()
 
 
