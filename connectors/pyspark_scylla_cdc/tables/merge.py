@@ -105,6 +105,7 @@ class _MergeSink(ABC):
         # Spark evaluates the source of a merge twice, and some versions cannot plan a source that
         # reads the target.
         rows = merged(layout, before, after).localCheckpoint()
+        self._check(rows)
         spark = rows.sparkSession
         if rows.isEmpty():  # a merge without rows might not commit
             self._record(spark, batch, self.rows(spark).limit(0).writeTo(self._table).append)
@@ -112,6 +113,9 @@ class _MergeSink(ABC):
         rows.createOrReplaceTempView(_VIEW)
         self._record(spark, batch, lambda: spark.sql(self._merge(layout)))
         spark.catalog.dropTempView(_VIEW)
+
+    def _check(self, rows: DataFrame) -> None:  # noqa: B027 - Iceberg can have all rows
+        """Raise SchemaError for rows that the table cannot have."""
 
     def _properties(self) -> dict[str, str]:
         return dict(self._spark.sql(f"SHOW TBLPROPERTIES {self._table}").collect())
@@ -209,27 +213,26 @@ class DeltaSparkSink(_MergeSink):
     def __init__(self, spark: SparkSession, path: str) -> None:
         super().__init__(spark, f"delta.{quoted(path)}")
         self.target = path
+        self._never_empty: list[str] = []
 
     def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`."""
         refuse_columns(self.target, layout.schema, _IN_DELTA, "Delta Lake")
         found = super().prepare(layout)
         refuse_append_only(self.target, self._properties())
+        [detail] = self._spark.sql(f"DESCRIBE DETAIL {self._table}").collect()
+        self._never_empty = [
+            field.name
+            for field in found.stored
+            if field.name in detail["partitionColumns"]
+            and isinstance(field.dataType, StringType | BinaryType)
+        ]
         return found
 
-    def commit(
-        self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
-    ) -> None:
-        """See `Sink.commit`."""
-        self._refuse_empty(after)
-        super().commit(batch, layout, before, after)
-
-    def _refuse_empty(self, rows: DataFrame) -> None:
+    def _check(self, rows: DataFrame) -> None:
         """Raise SchemaError for empty values by which the table would be partitioned."""
-        [detail] = self._spark.sql(f"DESCRIBE DETAIL {self._table}").collect()
-        for name in detail["partitionColumns"]:
-            has_length = isinstance(rows.schema[name].dataType, StringType | BinaryType)
-            if has_length and not rows.where(sf.length(column(name)) == 0).isEmpty():
+        for name in self._never_empty:
+            if not rows.where(sf.length(column(name)) == 0).isEmpty():
                 raise empty_in_partition(name)
 
     def _needed(self, layout: Layout) -> dict[str, str]:
