@@ -25,10 +25,10 @@ def missing_package(error: ModuleNotFoundError) -> str:
     return (error.name or "").partition(".")[0]
 
 
-def not_installed(command: str, error: ModuleNotFoundError, extras: str) -> str:
+def not_installed(user: str, error: ModuleNotFoundError, extras: str) -> str:
     """Return a one-line error that names the missing package and the extras to install."""
     return (
-        f"{command}: the package {missing_package(error)!r} is not installed: "
+        f"{user}: the package {missing_package(error)!r} is not installed: "
         f"run pip install 'scylla-cdc[{extras}]'"
     )
 
@@ -38,7 +38,4 @@ def with_extra(name: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
     package = missing_package(error)
     if (extra := _EXTRAS.get(package)) is None:
         return error
-    return ModuleNotFoundError(
-        f"{name}: the package {package!r} is not installed: run pip install 'scylla-cdc[{extra}]'",
-        name=package,
-    )
+    return ModuleNotFoundError(not_installed(name, error, extra), name=package)

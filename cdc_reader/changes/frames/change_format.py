@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from cdc_reader._settings import FLAG, Validator, require
 from cdc_reader.changes.frames.columns import column_names
-from cdc_reader.changes.frames.value_types import ValueTypes
+from cdc_reader.changes.frames.value_types import DEFAULT, ValueTypes
 from cdc_reader.errors import ConfigurationError
 
 FORMATS = ("log", "changes", "envelope")
@@ -69,7 +69,7 @@ class ChangeFormat:
     preimages: Literal["auto", "none", "require"] = field(
         default="auto", validator=_one_of(PREIMAGES)
     )
-    decimal_type: str = field(default="string", validator=_decimal_type)
+    decimal_type: str = field(default=DEFAULT, validator=_decimal_type)
     on_bad_record: Literal["fail", "skip", "quarantine"] = field(
         default="fail", validator=_one_of(ON_BAD_RECORD)
     )
