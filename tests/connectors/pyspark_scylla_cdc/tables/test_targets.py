@@ -152,6 +152,33 @@ def test_an_empty_value_in_a_partition_column(
         start(**place).awaitTermination()
 
 
+def test_a_partition_column_that_the_table_lacks(
+    spark: SparkSession, execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """Rows go into the partition of null, and rows that are changed stay there."""
+    execute(
+        f"CREATE TABLE {{t}} (pk int PRIMARY KEY, v int) {CDC}",
+        "INSERT INTO {t} (pk, v) VALUES (1, 1)",
+        "INSERT INTO {t} (pk, v) VALUES (2, 1)",
+    )
+    if place["format"] == "iceberg":
+        name = place["target"].rpartition(".")[0]
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}")
+        spark.sql(
+            f"CREATE TABLE {place['target']} (pk INT, v INT, r STRING) USING iceberg "
+            "PARTITIONED BY (r)"
+        )
+    else:
+        kinds = [("pk", pa.int32()), ("v", pa.int32()), ("r", pa.string())]
+        schema = pa.schema(kinds)
+        deltalake.DeltaTable.create(place["target"], schema=schema, partition_by=["r"])
+    assert start(**place).awaitTermination()
+    execute("UPDATE {t} SET v = 2 WHERE pk = 1", "DELETE FROM {t} WHERE pk = 2")
+    copy = start(**place)
+    assert copy.awaitTermination()
+    assert rows_of(copy.read()) == [{"pk": 1, "v": 2, "r": None}]
+
+
 @pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 def test_a_path_with_the_signs_of_patterns(
     execute: Execute, start: Start, place: dict[str, str]
