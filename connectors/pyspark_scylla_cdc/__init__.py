@@ -15,11 +15,11 @@ from cdc_reader._lazy import lazily
 
 if TYPE_CHECKING:
     from pyspark_scylla_cdc.installation.session import session as session
+    from pyspark_scylla_cdc.mirroring.mirror import Mirror as Mirror
+    from pyspark_scylla_cdc.mirroring.mirror import mirror as mirror
     from pyspark_scylla_cdc.monitoring.listener import ScyllaCdcListener as ScyllaCdcListener
     from pyspark_scylla_cdc.monitoring.status import StreamStatus as StreamStatus
     from pyspark_scylla_cdc.tables.fold import fold as fold
-    from pyspark_scylla_cdc.tables.mirror import Mirror as Mirror
-    from pyspark_scylla_cdc.tables.mirror import mirror as mirror
 
 with suppress(ImportError):
     from pyspark_scylla_cdc.source import ScyllaCdcDataSource
@@ -28,11 +28,11 @@ with suppress(ImportError):
     """The name under which Spark finds the data source."""
 
 _HOMES = {
-    "Mirror": "pyspark_scylla_cdc.tables.mirror",
+    "Mirror": "pyspark_scylla_cdc.mirroring.mirror",
     "ScyllaCdcListener": "pyspark_scylla_cdc.monitoring.listener",
     "StreamStatus": "pyspark_scylla_cdc.monitoring.status",
     "fold": "pyspark_scylla_cdc.tables.fold",
-    "mirror": "pyspark_scylla_cdc.tables.mirror",
+    "mirror": "pyspark_scylla_cdc.mirroring.mirror",
     "session": "pyspark_scylla_cdc.installation.session",
 }
 

@@ -128,6 +128,16 @@ def refuse_new_columns(
         )
 
 
+def altered(options: SourceOptions, names: Collection[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the columns that the table has and `names` lacks, and those that only `names` has.
+
+    Reads the table's current columns.
+    """
+    known = row_format(options, schema_of(options)).schema.names
+    added = [name for name in known if name not in names]
+    return added, [name for name in names if name not in known]
+
+
 def check_columns(options: SourceOptions, names: Collection[str]) -> None:
     """Raise TableAlteredError if the table has new columns, as `refuse_new_columns` does.
 

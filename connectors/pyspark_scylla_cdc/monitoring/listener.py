@@ -12,12 +12,15 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, SystemClock
 from cdc_reader.errors import CdcError
 from pyspark_scylla_cdc.monitoring.exporter import Exporter
-from pyspark_scylla_cdc.monitoring.progress import offset_of, status_of
+from pyspark_scylla_cdc.monitoring.known import ALTERED, LISTENERS, RESTARTED
+from pyspark_scylla_cdc.monitoring.progress import offset_of, status_at, status_of
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
 from pyspark_scylla_cdc.monitoring.streams import MonitoredStreams
+from pyspark_scylla_cdc.offsets.spark_checkpoint import last_committed, planned
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -57,8 +60,23 @@ class ScyllaCdcListener(StreamingQueryListener):
     ) -> None:
         self._clock = clock or SystemClock()
         self._streams = MonitoredStreams(self._clock)
+        LISTENERS.add(self)
         if registry is not None:
             registry.register(Exporter(self._streams))
+
+    def expect(self, spark: SparkSession, checkpoint: str) -> None:
+        """Show where a query stands as soon as it starts, before it has finished a micro-batch.
+
+        Call this before the query starts, with its ``checkpointLocation``. The lag, the headroom
+        and the position are those of the last micro-batch that Spark has committed; a query that
+        has committed none has no such figures yet. `mirror` calls this itself.
+        """
+        number = last_committed(spark, checkpoint)
+        if number is None:
+            return
+        plan = planned(spark, checkpoint, number)
+        now = self._clock.now()
+        self._streams.expect(plan.query, [status_at(plan, end, now) for end in plan.ends])
 
     @property
     def streams(self) -> tuple[StreamStatus, ...]:
@@ -66,7 +84,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         return self._streams.statuses()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        self._streams.start(str(event.runId), event.name or str(event.id))
+        self._streams.start(str(event.id), str(event.runId), event.name or str(event.id))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         pass
@@ -84,10 +102,13 @@ class ScyllaCdcListener(StreamingQueryListener):
             log.info("micro_batch", **_facts(status))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        error = event.exception
-        is_ours = error is not None and _OUR_ERRORS in error
+        error, query = event.exception, str(event.id)
+        is_restarted = query in RESTARTED and ALTERED in (error or "")
         self._streams.end(
-            str(event.id), str(event.runId), has_failed=error is not None, is_ours=is_ours
+            query,
+            str(event.runId),
+            has_failed=error is not None and not is_restarted,
+            is_ours=_OUR_ERRORS in (error or ""),
         )
 
 

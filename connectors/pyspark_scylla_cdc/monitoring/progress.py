@@ -13,6 +13,7 @@ from cdc_reader.streams.ring import WHOLE_RING, TokenRange
 from cdc_reader.streams.shard import MIN_TOKEN
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
+from pyspark_scylla_cdc.offsets.spark_checkpoint import Plan
 
 
 def offset_of(text: str) -> Offset | None:
@@ -40,27 +41,52 @@ def status_of(progress: Any, source: Any, end: Offset, now: Micros) -> StreamSta
 
     `progress` and `source` are Spark's StreamingQueryProgress and SourceProgress.
     """
-    keyspace, _, name = (end.table or "").partition(".")
-    newest = end.cursor.generation
-    expires = end.cursor.ttls.expires(end.position)
     is_moved = source.startOffset != source.endOffset
     since = None if source.startOffset is None else offset_of(source.startOffset)
     lost = end.lost if end.begins_anew(since) else None
     return StreamStatus(
         query=progress.name or str(progress.id),
-        table=TableName(keyspace, name),
         batch=progress.batchId,
         rows=source.numInputRows,
         rows_per_second=source.processedRowsPerSecond,
         seconds=progress.durationMs.get("triggerExecution", 0) / 1_000,
         late_rows=len(end.rows) + end.late_rows if is_moved else 0,
-        position=as_datetime(end.position),
-        expires=None if expires == FOREVER else as_datetime(expires),
-        as_of=as_datetime(now),
         snapshot_share=_snapshot_share(since, end),
         lost=None if lost is None else (as_datetime(lost.start), as_datetime(lost.end)),
-        generation=None if newest is None else as_datetime(newest),
+        **_place(end, now),
     )
+
+
+def status_at(plan: Plan, end: Offset, now: Micros) -> StreamStatus:
+    """Return the status of a query that has committed the micro-batch `plan`, which ends at `end`.
+
+    The query has read nothing since.
+    """
+    share = TokenRange(MIN_TOKEN, end.done).size / WHOLE_RING.size
+    return StreamStatus(
+        query=plan.query,
+        batch=plan.number,
+        rows=0,
+        rows_per_second=0.0,
+        seconds=0.0,
+        late_rows=0,
+        snapshot_share=share if end.is_before_snapshot else None,
+        **_place(end, now),
+    )
+
+
+def _place(end: Offset, now: Micros) -> dict[str, Any]:
+    """Return what an offset says of its table, and of where the query is in the log."""
+    keyspace, _, name = end.table.partition(".")
+    newest = end.cursor.generation
+    expires = end.cursor.ttls.expires(end.position)
+    return {
+        "table": TableName(keyspace, name),
+        "position": as_datetime(end.position),
+        "expires": None if expires == FOREVER else as_datetime(expires),
+        "as_of": as_datetime(now),
+        "generation": None if newest is None else as_datetime(newest),
+    }
 
 
 def _snapshot_share(since: Offset | None, end: Offset) -> float | None:

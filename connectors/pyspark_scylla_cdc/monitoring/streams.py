@@ -47,13 +47,21 @@ class MonitoredStreams:
         self._lock = threading.Lock()
         self._running: dict[str, Sequence[StreamStatus]] = {}
         self._started: dict[str, str] = {}
+        self._expected: dict[str, Sequence[StreamStatus]] = {}
         self._known: dict[str, set[Key]] = {}
         self._totals: dict[Key, Totals] = {}
 
-    def start(self, run: str, name: str) -> None:
+    def expect(self, query: str, statuses: Sequence[StreamStatus]) -> None:
+        """Record what is known of a query before it starts, from its checkpoint."""
+        with self._lock:
+            self._expected[query] = statuses
+
+    def start(self, query: str, run: str, name: str) -> None:
         """Record the name of a run's query, or its id if it has no name."""
         with self._lock:
             self._started[run] = name
+            if known := self._expected.pop(query, ()):
+                self._running[run] = [evolve(status, query=name) for status in known]
 
     def advance(self, query: str, run: str, statuses: Sequence[StreamStatus]) -> None:
         """Record the status of each source of a query's run after a micro-batch.

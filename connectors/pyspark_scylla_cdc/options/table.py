@@ -48,6 +48,7 @@ class SchemaMode(StrEnum):
 
     KEEP = "keep"
     FAIL = "fail"
+    HOLD = "hold"
 
 
 _CLUSTER = (
@@ -219,7 +220,9 @@ _ROWS = (
     Option(
         "schemaMode",
         choice(SchemaMode),
-        "What to do if the table has gained columns since `load()`: continue without them, or end.",
+        "What to do if the table has gained columns since `load()`: continue without them, end, or "
+        "read no further until the program, which then watches the columns itself, starts the "
+        "query again, as `mirror` does.",
         "when new columns must not be missed",
         default=SchemaMode.KEEP.value,
     ),

@@ -27,6 +27,7 @@ from cdc_reader._time import BEGINNING, Clock, Micros
 from cdc_reader.changes.frames.columns import SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE
 from cdc_reader.changes.frames.value_types import decimals_as_text
 from cdc_reader.cql.schema import LogSchema, TableState
+from cdc_reader.errors import TableAlteredError
 from cdc_reader.reading.advance import Step, settled_before, warn_of_future
 from cdc_reader.reading.cursor import Checkpoint, KnownGenerations
 from cdc_reader.reading.expiry import TtlHistory, first_written
@@ -41,12 +42,14 @@ from pyspark_scylla_cdc.log_plan import delivered_twins, expected, oldest_alive,
 from pyspark_scylla_cdc.offsets.offset import Offset, snapshot_until
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.options.table import SchemaMode
 from pyspark_scylla_cdc.planning.late import ArrivalFilter
 from pyspark_scylla_cdc.planning.partition import LatePartition, SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.snapshot import MarkPartition
 from pyspark_scylla_cdc.sessions import (
     SourceClock,
+    altered,
     check_columns,
     check_resnapshot,
     state_of,
@@ -59,7 +62,7 @@ from pyspark_scylla_cdc.spark_versions import (
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
 )
-from pyspark_scylla_cdc.streaming.micro_batch import MicroBatches
+from pyspark_scylla_cdc.streaming.micro_batch import MicroBatch, MicroBatches
 
 log = get_logger(__name__)
 
@@ -100,6 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offset | None = None
         self._lost_in_plan: Window | None = None
         self._has_begun = False
+        self._holds = False
 
     @hide_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -118,28 +122,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        since = self._checked(start)
+        since, now = self._checked(start), self._clock.now()
         limited = not isinstance(limit, ReadAllAvailable)
-        now = self._clock.now()
-        if not self._has_begun:
-            warn_of_future(since.position, now, self._options.table)
-            if since == self._initial:
-                self._warn_of_text()
-            self._has_begun = True
-        with still_there(self._options, self._schema):
-            batch = self._batches.next(
-                since, now, lambda: since.ttls_at(self._state(since), now), limited=limited
-            )
+        self._warn_at_start(since, now)
+        batch = None if self._holds else self._next(since, now, limited=limited)
+        if batch is None or self._is_empty(since, batch) or self._is_altered():
+            return start
+        return self._end(since, batch, now, limited=limited).to_json()
+
+    def _next(self, since: Offset, now: Micros, *, limited: bool) -> MicroBatch | None:
+        """Return the next micro-batch, or None if the query holds its position."""
+        try:
+            with still_there(self._options, self._schema):
+                return self._batches.next(
+                    since, now, lambda: since.ttls_at(self._state(since), now), limited=limited
+                )
+        except TableAlteredError:
+            if self._options.schema_mode is not SchemaMode.HOLD:
+                raise
+            self._holds = True
+            return None
+
+    def _is_empty(self, since: Offset, batch: MicroBatch) -> bool:
+        """Return whether the micro-batch would contain nothing, and change nothing."""
         step, late = batch.step, batch.cursor.late
         has_late_rows = late not in (None, since.cursor.late) or bool(batch.rows)
         is_empty = step.window.is_empty and not step.missed and not since.is_before_snapshot
-        if is_empty and not has_late_rows and self._lost_in_plan is None:
-            return start
+        return is_empty and not has_late_rows and self._lost_in_plan is None
+
+    def _end(self, since: Offset, batch: MicroBatch, now: Micros, *, limited: bool) -> Offset:
+        """Return the offset at the end of a micro-batch, or of the new snapshot's first one."""
         state, lost = self._state(since), None
         began, began_with = None, None
         if since == self._initial:
             began, began_with = since.position, since.cursor.generations
-        if not (found := self._lost(since, step, state, now)).is_empty:
+        if not (found := self._lost(since, batch.step, state, now)).is_empty:
             check_resnapshot(self._options, state.cdc.ttl)
             if self._lost_in_plan is None:  # otherwise, the loss was logged with the plan
                 warn_of_loss(found, self._options.table)
@@ -154,7 +171,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cursor = evolve(batch.cursor, ttls=since.ttls_at(state, now))
         late_rows, self._late_rows = self._late_rows, 0
         moved = evolve(since, cursor=cursor, rows=batch.rows, lost=lost, late_rows=late_rows)
-        return evolve(moved, began=began, began_with=began_with).to_json()
+        return evolve(moved, began=began, began_with=began_with)
+
+    def _warn_at_start(self, since: Offset, now: Micros) -> None:
+        """Warn once of a start in the future, and of numbers that a new query reads as text."""
+        if not self._has_begun:
+            warn_of_future(since.position, now, self._options.table)
+            if since == self._initial:
+                self._warn_of_text()
+            self._has_begun = True
+
+    def _is_altered(self) -> bool:
+        """Return whether the query holds its position because the table has other columns.
+
+        The columns are read after the micro-batch's end was determined, so that every row before
+        this end was written when the table still had the columns of the DataFrame.
+        """
+        if self._options.schema_mode is SchemaMode.HOLD:
+            self._holds = any(altered(self._options, self._names))
+        return self._holds
 
     def _warn_of_text(self) -> None:
         """Warn that numbers become text, in which Spark finds other sums and maxima."""

@@ -1,5 +1,4 @@
-"""Folds changes into the resulting rows, and maintains copies of tables in this way.
+"""Folds changes into the resulting rows, and merges them into copies of tables.
 
-No other package of the connector may import this one. Begin with `fold`, then `mirror`. A copy is
-written to a `sink`.
+Begin with `fold`, then `update`, which merges a micro-batch into a `sink`.
 """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -29,6 +30,12 @@ def await_rows(copy: Mirror, count: int) -> None:
     """Wait until a running copy has at least this many rows; raise the error of a failed query."""
     while copy.read().count() < count:
         copy.awaitTermination(timeout=1)
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """Wait until a condition holds; the test's own timeout ends a wait in vain."""
+    while not is_true():
+        threading.Event().wait(0.05)
 
 
 def made_by_updates(statements: Iterable[str]) -> set[Key]:

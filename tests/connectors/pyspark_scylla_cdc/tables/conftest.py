@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_scylla_cdc import Mirror, mirror
-from pyspark_scylla_cdc.tables import mirror as mirroring
+from pyspark_scylla_cdc.mirroring import mirror as mirroring
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
 

@@ -21,9 +21,9 @@ from cdc_reader.errors import ConfigurationError, MirrorError
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc import Mirror, mirror
+from pyspark_scylla_cdc.mirroring import mirror as mirroring
+from pyspark_scylla_cdc.mirroring import runs
 from pyspark_scylla_cdc.spark_versions import TELLS_START
-from pyspark_scylla_cdc.tables import mirror as mirroring
-from pyspark_scylla_cdc.tables import runs
 from pyspark_scylla_cdc.tables.sink import IS_CURRENT, Layout, MicroBatch, Sink
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import (
     Key,

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from cdc_reader._time import SystemClock
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.testing import EmbeddedScylla, Scylla
-from pyspark_scylla_cdc.tables import delta, mirror, ranges
+from pyspark_scylla_cdc.tables import delta, ranges, update
 from pyspark_scylla_cdc.tables import fold as folding
 from pyspark_scylla_cdc.tables.fold import UPSERTS, Fold
 from pyspark_scylla_cdc.tables.history import _History
@@ -157,7 +157,7 @@ MUTATIONS: dict[str, tuple[Check, Mutation]] = {
     "history: a change of static columns begins no version": (
         (_versions, Mutation(_History, "_events", _of_rows))
     ),
-    "sink: an older checkpoint goes on": (_copy, Mutation(mirror, "has", lambda *_: False)),
+    "sink: an older checkpoint goes on": (_copy, Mutation(update, "has", lambda *_: False)),
     "sink: deleted rows stay": (_copy, Mutation(delta, "merged", _none_gone)),
 }
 """The check that detects the defect, and the defect."""

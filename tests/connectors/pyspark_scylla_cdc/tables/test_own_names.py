@@ -27,8 +27,8 @@ from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
-from pyspark_scylla_cdc.tables.mirror import layout_of, update
 from pyspark_scylla_cdc.tables.sink import VERSION, MicroBatch, Sink
+from pyspark_scylla_cdc.tables.update import layout_of, update
 from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     CHANGES,

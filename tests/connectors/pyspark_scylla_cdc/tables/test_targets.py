@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 
 from cdc_reader.errors import ConfigurationError, MirrorError, SchemaError
 from pyspark_scylla_cdc import Mirror
-from pyspark_scylla_cdc.tables import mirror
+from pyspark_scylla_cdc.mirroring import copy
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of, table_of
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def test_an_error_is_one_line(
         "INSERT INTO {t} (pk, v) VALUES (1, 0)",
     )
     with monkeypatch.context() as patched:
-        patched.setattr(mirror, "update", _no_space)
+        patched.setattr(copy, "update", _no_space)
         with pytest.raises(MirrorError) as ended:
             start(**place).awaitTermination()
     assert isinstance(ended.value.__cause__, OSError)

@@ -7,33 +7,42 @@ other way to them.
 from __future__ import annotations
 
 import json
-import zlib
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from attrs import frozen
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_scylla_cdc.tables.sink import MicroBatch
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.offsets.offset import Offset
 
 
-def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> MicroBatch:
-    """Return the micro-batch with this number, which Spark has planned.
+@frozen
+class Plan:
+    """A micro-batch as Spark planned it: the id of its query, its number, and Spark's file.
 
-    The plan contains the time of planning, so a micro-batch that is planned anew gets another
-    digest.
+    Spark writes the file before it runs the micro-batch, and reads it to repeat the micro-batch.
+    It contains the time of planning, so a micro-batch that is planned anew has another file.
     """
-    metadata, plan = _contents(spark, checkpoint, "metadata", _plan(number))
-    return MicroBatch(json.loads(metadata)["id"], number, zlib.crc32(plan))
+
+    query: str
+    number: int
+    content: bytes
+
+    @property
+    def ends(self) -> Sequence[Offset]:
+        """Where each source ``scylla_cdc`` is after the micro-batch."""
+        version, _, *lines = self.content.decode().splitlines()
+        # From version 2 of the file on, each line begins with the name of its source.
+        texts = lines if version == "v1" else [line.partition(":")[2] for line in lines]
+        return [end for end in map(_offset, texts) if end is not None]
 
 
-def planned(spark: SparkSession, checkpoint: str, number: int) -> bytes:
-    """Return Spark's plan of the micro-batch with this number.
-
-    Spark writes the plan to a file before it runs the micro-batch, and reads the file to repeat the
-    micro-batch. Its last line is the offset at the end of the micro-batch.
-    """
-    [plan] = _contents(spark, checkpoint, _plan(number))
-    return plan
+def planned(spark: SparkSession, checkpoint: str, number: int) -> Plan:
+    """Return the micro-batch with this number, which Spark has planned."""
+    metadata, content = _contents(spark, checkpoint, "metadata", f"offsets/{number}")
+    return Plan(json.loads(metadata)["id"], number, content)
 
 
 def last_committed(spark: SparkSession, checkpoint: str) -> int | None:
@@ -48,8 +57,12 @@ def last_committed(spark: SparkSession, checkpoint: str) -> int | None:
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
-def _plan(number: int) -> str:
-    return f"offsets/{number}"
+def _offset(text: str) -> Offset | None:
+    """Parse an offset; return None if it is from another data source."""
+    try:
+        return Offset.from_json(json.loads(text))
+    except (ConfigurationError, ValueError):
+        return None
 
 
 def _contents(spark: SparkSession, checkpoint: str, *names: str) -> list[bytes]:

@@ -6,7 +6,6 @@ cannot continue, because Spark does not tell it which trigger is used. `mirror` 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
@@ -18,10 +17,10 @@ from cdc_reader._time import Micros
 from cdc_reader.cluster import ClusterClock, Connection
 from cdc_reader.reading.advance import settled_before
 from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.offsets.spark_checkpoint import last_committed, planned
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import TELLS_START
 from pyspark_scylla_cdc.streaming.snapshot_end import UNLIMITED
-from pyspark_scylla_cdc.tables.spark_checkpoint import last_committed, planned
 
 _LIMITS = ("maxrowspertrigger", "maxbytespertrigger")
 
@@ -75,8 +74,8 @@ class RepeatedRuns:
 
     def _end(self, number: int) -> Offset:
         """Return the offset at the end of a micro-batch."""
-        text = planned(self._spark, self._checkpoint, number).decode()
-        return Offset.from_json(json.loads(text.splitlines()[-1]))
+        [end] = planned(self._spark, self._checkpoint, number).ends
+        return end
 
 
 def _settled(options: SourceOptions) -> Micros:

@@ -1,0 +1,186 @@
+"""A copy of one table: the streaming query that maintains it, started again when that is needed."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from attrs import define, field
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cdc_reader._log import get_logger
+from cdc_reader.errors import CdcError
+from pyspark_scylla_cdc.mirroring.failures import mirror_error
+from pyspark_scylla_cdc.mirroring.lease import Lease
+from pyspark_scylla_cdc.mirroring.runs import RepeatedRuns, needs_repeats
+from pyspark_scylla_cdc.monitoring.known import ALTERED, LISTENERS, RESTARTED
+from pyspark_scylla_cdc.offsets.spark_checkpoint import planned
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.sessions import altered
+from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
+from pyspark_scylla_cdc.tables.update import layout_of, update
+
+log = get_logger(__name__)
+
+_LOOK, _LOOK_REMOTELY = 5.0, 60.0
+"""Seconds between two looks at the table's columns: one query, or in a Spark Connect session, which
+may not reach the cluster itself, a ``load()``."""
+
+_STOPPED = "its query was stopped from outside; call mirror again to continue"
+
+
+@define(eq=False)
+class Copy:
+    """One table, its target and, after the start, the query between them."""
+
+    spark: SparkSession
+    options: Mapping[str, str]
+    sink: Sink
+    checkpoint: str
+    trigger: Mapping[str, Any]
+    history: bool
+    name: str | None = None
+    lease: Lease | None = None
+    query: StreamingQuery | None = field(default=None, init=False)
+    _is_stopped: bool = field(default=False, init=False)
+    _marker: str = field(default="", init=False)
+    _names: Collection[str] = field(default=(), init=False)
+    _looked: float = field(default=0.0, init=False)
+    _raised: list[Exception] = field(factory=list, init=False)
+    _runs: RepeatedRuns | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if needs_repeats(self.trigger):
+            self._runs = RepeatedRuns(self.spark, self.options, self.checkpoint)
+
+    def start(self) -> None:
+        """Load the table with its current columns, prepare the target, and start the query."""
+        if self.lease is not None:
+            self.lease.take()
+        options = self.options if self._runs is None else self._runs.begin()
+        frame = self.spark.readStream.format("scylla_cdc").options(**options).load()
+        layout = self.sink.prepare(layout_of(frame, history=self.history))
+        self._marker, self._names, self._looked = layout.marker, frame.columns, time.monotonic()
+        sink, checkpoint = self.sink, self.checkpoint
+        raised = self._raised = []
+
+        def write(changes: DataFrame, number: int) -> None:
+            # `self` refers to the query, and the query to this function: across Python and the JVM,
+            # no garbage collector would find such a cycle. A Spark Connect session runs a copy of
+            # this function in another process.
+            try:
+                batch = planned_batch(changes.sparkSession, checkpoint, number)
+                update(sink, layout, changes, batch)
+            except Exception as error:
+                raised.append(error)
+                raise
+
+        for listener in LISTENERS:
+            listener.expect(self.spark, checkpoint)
+        writer = frame.writeStream.foreachBatch(write)
+        writer = writer.option("checkpointLocation", checkpoint).trigger(**self.trigger)
+        self.query = (writer if self.name is None else writer.queryName(self.name)).start()
+        RESTARTED.add(self.query.id)
+        if self._is_stopped:  # meanwhile
+            self.query.stop()
+
+    def rows(self) -> DataFrame:
+        """Return the rows of the copy as it is now, with the table's columns."""
+        return self.sink.rows(self.spark).drop(self._marker)
+
+    def stop(self) -> None:
+        """Stop the query; it is not started again."""
+        self._is_stopped = True
+        if self.query is not None:
+            self.query.stop()
+
+    def end(self) -> None:
+        """Stop the query, and let others write to the target."""
+        self.stop()
+        if self.lease is not None:
+            self.lease.release()
+
+    def goes_on(self) -> bool:
+        """Return whether the query is running; start it again if it ended too early.
+
+        It reads no further, or ends, if the columns changed. On Spark 4.0 and 4.1 it ends after
+        each micro-batch of the trigger ``availableNow``. Raises MirrorError for a query that
+        failed.
+        """
+        query = self.query
+        if query is None:
+            return False
+        if self.lease is not None:
+            self.lease.renew()
+        if query.isActive:
+            if self._may_look() and not query.status["isTriggerActive"]:
+                self._begin_again_if_altered()
+            return True
+        error = query.exception()
+        if error is None:
+            return self._begin_again_if_altered() or self._repeats() or self._has_ended()
+        if ALTERED not in str(error):
+            raised = self._raised.pop() if self._raised else None
+            raise mirror_error(self.sink.target, error, raised)
+        if not self._begin_again_if_altered():
+            self.start()
+        return True
+
+    def _may_look(self) -> bool:
+        """Return whether it is time to look at the table's columns."""
+        is_remote = not hasattr(self.spark, "_jsparkSession")
+        return time.monotonic() - self._looked >= (_LOOK_REMOTELY if is_remote else _LOOK)
+
+    def _begin_again_if_altered(self) -> bool:
+        """Start the query again if the table has other columns; return whether it has."""
+        if self._is_stopped:
+            return False
+        self._looked = time.monotonic()
+        try:
+            added, dropped = self._altered()
+        except (CdcError, PySparkException):
+            return False  # the query meets the same error, and tells or repeats it
+        texts = [
+            f"columns {what}: {', '.join(names)}"
+            for what, names in (("added", added), ("dropped", dropped))
+            if names
+        ]
+        if not texts:
+            return False
+        told = f"{'; '.join(texts)}; the query is started again"
+        log.warning("columns_changed", target=self.sink.target, told=told)
+        if self.query is not None:
+            self.query.stop()
+        self.start()
+        return True
+
+    def _altered(self) -> tuple[Collection[str], Collection[str]]:
+        """Return the columns that were added to the table, and those that were dropped."""
+        if hasattr(self.spark, "_jsparkSession"):
+            return altered(SourceOptions.parse(self.options), self._names)
+        now = self.spark.readStream.format("scylla_cdc").options(**self.options).load().columns
+        added = [name for name in now if name not in self._names]
+        return added, [name for name in self._names if name not in now]
+
+    def _repeats(self) -> bool:
+        """Start the query again if a further run is needed; return whether it is."""
+        if self._is_stopped or self._runs is None or self._runs.is_last():
+            return False
+        self.start()
+        return True
+
+    def _has_ended(self) -> bool:
+        """Return False; tell of an end that neither the trigger nor `stop` brought about."""
+        if not self._is_stopped and "processingTime" in self.trigger:
+            log.warning("copy_stopped", target=self.sink.target, told=_STOPPED)
+        return False
+
+
+def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> MicroBatch:
+    """Return the micro-batch with this number, with a digest of its plan."""
+    plan = planned(spark, checkpoint, number)
+    return MicroBatch(plan.query, number, zlib.crc32(plan.content))

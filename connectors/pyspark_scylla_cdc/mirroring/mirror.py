@@ -1,0 +1,283 @@
+"""`mirror` maintains copies of tables in a lakehouse."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from attrs import define, field, frozen
+from pyspark import InheritableThread
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cdc_reader._log import get_logger
+from cdc_reader._settings import is_text, member
+from cdc_reader.config import LateRowsMode
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.mirroring.copy import Copy
+from pyspark_scylla_cdc.mirroring.lease import Lease
+from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
+from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
+from pyspark_scylla_cdc.tables.ranges import quoted
+from pyspark_scylla_cdc.tables.sink import Sink
+
+log = get_logger(__name__)
+
+_SET = {
+    "format": "changes",
+    "includedelta": "true",
+    "rangedeletes": "emit",
+    "snapshot": "initial",
+    "schemamode": "hold",
+}
+"""Source options that a copy needs; users cannot set them."""
+_TRIGGER = {"processingTime": "1 minute"}
+_TICK = 0.2
+"""Seconds between checks of the queries of several tables."""
+
+
+class Format(StrEnum):
+    """The format of a copy."""
+
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+@define(eq=False)
+class Mirror:
+    """Copies that streaming queries maintain; see `mirror`.
+
+    A thread watches the queries, whether or not the program waits in `awaitTermination`. A query is
+    started again with the new columns if its table gained or lost columns. On Spark 4.0 and 4.1, a
+    query with the trigger ``availableNow`` ends after each micro-batch, and is started again until
+    it has read everything that had settled when it was first started. If a query fails, the others
+    are stopped.
+    """
+
+    _copies: Sequence[Copy]
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _wake: threading.Event = field(factory=threading.Event, init=False)
+    _error: BaseException | None = field(default=None, init=False)
+    _is_awaited: bool = field(default=False, init=False)
+
+    @property
+    def queries(self) -> list[StreamingQuery]:
+        """The streaming queries, one for each table.
+
+        A query that is started again is replaced.
+        """
+        return [copy.query for copy in self._copies if copy.query is not None]
+
+    def start(self) -> None:
+        """Start all queries; if one fails to start, stop the others."""
+        try:
+            for copy in self._copies:
+                copy.start()
+        except BaseException:
+            self._end()
+            raise
+        session = self._copies[0].spark if self._copies else None
+        self._thread = InheritableThread(self._watch, session=session, daemon=True)
+        self._thread.start()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
+        """Wait until all queries have ended; return False if `timeout` seconds pass first.
+
+        Raises MirrorError if a query has failed, and LeaseLostError if another writer has taken
+        over a target. If waiting is interrupted, as by Ctrl-C, the queries are stopped.
+        """
+        assert self._thread is not None  # noqa: S101 - it was started
+        self._is_awaited = True
+        try:
+            self._thread.join(timeout)
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            self._is_awaited = False
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Stop the queries; a later call to `mirror` continues where they stopped."""
+        for copy in self._copies:
+            copy.stop()
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _watch(self) -> None:
+        """Watch the queries until all have ended."""
+        try:
+            while any([copy.goes_on() for copy in self._copies]):  # noqa: C419 - each must be called
+                self._wake.wait(_TICK)
+        except BaseException as error:  # noqa: BLE001 - raised by `awaitTermination`
+            self._error = error
+            if not self._is_awaited:
+                log.error("copy_failed", error=str(error))  # noqa: TRY400 - the error has no frames
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        for copy in self._copies:
+            copy.end()
+
+    def read(self, number: int = 0) -> DataFrame:
+        """Return the rows of a copy as it is now; `number` is the index of its table, from 0."""
+        return self._copies[number].rows()
+
+
+def mirror(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    *,
+    target: str,
+    format: str = "delta",  # noqa: A002 - Spark's name
+    tables: Sequence[str] | None = None,
+    checkpoint: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    history: bool = False,
+    name: str | None = None,
+) -> Mirror:
+    """Start maintaining copies of one or several tables; return the running `Mirror`.
+
+        mirror(spark, options, target="/data/orders").awaitTermination()
+
+    The copy begins with a snapshot of the table. Then each micro-batch of changes is merged into
+    the copy in one commit, exactly once. The copy has the table's columns, including new columns.
+    Its rows equal the result of a SELECT, with some exceptions: for example, expired cells remain
+    in the copy. See the how-to "Keep a table current".
+
+    Args:
+        spark: the session.
+        options: the options of the source: hosts, keyspace, table and so on. The copy sets
+            ``format``, ``includeDelta``, ``rangeDeletes``, ``snapshot`` and ``schemaMode`` itself.
+            ``lateRows`` cannot be ``deliver``: a late row would overwrite newer values.
+        target: the path of the copy; for ``iceberg``, its name in SQL, which begins with the name
+            of a catalog. With `tables`, the directory, catalog or namespace that contains the
+            copies: the copy of ``shop.orders`` is ``target/shop/orders`` or ``target.shop.orders``.
+        format: with ``delta``, the copy is a Delta table, written by Delta Lake if the session has
+            its extension, otherwise by deltalake. With ``iceberg``, the copy is an Iceberg table.
+        tables: several tables, each as ``keyspace.table``, instead of the one in `options`.
+        checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables.
+            The default is `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. The
+            checkpoint belongs to the copy: delete both to start over.
+        trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``. The default
+            is a micro-batch each minute, because each one writes files. On Spark 4.0 and 4.1, a
+            query with ``availableNow`` reads everything only in `awaitTermination`.
+        history: keep all versions of each row. The copy then has three more columns: ``valid_from``
+            and ``valid_to`` (null for a current version), and ``is_current``.
+        name: the name of the query, by which logs, metrics and other writers know the copy. With
+            `tables`, the query of ``shop.orders`` is called ``name.shop.orders``.
+
+    Raises ConfigurationError for values that cannot be used, LeaseHeldError if another process, or
+    this one, maintains a copy at the target, and the errors of ``load()``.
+    """
+    _check_options(options)
+    if format == "parquet":
+        remedy = "give delta, whose files are Parquet, or write read() of the copy as Parquet"
+        raise ConfigurationError("format", format, remedy)
+    kind = member("format", format, Format)
+    if not is_text(target):
+        raise ConfigurationError("target", target, "give the copy's path or, for iceberg, its name")
+    if kind is Format.ICEBERG and checkpoint is None:
+        remedy = "give a directory for the checkpoint, which cannot be stored in a catalog"
+        raise ConfigurationError("checkpoint", None, remedy)
+    copies = [
+        Copy(
+            spark,
+            _source(options, place.table),
+            place.sink,
+            place.checkpoint,
+            dict(trigger or _TRIGGER),
+            history,
+            named := place.named(name),
+            _lease(spark, place, kind, named),
+        )
+        for place in _places(spark, kind, target, tables, checkpoint)
+    ]
+    running = Mirror(copies)
+    running.start()
+    return running
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for options of the source that a copy cannot have."""
+    for name, value in options.items():
+        if name.lower() in _SET:
+            raise ConfigurationError(name, value, "mirror sets this option itself: leave it out")
+        if name.lower() == "laterows" and str(value).lower() == LateRowsMode.DELIVER:
+            remedy = (
+                "a late row would overwrite newer values in the copy: give 'report' or 'ignore'"
+            )
+            raise ConfigurationError("lateRows", value, remedy)
+
+
+def _source(options: Mapping[str, str], table: TableName | None) -> dict[str, str]:
+    """Return the options of the source for a copy."""
+    if table is None:
+        return {**options, **_SET}
+    kept = {name: value for name, value in options.items() if name.lower() != "path"}
+    return {**kept, **_SET, "keyspace": table.keyspace, "table": table.name}
+
+
+@frozen
+class _Place:
+    """A table (None for the only one), its target, and the directory of its checkpoint."""
+
+    table: TableName | None
+    sink: Sink
+    checkpoint: str
+
+    def named(self, name: str | None) -> str | None:
+        """Return the name of this table's query."""
+        return name if name is None or self.table is None else f"{name}.{self.table}"
+
+
+def _places(
+    spark: SparkSession,
+    kind: Format,
+    target: str,
+    tables: Sequence[str] | None,
+    checkpoint: str | None,
+) -> Iterator[_Place]:
+    folder = checkpoint or f"{target.rstrip('/')}.checkpoint"
+    if tables is None:
+        yield _Place(None, _sink(spark, kind, target), folder)
+        return
+    for name in map(TableName.parse, tables):
+        path, place = (f"{it.rstrip('/')}/{name.keyspace}/{name.name}" for it in (target, folder))
+        if kind is Format.ICEBERG:
+            path = f"{target}.{quoted(name.keyspace)}.{quoted(name.name)}"
+        yield _Place(name, _sink(spark, kind, path), place)
+
+
+def _lease(spark: SparkSession, place: _Place, kind: Format, name: str | None) -> Lease | None:
+    """Return the lease on the target, or None in a Spark Connect session, which cannot write files.
+
+    The lease on a Delta table is in its directory. An Iceberg table may have none that Spark can
+    write, so there the lease is in the checkpoint.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        return None
+    target = place.sink.target
+    folder = place.checkpoint if kind is Format.ICEBERG else target
+    return Lease(target, folder, name, spark)
+
+
+def _sink(spark: SparkSession, kind: Format, target: str) -> Sink:
+    has_delta_lake = "io.delta" in (spark.conf.get("spark.sql.extensions", None) or "")
+    if kind is Format.DELTA and not has_delta_lake:
+        return DeltaLakeSink(target)
+    if not hasattr(spark, "_jsparkSession"):
+        library = "Delta Lake's extension" if kind is Format.DELTA else "Iceberg"
+        remedy = (
+            f"Spark Connect gives no access to {library}: give format 'delta' in a session without "
+            "this extension, or call mirror in a job on the cluster"
+        )
+        raise ConfigurationError("format", str(kind), remedy)
+    return IcebergSink(spark, target) if kind is Format.ICEBERG else DeltaSparkSink(spark, target)

@@ -1,0 +1,258 @@
+"""What a running copy does by itself: it follows the columns, holds a lease, and is shown."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from cdc_reader._time import SystemClock
+from cdc_reader.errors import LeaseHeldError, LeaseLostError
+from pyspark_scylla_cdc import Mirror, ScyllaCdcListener
+from pyspark_scylla_cdc.mirroring import copy as copying
+from pyspark_scylla_cdc.mirroring import lease as leasing
+from pyspark_scylla_cdc.mirroring.lease import FILE
+from tests.connectors.pyspark_scylla_cdc.support.copied_rows import await_rows, wait_until
+from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
+
+Execute = Callable[..., None]
+Start = Callable[..., Mirror]
+AT_ONCE = {"processingTime": "0 seconds"}
+TABLE = "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}"
+DELTALAKE = pytest.mark.parametrize("place", ["deltalake"], indirect=True)
+
+
+@pytest.fixture
+def running(start: Start, place: dict[str, str]) -> Iterator[Start]:
+    """Starts a copy with a trigger that does not end, and stops it after the test."""
+    copies: list[Mirror] = []
+
+    def begin(**more: Any) -> Mirror:
+        copies.append(start(**{**place, "trigger": AT_ONCE, **more}))
+        return copies[-1]
+
+    yield begin
+    for each in copies:
+        each.stop()
+
+
+@pytest.fixture
+def listener(spark: SparkSession) -> Iterator[ScyllaCdcListener]:
+    """A listener of the session."""
+    made = ScyllaCdcListener(CollectorRegistry())
+    spark.streams.addListener(made)
+    yield made
+    spark.streams.removeListener(made)
+
+
+def test_new_columns_are_no_failure(
+    execute: Execute,
+    running: Start,
+    listener: ScyllaCdcListener,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy gets the columns, also if nobody waits for it; one line tells, no failure counts."""
+    monkeypatch.setattr(copying, "_LOOK", 0.5)
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    copy = running(name="orders")
+    await_rows(copy, 1)
+    [first] = copy.queries
+    execute("ALTER TABLE {t} ADD phone text", "INSERT INTO {t} (pk, phone) VALUES (2, 'x')")
+    wait_until(lambda: copy.read().count() == 2)
+    assert {row["pk"]: row["phone"] for row in rows_of(copy.read())} == {1: None, 2: "x"}
+    told = [line for line in caplog.messages if "columns_changed" in line]
+    assert len(told) == 1
+    assert "columns added: phone; the query is started again" in told[0]
+    assert first.exception() is None
+    wait_until(lambda: any(status.query == "orders" for status in listener.streams))
+    assert not any(totals.failures for totals in listener._streams.totals().values())
+
+
+@DELTALAKE
+def test_new_columns_between_two_micro_batches_of_a_run(
+    execute: Execute, start: Start, place: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `availableNow`, a run that ends at new columns is followed by one that has them."""
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    assert start(**place).awaitTermination()
+    prepare = copying.Copy.start
+
+    def altered_meanwhile(copy: copying.Copy) -> None:
+        prepare(copy)
+        monkeypatch.setattr(copying.Copy, "start", prepare)
+
+    execute("INSERT INTO {t} (pk, v) VALUES (2, 2)")
+    layout_of = copying.layout_of
+
+    def alter(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(copying, "layout_of", layout_of)
+        execute("ALTER TABLE {t} ADD phone text", "INSERT INTO {t} (pk, phone) VALUES (3, 'x')")
+        return layout_of(*given, **more)
+
+    monkeypatch.setattr(copying, "layout_of", alter)
+    monkeypatch.setattr(copying.Copy, "start", altered_meanwhile)
+    copy = start(**place)
+    assert copy.awaitTermination()
+    assert {row["pk"]: row["phone"] for row in rows_of(copy.read())} == {1: None, 2: None, 3: "x"}
+
+
+@DELTALAKE
+def test_a_copy_is_shown_before_its_first_micro_batch(
+    execute: Execute,
+    start: Start,
+    running: Start,
+    place: dict[str, str],
+    listener: ScyllaCdcListener,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lag, headroom and position are those of the checkpoint; the query's name is the copy's."""
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    assert start(**place).awaitTermination()
+    wait_until(lambda: not listener.streams)
+    execute("INSERT INTO {t} (pk, v) VALUES (2, 2)")
+    update, is_shown = copying.update, threading.Event()
+
+    def wait_for_test(*given: Any) -> None:
+        assert is_shown.wait(60)
+        update(*given)
+
+    monkeypatch.setattr(copying, "update", wait_for_test)
+    copy = running(name="orders")
+    assert [query.name for query in copy.queries] == ["orders"]
+    wait_until(lambda: bool(listener.streams))
+    [status] = listener.streams
+    assert (status.query, status.rows, status.snapshot_share) == ("orders", 0, None)
+    assert 0 <= status.lag_seconds < 3600
+    assert 0 < status.retention_headroom_seconds <= 86_400
+    is_shown.set()
+    await_rows(copy, 2)
+    wait_until(lambda: any(each.rows for each in listener.streams))
+    [later] = listener.streams
+    assert later.position >= status.position
+
+
+@DELTALAKE
+def test_a_second_copy_in_this_process(
+    execute: Execute, running: Start, place: dict[str, str]
+) -> None:
+    """It is refused, and told who writes; after `stop`, the target is free at once."""
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    copy = running(name="first")
+    told = r"copy is written by first, in process \d+ on .*, whose lease lasts until .*: stop\(\)"
+    with pytest.raises(LeaseHeldError, match=told):
+        running(name="second")
+    with pytest.raises(LeaseHeldError, match=told):
+        running(name="second", checkpoint=place["checkpoint"] + "2")
+    await_rows(copy, 1)
+    assert not copy.awaitTermination(timeout=0)
+    copy.stop()
+    again = running(name="second")
+    execute("INSERT INTO {t} (pk, v) VALUES (2, 1)")
+    await_rows(again, 2)
+
+
+def held(place: dict[str, str], **changed: Any) -> Path:
+    """Write the lease of a process on another machine; return the file."""
+    folder = Path(place["target"])
+    folder.mkdir(exist_ok=True)
+    until = SystemClock().now() + 60_000_000
+    lease = {"id": "other", "name": "night", "host": "far", "process": 7, "until": until, **changed}
+    (folder / FILE).write_text(json.dumps(lease))
+    (folder / f".{FILE}.crc").unlink(missing_ok=True)
+    return folder / FILE
+
+
+@DELTALAKE
+def test_a_second_copy_in_another_process(
+    execute: Execute,
+    running: Start,
+    place: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lease that is renewed is respected; one that is not, or has ended, is taken."""
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    held(place)
+    sleep, renewals = leasing.time.sleep, [1]
+
+    def renewed(seconds: float) -> None:
+        if renewals:
+            held(place, until=SystemClock().now() + 90_000_000 + renewals.pop())
+        sleep(seconds)
+
+    monkeypatch.setattr(leasing.time, "sleep", renewed)
+    with pytest.raises(LeaseHeldError, match="written by night, in process 7 on far, whose lease"):
+        running()
+    [told] = [line for line in caplog.messages if "lease_awaited" in line]
+    assert "night, in process 7 on far" in told
+    monkeypatch.setattr(leasing, "LENGTH", 1.0)
+    copy = running()
+    await_rows(copy, 1)
+    copy.stop()
+    held(place, until=1)
+    assert not running().awaitTermination(timeout=0)
+
+
+@DELTALAKE
+def test_a_lease_that_is_lost(
+    execute: Execute, running: Start, place: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy ends with an error that names the new writer."""
+    monkeypatch.setattr(leasing, "RENEWAL", 0.0)
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    copy = running()
+    await_rows(copy, 1)
+
+    def is_lost() -> bool:
+        held(place)
+        return copy.awaitTermination(timeout=0.1)
+
+    with pytest.raises(LeaseLostError, match="is now written by night, in process 7 on far"):
+        wait_until(is_lost)
+    assert not any(query.isActive for query in copy.queries)
+    assert json.loads((Path(place["target"]) / FILE).read_text())["id"] == "other"
+
+
+@DELTALAKE
+def test_a_query_that_is_stopped_from_outside(
+    execute: Execute, running: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The copy has ended, and a line tells so."""
+    execute(TABLE)
+    copy = running()
+    copy.queries[0].stop()
+    assert copy.awaitTermination(timeout=60)
+    [told] = [line for line in caplog.messages if "copy_stopped" in line]
+    assert "its query was stopped from outside; call mirror again to continue" in told
+
+
+@DELTALAKE
+def test_a_failure_that_nobody_awaits(
+    execute: Execute,
+    running: Start,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is logged in one line."""
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(copying, "update", fail)
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    running()
+    wait_until(lambda: any("copy_failed" in line for line in caplog.messages))
+    [told] = [line for line in caplog.messages if "copy_failed" in line]
+    assert "ended: OSError: [Errno 28] No space left on device" in told
+    assert "\n" not in told
