@@ -128,14 +128,11 @@ def refuse_new_columns(
         )
 
 
-def altered(options: SourceOptions, names: Collection[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the columns that the table has and `names` lacks, and those that only `names` has.
-
-    Reads the table's current columns.
-    """
-    known = row_format(options, schema_of(options)).schema.names
-    added = [name for name in known if name not in names]
-    return added, [name for name in names if name not in known]
+def is_altered(options: SourceOptions, schema: LogSchema, names: Collection[str]) -> bool:
+    """Return whether the table now has other columns than `names`, or other types than `schema`."""
+    known, now = (row_format(options, each).schema for each in (schema, schema_of(options)))
+    there = {field.name: field.type for field in now}
+    return there != {name: known.field(name).type for name in names}
 
 
 def check_columns(options: SourceOptions, names: Collection[str]) -> None:

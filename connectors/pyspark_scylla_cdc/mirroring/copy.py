@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attrs import define, field
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from cdc_reader._log import get_logger
 from cdc_reader.errors import CdcError
@@ -19,8 +20,7 @@ from pyspark_scylla_cdc.mirroring.lease import Lease
 from pyspark_scylla_cdc.mirroring.runs import RepeatedRuns, needs_repeats
 from pyspark_scylla_cdc.monitoring.known import ALTERED, LISTENERS, RESTARTED
 from pyspark_scylla_cdc.offsets.spark_checkpoint import planned
-from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import altered
+from pyspark_scylla_cdc.source import ScyllaCdcDataSource
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
 from pyspark_scylla_cdc.tables.update import layout_of, update
 
@@ -48,7 +48,7 @@ class Copy:
     query: StreamingQuery | None = field(default=None, init=False)
     _is_stopped: bool = field(default=False, init=False)
     _marker: str = field(default="", init=False)
-    _names: Collection[str] = field(default=(), init=False)
+    _schema: StructType = field(factory=StructType, init=False)
     _looked: float = field(default=0.0, init=False)
     _raised: list[Exception] = field(factory=list, init=False)
     _runs: RepeatedRuns | None = field(default=None, init=False)
@@ -64,7 +64,7 @@ class Copy:
         options = self.options if self._runs is None else self._runs.begin()
         frame = self.spark.readStream.format("scylla_cdc").options(**options).load()
         layout = self.sink.prepare(layout_of(frame, history=self.history))
-        self._marker, self._names, self._looked = layout.marker, frame.columns, time.monotonic()
+        self._marker, self._schema, self._looked = layout.marker, frame.schema, time.monotonic()
         sink, checkpoint = self.sink, self.checkpoint
         raised = self._raised = []
 
@@ -141,30 +141,24 @@ class Copy:
             return False
         self._looked = time.monotonic()
         try:
-            added, dropped = self._altered()
+            now = self._current_schema()
         except (CdcError, PySparkException):
             return False  # the query meets the same error, and tells or repeats it
-        texts = [
-            f"columns {what}: {', '.join(names)}"
-            for what, names in (("added", added), ("dropped", dropped))
-            if names
-        ]
+        texts = [*_differences(self._schema, now)]
         if not texts:
             return False
-        told = f"{'; '.join(texts)}; the query is started again"
+        told = "; ".join([*texts, "the query is started again"])
         log.warning("columns_changed", target=self.sink.target, told=told)
         if self.query is not None:
             self.query.stop()
         self.start()
         return True
 
-    def _altered(self) -> tuple[Collection[str], Collection[str]]:
-        """Return the columns that were added to the table, and those that were dropped."""
+    def _current_schema(self) -> StructType:
+        """Return the schema that the table's changes have now."""
         if hasattr(self.spark, "_jsparkSession"):
-            return altered(SourceOptions.parse(self.options), self._names)
-        now = self.spark.readStream.format("scylla_cdc").options(**self.options).load().columns
-        added = [name for name in now if name not in self._names]
-        return added, [name for name in self._names if name not in now]
+            return ScyllaCdcDataSource({**self.options}).schema()
+        return self.spark.readStream.format("scylla_cdc").options(**self.options).load().schema
 
     def _repeats(self) -> bool:
         """Start the query again if a further run is needed; return whether it is."""
@@ -178,6 +172,19 @@ class Copy:
         if not self._is_stopped and "processingTime" in self.trigger:
             log.warning("copy_stopped", target=self.sink.target, told=_STOPPED)
         return False
+
+
+def _differences(old: StructType, new: StructType) -> Iterator[str]:
+    """Yield in words which columns were added and dropped, and which have another type."""
+    before, after = ({field.name: field.dataType for field in each} for each in (old, new))
+    changed = [name for name in before.keys() & after.keys() if before[name] != after[name]]
+    for text, names in (
+        ("columns added", [name for name in after if name not in before]),
+        ("columns dropped", [name for name in before if name not in after]),
+        ("types changed", sorted(changed)),
+    ):
+        if names:
+            yield f"{text}: {', '.join(names)}"
 
 
 def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> MicroBatch:

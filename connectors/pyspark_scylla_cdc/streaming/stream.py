@@ -49,9 +49,9 @@ from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.snapshot import MarkPartition
 from pyspark_scylla_cdc.sessions import (
     SourceClock,
-    altered,
     check_columns,
     check_resnapshot,
+    is_altered,
     state_of,
     still_there,
     timeline_of,
@@ -188,7 +188,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         this end was written when the table still had the columns of the DataFrame.
         """
         if self._options.schema_mode is SchemaMode.HOLD:
-            self._holds = any(altered(self._options, self._names))
+            self._holds = is_altered(self._options, self._schema, self._names)
         return self._holds
 
     def _warn_of_text(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from pyspark_scylla_cdc import Mirror, ScyllaCdcListener
 from pyspark_scylla_cdc.mirroring import copy as copying
 from pyspark_scylla_cdc.mirroring import lease as leasing
 from pyspark_scylla_cdc.mirroring.lease import FILE
+from pyspark_scylla_cdc.tables.update import layout_of, update
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import await_rows, wait_until
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of
 
@@ -86,14 +88,7 @@ def test_new_columns_between_two_micro_batches_of_a_run(
     """With `availableNow`, a run that ends at new columns is followed by one that has them."""
     execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
     assert start(**place).awaitTermination()
-    prepare = copying.Copy.start
-
-    def altered_meanwhile(copy: copying.Copy) -> None:
-        prepare(copy)
-        monkeypatch.setattr(copying.Copy, "start", prepare)
-
     execute("INSERT INTO {t} (pk, v) VALUES (2, 2)")
-    layout_of = copying.layout_of
 
     def alter(*given: Any, **more: Any) -> Any:
         monkeypatch.setattr(copying, "layout_of", layout_of)
@@ -101,10 +96,43 @@ def test_new_columns_between_two_micro_batches_of_a_run(
         return layout_of(*given, **more)
 
     monkeypatch.setattr(copying, "layout_of", alter)
-    monkeypatch.setattr(copying.Copy, "start", altered_meanwhile)
     copy = start(**place)
     assert copy.awaitTermination()
     assert {row["pk"]: row["phone"] for row in rows_of(copy.read())} == {1: None, 2: None, 3: "x"}
+
+
+def test_new_fields_are_no_failure(
+    keyspace: str,
+    execute: Execute,
+    running: Start,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy gets a field that a user-defined type gains; a dropped column stays in it."""
+    monkeypatch.setattr(copying, "_LOOK", 0.5)
+    execute(
+        f"CREATE TYPE {keyspace}.place (city text)",
+        "CREATE TABLE {t} (pk int PRIMARY KEY, v int, p frozen<place>) "
+        "WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk, v, p) VALUES (1, 1, {city: 'a'})",
+    )
+    copy = running()
+    await_rows(copy, 1)
+    [first] = copy.queries
+    execute(
+        f"ALTER TYPE {keyspace}.place ADD zip int",
+        "INSERT INTO {t} (pk, p) VALUES (2, {city: 'b', zip: 7})",
+    )
+    wait_until(lambda: copy.read().count() == 2)
+    found = {row["pk"]: row["p"] for row in rows_of(copy.read())}
+    assert found == {1: {"city": "a", "zip": None}, 2: {"city": "b", "zip": 7}}
+    assert first.exception() is None
+    [told] = [line for line in caplog.messages if "columns_changed" in line]
+    assert "types changed: p; the query is started again" in told
+    execute("ALTER TABLE {t} DROP v", "INSERT INTO {t} (pk) VALUES (3)")
+    wait_until(lambda: copy.read().count() == 3)
+    assert [row["v"] for row in rows_of(copy.read()) if row["pk"] == 1] == [1]
+    assert "columns dropped: v; the query is started again" in caplog.text
 
 
 @DELTALAKE
@@ -121,7 +149,7 @@ def test_a_copy_is_shown_before_its_first_micro_batch(
     assert start(**place).awaitTermination()
     wait_until(lambda: not listener.streams)
     execute("INSERT INTO {t} (pk, v) VALUES (2, 2)")
-    update, is_shown = copying.update, threading.Event()
+    is_shown = threading.Event()
 
     def wait_for_test(*given: Any) -> None:
         assert is_shown.wait(60)
@@ -184,14 +212,14 @@ def test_a_second_copy_in_another_process(
     """A lease that is renewed is respected; one that is not, or has ended, is taken."""
     execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
     held(place)
-    sleep, renewals = leasing.time.sleep, [1]
+    sleep, renewals = time.sleep, [1]
 
     def renewed(seconds: float) -> None:
         if renewals:
             held(place, until=SystemClock().now() + 90_000_000 + renewals.pop())
         sleep(seconds)
 
-    monkeypatch.setattr(leasing.time, "sleep", renewed)
+    monkeypatch.setattr(time, "sleep", renewed)
     with pytest.raises(LeaseHeldError, match="written by night, in process 7 on far, whose lease"):
         running()
     [told] = [line for line in caplog.messages if "lease_awaited" in line]
