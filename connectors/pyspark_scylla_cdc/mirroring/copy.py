@@ -59,10 +59,10 @@ class Copy:
 
     def start(self) -> None:
         """Load the table with its current columns, prepare the target, and start the query."""
-        if self.lease is not None:
-            self.lease.take()
         options = self.options if self._runs is None else self._runs.begin()
         frame = self.spark.readStream.format("scylla_cdc").options(**options).load()
+        if self.lease is not None:
+            self.lease.take()
         layout = self.sink.prepare(layout_of(frame, history=self.history))
         self._marker, self._schema, self._looked = layout.marker, frame.schema, time.monotonic()
         sink, checkpoint = self.sink, self.checkpoint

@@ -167,8 +167,7 @@ def mirror(
             The default is `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. The
             checkpoint belongs to the copy: delete both to start over.
         trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``. The default
-            is a micro-batch each minute, because each one writes files. On Spark 4.0 and 4.1, a
-            query with ``availableNow`` reads everything only in `awaitTermination`.
+            is a micro-batch each minute, because each one writes files.
         history: keep all versions of each row. The copy then has three more columns: ``valid_from``
             and ``valid_to`` (null for a current version), and ``is_current``.
         name: the name of the query, by which logs, metrics and other writers know the copy. With

@@ -295,7 +295,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ({"columns": "[1]"}, "columns is '[1]': give names separated by commas, or a JSON"),
         ({"decimalType": "decimal(39, 2)"}, "decimalType is 'decimal(39, 2)': give 'string', or"),
         ({"decimalType": "decimal(3, 4)"}, "decimalType is 'decimal(3, 4)': give 'string', or"),
-        ({"schemaMode": "x"}, "schemaMode is 'x': give keep or fail"),
+        ({"schemaMode": "x"}, "schemaMode is 'x': give keep, fail or hold"),
         ({"startingOffsets": "{}"}, "startingOffsets is '{}': give 'earliest', 'latest', or an"),
         ({"startingOffsets": "[" * 9_999}, "give 'earliest', 'latest', or an"),
         ({"partitionKey": "[" * 9_999}, "give a JSON object"),
