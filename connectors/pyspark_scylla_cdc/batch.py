@@ -42,6 +42,7 @@ from pyspark_scylla_cdc.planning.partition import SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.plan import NONE_MISSED
 from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.sessions import SourceClock, generations_of
+from pyspark_scylla_cdc.unsettled import tell_read
 
 log = get_logger(__name__)
 
@@ -81,6 +82,7 @@ class BatchReader(DataSourceReader):
             wanted = Window(position, wanted.end)
         end = written_before(now) if wanted.end == FOREVER else wanted.end
         window = Window(oldest if wanted.start == BEGINNING else wanted.start, end)
+        tell_read(self._options, self._schema, timeline, window, now)
         filled = expected(self._schema.base, self._alive(wanted, now))
         rest = plan(
             self._options,

@@ -11,7 +11,7 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, row_count
+from pyspark_scylla_cdc.row_count import TOO_MANY, row_count
 
 SHORTEST = 1_000
 """The shortest window, in µs, to which another is cut."""

@@ -63,6 +63,7 @@ from pyspark_scylla_cdc.spark_versions import (
     SupportsTriggerAvailableNow,
 )
 from pyspark_scylla_cdc.streaming.micro_batch import MicroBatch, MicroBatches
+from pyspark_scylla_cdc.unsettled import tell_unread
 
 log = get_logger(__name__)
 
@@ -124,8 +125,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         since, now = self._checked(start), self._clock.now()
         limited = not isinstance(limit, ReadAllAvailable)
-        self._warn_at_start(since, now)
+        is_first = self._warn_at_start(since, now)
         batch = None if self._holds else self._next(since, now, limited=limited)
+        if is_first and batch is not None and not since.is_before_snapshot:
+            self._tell_unread(batch.step, now)
         if batch is None or self._is_empty(since, batch) or self._is_altered():
             return start
         return self._end(since, batch, now, limited=limited).to_json()
@@ -173,13 +176,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moved = evolve(since, cursor=cursor, rows=batch.rows, lost=lost, late_rows=late_rows)
         return evolve(moved, began=began, began_with=began_with)
 
-    def _warn_at_start(self, since: Offset, now: Micros) -> None:
-        """Warn once of a start in the future, and of numbers that a new query reads as text."""
-        if not self._has_begun:
-            warn_of_future(since.position, now, self._options.table)
-            if since == self._initial:
-                self._warn_of_text()
-            self._has_begun = True
+    def _warn_at_start(self, since: Offset, now: Micros) -> bool:
+        """Warn once of a start in the future, and of numbers that a new query reads as text.
+
+        Returns whether this is the start.
+        """
+        if self._has_begun:
+            return False
+        warn_of_future(since.position, now, self._options.table)
+        if since == self._initial:
+            self._warn_of_text()
+        self._has_begun = True
+        return True
+
+    def _tell_unread(self, step: Step, now: Micros) -> None:
+        """Tell of rows that are too new, if the query finds no others at its start."""
+        settled = Window(step.window.start, max(step.window.start, self._batches.settled(now)))
+        visible = timeline_of(self._options, of_all=False)
+        tell_unread(self._options, self._schema, visible, settled, now)
 
     def _is_altered(self) -> bool:
         """Return whether the query holds its position because the table has other columns.

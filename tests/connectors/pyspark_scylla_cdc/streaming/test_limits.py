@@ -17,9 +17,9 @@ from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.clusters import cluster_of
+from pyspark_scylla_cdc.row_count import TOO_MANY, row_count
 from pyspark_scylla_cdc.sessions import timeline_of
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
-from pyspark_scylla_cdc.streaming.row_count import TOO_MANY, row_count
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.connectors.pyspark_scylla_cdc.support.readers import stream_readers
 

@@ -43,6 +43,7 @@ class RowCount:
     ids: LogSource
     some: LogSource
     streams: Callable[[Micros], Streams]
+    sample: int
     spans: Callable[[Window], Sequence[StreamSpan]]
 
     def rows(self, window: Window, most: float) -> float:
@@ -109,7 +110,7 @@ class RowCount:
         """
         for span in self.spans(window):
             streams = self.streams(span.generation)
-            sample = streams.sample(SAMPLE)
+            sample = streams.sample(self.sample)
             yield sample, span.window, len(streams) / len(sample)
 
     @staticmethod
@@ -126,8 +127,10 @@ def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[bytes, pa.RecordBatch]]:
         first += count
 
 
-def row_count(options: SourceOptions, schema: LogSchema, timeline: Timeline) -> RowCount:
-    """Return a `RowCount` for the rows of a query in these generations."""
+def row_count(
+    options: SourceOptions, schema: LogSchema, timeline: Timeline, *, sample: int = SAMPLE
+) -> RowCount:
+    """Return a `RowCount` for a query's rows, from `sample` streams of each generation."""
     cluster = cluster_for(options)
     streams = streams_loader(options, schema.base)
     output = row_format(options, schema)
@@ -142,5 +145,6 @@ def row_count(options: SourceOptions, schema: LogSchema, timeline: Timeline) -> 
         column(STREAM_ID),
         cluster.source(whole, _WEIGHED, tolerant=True, per_stream=True),
         streams,
+        sample,
         lambda window: spans(timeline, window, lambda g: len(streams(g))),
     )
