@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from uuid import UUID
 
 import click
@@ -76,8 +77,8 @@ class Report:
     clock: Clock
     caught_up: int
     """The copy has caught up when it is less than this many µs behind the present."""
-    copied: int = 0
-    """The number of snapshot rows copied."""
+    rows: Callable[[], int] = int
+    """Returns the number of rows read for the snapshot."""
     applied: int = 0
     position: Micros | None = None
     _said: tuple[int, int] = field(init=False)
@@ -88,12 +89,9 @@ class Report:
     def __attrs_post_init__(self) -> None:
         self._said = self.clock.now(), 0
 
-    def count(self, *, is_row: bool = False) -> None:
-        """Count one more applied change, or one more row of the snapshot."""
+    def count(self) -> None:
+        """Count one more applied change."""
         with self._lock:
-            if is_row:
-                self.copied += 1
-                return
             self.applied += 1
             if self.clock.now() >= self._said[0] + _EVERY:
                 self._say()
@@ -118,8 +116,8 @@ class Report:
     def __str__(self) -> str:
         """Format the progress so far."""
         reached = "" if self.position is None else f", all before {format_timestamp(self.position)}"
-        copied = f"{self.copied:,} rows copied, " if self.copied else ""
-        return f"{copied}{self.applied:,} changes applied{reached}"
+        read = f"{rows:,} rows of the table read, " if (rows := self.rows()) else ""
+        return f"{read}{self.applied:,} changes applied{reached}"
 
 
 @click.command("replicate")
@@ -326,7 +324,8 @@ class _Applying:
     def __call__(self, changes: Sequence[Change]) -> None:
         self.replicator.apply_all(changes)
         for change in changes:
-            self.report.count(is_row=change.operation is ChangeOperation.SNAPSHOT)
+            if change.operation is not ChangeOperation.SNAPSHOT:
+                self.report.count()
 
     def interrupted_by(self, interruption: Interruption) -> _Applying:
         """Return a function that does the same, with writes that `interruption` ends."""
@@ -343,11 +342,9 @@ def _replicate(
     replicator: Replicator,
     greeting: str,
 ) -> None:
-    read = follow.read
-    report = Report(
-        SystemClock(), duration_micros(read.confidence_window) + 2 * poll_interval(read)
-    )
-
+    read, lines = follow.read, SnapshotLines()
+    caught_up = duration_micros(read.confidence_window) + 2 * poll_interval(read)
+    report = Report(SystemClock(), caught_up, partial(lines.rows, source.table))
     is_initial = snapshot is SnapshotMode.INITIAL
     consumer = CdcConsumer(
         source.connection,
@@ -362,7 +359,7 @@ def _replicate(
         read=read,
         shard=follow.shard,
         on_event=report.reached,
-        metrics=SnapshotLines() if is_initial else None,
+        metrics=lines if is_initial else None,
     )
     try:
         with unlogged(), stopped_by_signals(consumer.stop):

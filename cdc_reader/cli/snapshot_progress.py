@@ -73,6 +73,11 @@ class SnapshotLines:
         if is_due:
             click.echo(f"{table}: {self._state(table)}", err=True)
 
+    def rows(self, table: TableName) -> int:
+        """Return how many rows of a table have been read."""
+        with self._lock:
+            return int(self._values[SNAPSHOT_ROWS, table])
+
     def _is_due(self, table: TableName) -> bool:
         """Return whether a line is due: at intervals, and at the end of the snapshot."""
         now, printed = time.monotonic(), self._printed.setdefault(table, time.monotonic())
