@@ -1,6 +1,6 @@
 // Opens each page of the built site in Chromium, wide and narrow, light and dark, and reports errors,
-// requests to other servers, broken links, diagrams that are not drawn, and serious violations found
-// by axe. Exits with 1 if there are any.
+// requests to other servers, broken links, diagrams that are not drawn, names that break in the first
+// column of a table, examples that are cut, and serious violations found by axe. Exits with 1 if there are any.
 //
 //     node scripts/check_site.mjs SITE MODULES [SCREENSHOTS]
 //
@@ -56,6 +56,7 @@ async function findings(browser, name, size, scheme) {
   const isDrawn = () => !document.querySelector("pre.mermaid");
   await page.waitForFunction(isDrawn, { timeout: 30_000 }).catch(() => found.add("a diagram is not drawn"));
   if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) found.add("is wider than the screen");
+  for (const what of await page.evaluate(broken, name === "", size)) found.add(what);
   await page.evaluate(axe);
   const violations = await page.evaluate(async () => (await window.axe.run()).violations);
   for (const { id, impact, nodes } of violations) {
@@ -70,6 +71,30 @@ async function findings(browser, name, size, scheme) {
   }
   await context.close();
   return { found, links, ids };
+}
+
+// Returns the names in first columns that break over lines, and the first examples that do not fit: the
+// first one of each page on a wide screen, and all of the first page, there on a narrow screen too.
+function broken(isHome, size) {
+  const found = [];
+  for (const cell of document.querySelectorAll(".md-typeset td:first-child")) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+      for (const word of text.data.matchAll(/\S+/g)) {
+        const range = document.createRange();
+        range.setStart(text, word.index);
+        range.setEnd(text, word.index + word[0].length);
+        const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+        if (lines.size > 1) found.push(`${word[0]} breaks in the first column of a table`);
+      }
+    }
+  }
+  const examples = [...document.querySelectorAll(".md-typeset pre:not(.mermaid)")];
+  const first = isHome ? examples : size === "wide" ? examples.slice(0, 1) : [];
+  for (const example of first) {
+    if (example.scrollWidth > example.clientWidth) found.push(`an example is cut: ${example.innerText.slice(0, 60)}`);
+  }
+  return found;
 }
 
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";

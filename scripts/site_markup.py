@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 
 _EMPTY_HEADING = re.compile(r"<th[^>]*></th>")
+_FIRST_CELL = re.compile(r"<tr>\s*<td[^>]*>.*?</td>", re.DOTALL)
+_NAME = re.compile(r"<code>([^<\s]+)</code>")
+_BOX = re.compile(r'<pre tabindex="0">(?=(?:<[^>]*>)*\+-)')
 
 _REPLACEMENTS = (
     # For a repository on GitHub, the theme's script would query api.github.com for its stars.
@@ -24,4 +27,12 @@ def on_post_page(output: str, **_: object) -> str:
     """Return the page with the corrections of this module."""
     for found, mended in _REPLACEMENTS:
         output = output.replace(found, mended)
+    output = _FIRST_CELL.sub(_with_whole_names, output)
+    # Narrow screens wrap the lines of examples, except those of tables that are drawn as text.
+    output = _BOX.sub('<pre tabindex="0" class="drawn">', output)
     return _EMPTY_HEADING.sub("<td></td>", output)
+
+
+def _with_whole_names(cell: re.Match[str]) -> str:
+    """Mark the names in the first cell of a row, which are never broken."""
+    return _NAME.sub(r'<code class="whole">\1</code>', cell[0])

@@ -17,6 +17,7 @@ from cdc_reader._settings import is_text, member
 from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.mirroring.comparison import CopyComparison, compare
 from pyspark_scylla_cdc.mirroring.copy import Copy
 from pyspark_scylla_cdc.mirroring.lease import Lease
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
@@ -109,6 +110,22 @@ class Mirror:
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def compare(self, number: int = 0, *, limit: int = 20) -> CopyComparison:
+        """Compare a copy with its table, row by row; `number` is the index of the table, from 0.
+
+        ::
+
+            found = copy.compare()
+            print(found)
+            assert found.is_equal
+
+        All rows of the table are read. Rows that were changed after the copy's position do not
+        count as different. At most `limit` of the rows that differ are listed. Raises
+        CheckpointError if the copy does not have all rows of its snapshot yet.
+        """
+        it = self._copies[number]
+        return compare(it.spark, it.options, it.sink, it.checkpoint, limit)
 
     def _watch(self) -> None:
         """Watch the queries until all have ended."""
