@@ -6,7 +6,7 @@ import re
 
 _EMPTY_HEADING = re.compile(r"<th[^>]*></th>")
 _FIRST_CELL = re.compile(r"<tr>\s*<td[^>]*>.*?</td>", re.DOTALL)
-_NAME = re.compile(r"<code>([^<\s]+)</code>")
+_TAG_OR_WORD = re.compile(r"<[^>]*>|[^\s<]*-[^\s<]*")
 _BOX = re.compile(r'<pre tabindex="0">(?=(?:<[^>]*>)*\+-)')
 
 _REPLACEMENTS = (
@@ -28,11 +28,16 @@ def on_post_page(output: str, **_: object) -> str:
     for found, mended in _REPLACEMENTS:
         output = output.replace(found, mended)
     output = _FIRST_CELL.sub(_with_whole_names, output)
-    # Narrow screens wrap the lines of examples, except those of tables that are drawn as text.
+    # The lines of examples are wrapped, except those of tables that are drawn as text.
     output = _BOX.sub('<pre tabindex="0" class="drawn">', output)
     return _EMPTY_HEADING.sub("<td></td>", output)
 
 
 def _with_whole_names(cell: re.Match[str]) -> str:
-    """Mark the names in the first cell of a row, which are never broken."""
-    return _NAME.sub(r'<code class="whole">\1</code>', cell[0])
+    """Mark the words with hyphens in the first cell of a row, such as names of options."""
+    return _TAG_OR_WORD.sub(_whole, cell[0])
+
+
+def _whole(found: re.Match[str]) -> str:
+    text = found[0]
+    return text if text.startswith("<") else f'<span class="whole">{text}</span>'

@@ -15,6 +15,7 @@ from cdc_reader._lazy import lazily
 
 if TYPE_CHECKING:
     from pyspark_scylla_cdc.installation.session import session as session
+    from pyspark_scylla_cdc.mirroring.comparison import CopyComparison as CopyComparison
     from pyspark_scylla_cdc.mirroring.mirror import Mirror as Mirror
     from pyspark_scylla_cdc.mirroring.mirror import mirror as mirror
     from pyspark_scylla_cdc.monitoring.listener import ScyllaCdcListener as ScyllaCdcListener
@@ -28,6 +29,7 @@ with suppress(ImportError):
     """The name under which Spark finds the data source."""
 
 _HOMES = {
+    "CopyComparison": "pyspark_scylla_cdc.mirroring.comparison",
     "Mirror": "pyspark_scylla_cdc.mirroring.mirror",
     "ScyllaCdcListener": "pyspark_scylla_cdc.monitoring.listener",
     "StreamStatus": "pyspark_scylla_cdc.monitoring.status",
