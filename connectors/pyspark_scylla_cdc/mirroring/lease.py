@@ -25,8 +25,6 @@ log = get_logger(__name__)
 
 LENGTH, RENEWAL = 60.0, 10.0
 """Seconds for which a lease is held, and after which it is renewed."""
-FILE = "_scylla_cdc_lease.json"
-"""The lease's file; Delta tables ignore files whose names begin with an underscore."""
 _POLL, _TRIES = 0.5, 4
 
 
@@ -48,10 +46,10 @@ class Holder:
 
 @define
 class Lease:
-    """The lease on a target, in a file in the directory `folder`, which Spark can write."""
+    """The lease on a target, in a file of its own, which Spark can write."""
 
     target: str
-    folder: str
+    file: str
     name: str | None
     _spark: SparkSession
     _id: str = field(factory=lambda: uuid4().hex, init=False)
@@ -139,7 +137,7 @@ class Lease:
         self._is_held, self._renewed = True, time.monotonic()
 
     def _path(self) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.folder.rstrip('/')}/{FILE}")
+        return self._jvm.org.apache.hadoop.fs.Path(self.file)
 
     def _files(self, path: Any) -> Any:
         """Return the file system that has the path."""

@@ -275,14 +275,14 @@ def _places(
 def _lease(spark: SparkSession, place: _Place, kind: Format, name: str | None) -> Lease | None:
     """Return the lease on the target, or None in a Spark Connect session, which cannot write files.
 
-    The lease on a Delta table is in its directory. An Iceberg table may have none that Spark can
-    write, so there the lease is in the checkpoint.
+    The lease on a Delta table is a file beside its directory. An Iceberg table may have none that
+    Spark can write, so there it is beside the checkpoint.
     """
     if not hasattr(spark, "_jsparkSession"):
         return None
     target = place.sink.target
-    folder = place.checkpoint if kind is Format.ICEBERG else target
-    return Lease(target, folder, name, spark)
+    beside = place.checkpoint if kind is Format.ICEBERG else target
+    return Lease(target, f"{beside.rstrip('/')}.lease", name, spark)
 
 
 def _sink(spark: SparkSession, kind: Format, target: str) -> Sink:

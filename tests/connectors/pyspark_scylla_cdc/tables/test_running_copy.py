@@ -17,7 +17,6 @@ from cdc_reader.errors import LeaseHeldError, LeaseLostError
 from pyspark_scylla_cdc import Mirror, ScyllaCdcListener
 from pyspark_scylla_cdc.mirroring import copy as copying
 from pyspark_scylla_cdc.mirroring import lease as leasing
-from pyspark_scylla_cdc.mirroring.lease import FILE
 from pyspark_scylla_cdc.tables.update import layout_of, update
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import await_rows, wait_until
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of
@@ -192,13 +191,12 @@ def test_a_second_copy_in_this_process(
 
 def held(place: dict[str, str], **changed: Any) -> Path:
     """Write the lease of a process on another machine; return the file."""
-    folder = Path(place["target"])
-    folder.mkdir(exist_ok=True)
+    file = Path(place["target"] + ".lease")
     until = SystemClock().now() + 60_000_000
     lease = {"id": "other", "name": "night", "host": "far", "process": 7, "until": until, **changed}
-    (folder / FILE).write_text(json.dumps(lease))
-    (folder / f".{FILE}.crc").unlink(missing_ok=True)
-    return folder / FILE
+    file.write_text(json.dumps(lease))
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    return file
 
 
 @DELTALAKE
@@ -212,18 +210,19 @@ def test_a_second_copy_in_another_process(
     """A lease that is renewed is respected; one that is not, or has ended, is taken."""
     execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
     held(place)
-    sleep, renewals = time.sleep, [1]
+    sleep = time.sleep
 
     def renewed(seconds: float) -> None:
-        if renewals:
-            held(place, until=SystemClock().now() + 90_000_000 + renewals.pop())
+        held(place, until=SystemClock().now() + 90_000_000)
         sleep(seconds)
 
-    monkeypatch.setattr(time, "sleep", renewed)
-    with pytest.raises(LeaseHeldError, match="written by night, in process 7 on far, whose lease"):
-        running()
-    [told] = [line for line in caplog.messages if "lease_awaited" in line]
-    assert "night, in process 7 on far" in told
+    told = "written by night, in process 7 on far, whose lease"
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "sleep", renewed)
+        with pytest.raises(LeaseHeldError, match=told):
+            running()
+    [line] = [line for line in caplog.messages if "lease_awaited" in line]
+    assert "night, in process 7 on far" in line
     monkeypatch.setattr(leasing, "LENGTH", 1.0)
     copy = running()
     await_rows(copy, 1)
@@ -249,7 +248,7 @@ def test_a_lease_that_is_lost(
     with pytest.raises(LeaseLostError, match="is now written by night, in process 7 on far"):
         wait_until(is_lost)
     assert not any(query.isActive for query in copy.queries)
-    assert json.loads((Path(place["target"]) / FILE).read_text())["id"] == "other"
+    assert json.loads(Path(place["target"] + ".lease").read_text())["id"] == "other"
 
 
 @DELTALAKE
