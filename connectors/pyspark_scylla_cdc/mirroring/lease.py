@@ -11,10 +11,13 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 from attrs import asdict, define, field, frozen
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from cdc_reader._log import get_logger
@@ -59,32 +62,46 @@ class Lease:
     def take(self) -> None:
         """Take the lease, waiting for the end of one that nobody renews.
 
-        Raises LeaseHeldError if another writer renews it, or is in this process.
+        Raises LeaseHeldError if another writer renews it, or is in this process. If the file cannot
+        be read or written, the copy goes on without a lease.
         """
-        found = self._read()
-        if found is not None and found.id != self._id and found.until > SystemClock().now():
-            self._await_end(found)
-        self._write()
+        with self._tolerant():
+            found = self._read()
+            if found is not None and found.id != self._id and found.until > SystemClock().now():
+                self._await_end(found)
+            self._write()
 
     def renew(self) -> None:
         """Renew the lease if it is time; raise LeaseLostError if another writer has taken it."""
         if not self._is_held or time.monotonic() < self._renewed + RENEWAL:
             return
-        found = self._read()
-        if found is not None and found.id != self._id:
-            self._is_held = False
-            raise LeaseLostError(
-                f"{self.target} is now written by {found}, which found this copy's lease ended: "
-                "this process did not renew it in time"
-            )
-        self._write()
+        self._renewed = time.monotonic()
+        with self._tolerant():
+            found = self._read()
+            if found is not None and found.id != self._id:
+                self._is_held = False
+                raise LeaseLostError(
+                    f"{self.target} is now written by {found}, which found this copy's lease "
+                    "ended: this process did not renew it in time"
+                )
+            self._write()
 
     def release(self) -> None:
         """Let others write to the target at once."""
         if self._is_held:
             self._is_held = False
-            path = self._path()
-            self._files(path).delete(path, False)
+            with self._tolerant():
+                path = self._path()
+                self._files(path).delete(path, False)
+
+    @contextmanager
+    def _tolerant(self) -> Iterator[None]:
+        """Log errors of the storage: without its lease, a copy is as exact as with it."""
+        try:
+            yield
+        except Py4JJavaError as error:
+            reason = str(error.java_exception).partition("\n")[0]
+            log.warning("lease_not_written", target=self.target, file=self.file, reason=reason)
 
     def _await_end(self, found: Holder) -> None:
         if found.host == socket.gethostname() and found.process == os.getpid():

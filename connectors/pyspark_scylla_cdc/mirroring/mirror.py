@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
 from attrs import define, field, frozen
+from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -132,11 +134,14 @@ class Mirror:
         try:
             while any([copy.goes_on() for copy in self._copies]):  # noqa: C419 - each must be called
                 self._wake.wait(_TICK)
+        except (Py4JError, OSError) as error:
+            self._error = error  # Spark has ended, and with it the queries
+            return
         except BaseException as error:  # noqa: BLE001 - raised by `awaitTermination`
             self._error = error
             if not self._is_awaited:
                 log.error("copy_failed", error=str(error))  # noqa: TRY400 - the error has no frames
-        finally:
+        with suppress(Py4JError, OSError):
             self._end()
 
     def _end(self) -> None:

@@ -283,3 +283,15 @@ def test_a_failure_that_nobody_awaits(
     [told] = [line for line in caplog.messages if "copy_failed" in line]
     assert "ended: OSError: [Errno 28] No space left on device" in told
     assert "\n" not in told
+
+
+@DELTALAKE
+def test_a_lease_that_cannot_be_written(
+    execute: Execute, running: Start, place: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The copy goes on without it, and a line names the file."""
+    Path(place["target"] + ".lease").mkdir()
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    await_rows(running(), 1)
+    [told] = [line for line in caplog.messages if "lease_not_written" in line]
+    assert f"file='{place['target']}.lease'" in told
