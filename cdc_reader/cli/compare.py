@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import chain
 from pathlib import Path
 
 import click
@@ -23,7 +22,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.replication.comparison import Counts, Difference, Kind
-from cdc_reader.replication.copy_comparison import ComparedCopy, CopyComparison
+from cdc_reader.replication.path_comparison import ComparedCopy, PathComparison
 from cdc_reader.replication.stored_copy import is_path, open_copy, position_in
 from cdc_reader.replication.table_comparison import ComparedRange, Table, TableComparison
 from cdc_reader.table_reader import TableReader
@@ -78,11 +77,16 @@ class Summary:
         """The exit status of the command."""
         return 1 if self.differing else 0
 
-    def lines(self, source: object, target: object) -> Iterator[str]:
-        """Yield the lines of the result: the counts, then the keys of rows that differ."""
+    def lines(self, source: object, target: object, note: str = "") -> Iterator[str]:
+        """Yield the lines of the result: the counts, the note, then the keys of rows that differ.
+
+        Omits a note that is empty.
+        """
         counts = self.counts
         yield f"{source}: {counts.source:,} rows"
         yield f"{target}: {counts.target:,} rows"
+        if note:
+            yield note
         if not self.differing:
             yield "no row differs"
             return
@@ -247,7 +251,7 @@ def _with_path(
         names = [column.name for column in table.schema.base.columns]
         # The position comes first: if the copy goes on meanwhile, it is newer than its position.
         position = options.position_of(path, source.table, queries)
-        comparison = CopyComparison(
+        comparison = PathComparison(
             table,
             open_copy(path, names),
             columns,
@@ -259,19 +263,22 @@ def _with_path(
     kinds = {Kind.MISSING: found.missing, Kind.EXTRA: found.extra, Kind.CHANGED: found.changed}
     counts = Counts(found.rows, found.rows_in_copy, Counter(kinds))
     summary = Summary(limit, counts, [*found.differences])
-    return chain(summary.lines(source, path), _later(found)), summary.status
+    return summary.lines(source, path, _about_changes(found)), summary.status
 
 
-def _later(found: ComparedCopy) -> Iterator[str]:
-    """Yield a line about rows that were written after the copy."""
-    if found.position is None and found.differing:
-        yield (
-            "the position of the copy is not known, so rows written since it was made count as "
+def _about_changes(found: ComparedCopy) -> str:
+    """Return a line about rows that were changed after the copy, or empty text."""
+    if found.position is None:
+        if not (found.missing or found.extra or found.changed):
+            return ""
+        return (
+            "the position of the copy is not known: rows that were changed since then count as "
             "different (--checkpoint, --position)"
         )
-    if found.position is not None and found.not_yet_copied:
-        at = format_timestamp(found.position)
-        yield f"{found.not_yet_copied:,} rows not yet copied: changed since {at}"
+    since = format_timestamp(found.position)
+    if not found.newer:
+        return ""
+    return f"{found.newer:,} rows were changed since the copy's position, {since}"
 
 
 @contextmanager

@@ -114,9 +114,8 @@ class CopyColumns:
         except (DoesNotFitError, pa.ArrowInvalid):
             name = quoted(compared.column.name)
             raise UnsupportedTableError(
-                f"column {name} has a value that the copy's type {compared.type} cannot hold, so "
-                f"{self._copy} is no copy of it: leave the column out with columns to compare the "
-                "others"
+                f"column {name} has a value that the copy's type {compared.type} cannot hold: "
+                f"{self._copy} is no copy of it, or compare the other columns (--columns)"
             ) from None
 
 

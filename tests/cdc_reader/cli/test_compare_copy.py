@@ -7,18 +7,21 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
-from cdc_reader import CdcReader
+from cdc_reader import CdcReader, WindowComplete
+from cdc_reader.checkpoints.encoding import cursor_to_json
 from cdc_reader.cli.command import main
 from cdc_reader.config import ReadConfig
+from cdc_reader.reading.cursor import Checkpoint
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -30,9 +33,15 @@ CREATE = (
     "st int static, PRIMARY KEY (p, c)) WITH cdc = {{'enabled': true}}"
 )
 ROWS = 60
+UNKNOWN = (
+    "the position of the copy is not known: rows that were changed since then count as different "
+    "(--checkpoint, --position)"
+)
 
 Copy = Callable[[], pa.Table]
+Begun = Callable[[], Checkpoint]
 Execute = Callable[..., None]
+DAY = 86_400 * 1_000_000
 
 
 @pytest.fixture
@@ -75,6 +84,20 @@ def rows(scylla: Scylla, table: str) -> Iterator[Copy]:
         yield copied
 
 
+@pytest.fixture
+def begun(scylla: Scylla, table: str) -> Iterator[Begun]:
+    """Return the checkpoint of a reader that has read everything."""
+    settled = ReadConfig(confidence_window="0s")
+    with CdcReader(scylla.contact_point, table, config=settled) as reader:
+
+        def begun() -> Checkpoint:
+            *_, last = reader.table.follow("-1s", "now")
+            assert isinstance(last, WindowComplete)
+            return last.checkpoint
+
+        yield begun
+
+
 def compare(scylla: Scylla, table: str, target: Path | str, *more: str) -> Result:
     """Run the command."""
     words = ["compare", scylla.contact_point, table, str(target), "--confidence-window", "0s"]
@@ -114,7 +137,7 @@ def test_each_kind_of_difference_is_told(
     )
     found = compare(scylla, table, tmp_path / "copy")
     assert found.exit_code == 1, found.output
-    _, counts, summary, *lines, note = found.stdout.splitlines()
+    _, counts, note, summary, *lines = found.stdout.splitlines()
     assert counts == f"{tmp_path / 'copy'}: {ROWS + 2} rows"
     assert summary == (
         "5 rows differ: 1 only in the source, 3 only in the target, 1 with other values"
@@ -126,14 +149,11 @@ def test_each_kind_of_difference_is_told(
         '  only in the target  p=3, c="c3"',
         '  with other values  p=5, c="c5": l, v',
     ]
-    assert note == (
-        "the position of the copy is not known, so rows written since it was made count as "
-        "different (--checkpoint, --position)"
-    )
+    assert note == UNKNOWN
     some = compare(scylla, table, tmp_path / "copy", "--columns", "m", "--limit", "1")
     assert some.exit_code == 1
-    assert some.stdout.splitlines()[2].startswith("4 rows differ: ")
-    assert some.stdout.splitlines()[4] == "... and 3 more (--limit)"
+    assert some.stdout.splitlines()[3].startswith("4 rows differ: ")
+    assert some.stdout.splitlines()[5] == "... and 3 more (--limit)"
 
 
 def test_changes_after_the_position_are_not_differences(
@@ -160,7 +180,7 @@ def test_changes_after_the_position_are_not_differences(
     )
     found = compare(scylla, table, tmp_path / "copy.parquet", "--position", at)
     assert found.exit_code == 1, found.output
-    _, _, summary, *lines, note = found.stdout.splitlines()
+    _, _, note, summary, *lines = found.stdout.splitlines()
     assert summary == (
         "3 rows differ: 1 only in the source, 0 only in the target, 2 with other values"
     )
@@ -173,7 +193,7 @@ def test_changes_after_the_position_are_not_differences(
     row_instead_of_statics, deleted_row, updated_row, row_of_range = 2, 1, 1, 1
     count = others_of_4 + rows_of_6
     count += row_instead_of_statics + deleted_row + updated_row + row_of_range
-    assert re.fullmatch(f"{count} rows not yet copied: changed since 20[-0-9T:.]+Z", note)
+    assert re.fullmatch(f"{count} rows were changed since the copy's position, 20[-0-9T:.]+Z", note)
     assert compare(scylla, table, tmp_path / "copy.parquet", "--position", "now").exit_code == 1
 
 
@@ -195,39 +215,59 @@ def test_only_current_versions_are_compared(
     assert found.stdout.splitlines()[1].endswith(f": {ROWS + 1} rows")
 
 
-@pytest.mark.parametrize("is_done", [True, False])
+def save_position(folder: Path, table: str, start: Checkpoint, snapshot: str = "done") -> None:
+    """Save a position as a Spark query does that has committed a micro-batch."""
+    stored = cursor_to_json(evolve(start, snapshot=None))
+    offset = {**stored, "version": 1, "position": start.position, "table": table}
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+    (folder / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+    (folder / "offsets" / "0").write_text(
+        f"v1\n{{}}\n{json.dumps({**offset, 'snapshot': snapshot})}"
+    )
+    (folder / "commits" / "0").write_text("v1\n{}")
+
+
 def test_the_position_is_in_the_checkpoint(
-    scylla: Scylla, table: str, rows: Copy, execute: Execute, tmp_path: Path, is_done: bool
+    scylla: Scylla, table: str, rows: Copy, execute: Execute, begun: Begun, tmp_path: Path
 ) -> None:
-    """The checkpoint beside the copy has its position. An unfinished snapshot is an error."""
-    copy = rows()
-    at = int(copy.schema.metadata[b"position"]) * 1_000
-    pq.write_table(copy, tmp_path / "copy.parquet")
+    """The checkpoint beside the copy, or the one that is given, has the copy's position."""
+    path = tmp_path / "copy.parquet"
+    pq.write_table(rows(), path)
+    start = begun()
     execute("UPDATE {t} SET v = 3 WHERE p = 3 AND c = 'c3'")
-    checkpoint = tmp_path / "copy.parquet.checkpoint"
-    for folder in ("offsets", "commits"):
-        (checkpoint / folder).mkdir(parents=True)
-    (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
-    with CdcReader(scylla.contact_point, table) as reader:
-        table_id = str(reader.table.schema.base.id)
-    offset = {
-        "version": 1,
-        "position": at,
-        "table": table,
-        "id": table_id,
-        "snapshot": "done" if is_done else "pending",
-        "ttl": [],
-    }
-    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
-    (checkpoint / "commits" / "0").write_text("v1\n{}")
-    found = compare(scylla, table, tmp_path / "copy.parquet")
-    if is_done:
-        assert found.exit_code == 0, found.output
-        assert found.stdout.splitlines()[2] == "no row differs"
-        assert found.stdout.splitlines()[3].startswith("1 rows not yet copied: changed since ")
-    else:
-        assert found.exit_code == 2
-        assert f"the query of {checkpoint} has not copied all rows of {table} yet" in found.stderr
+    save_position(tmp_path / "copy.parquet.checkpoint", table, start)
+    found = compare(scylla, table, path)
+    assert found.exit_code == 0, found.output
+    _, _, note, result = found.stdout.splitlines()
+    assert note.startswith("1 rows were changed since the copy's position, ")
+    assert result == "no row differs"
+    save_position(tmp_path / "other", table, begun())
+    found = compare(scylla, table, path, "--checkpoint", str(tmp_path / "other"))
+    assert found.exit_code == 1, found.output
+    assert found.stdout.splitlines()[2].startswith("1 rows differ: ")
+
+
+def test_a_position_that_tells_nothing(
+    scylla: Scylla, table: str, rows: Copy, execute: Execute, begun: Begun, tmp_path: Path
+) -> None:
+    """A position within a snapshot, or before the oldest row of the log, is an error."""
+    path = tmp_path / "copy.parquet"
+    pq.write_table(rows(), path)
+    save_position(tmp_path / "begun", table, begun(), "pending")
+    found = compare(scylla, table, path, "--checkpoint", str(tmp_path / "begun"))
+    assert found.exit_code == 2
+    assert f"the query of {tmp_path / 'begun'} has not copied all rows of {table} yet" in (
+        found.stderr
+    )
+    old = begun()
+    save_position(tmp_path / "old", table, evolve(old, position=old.position - 2 * DAY))
+    words = (path, "--checkpoint", str(tmp_path / "old"))
+    assert compare(scylla, table, *words).exit_code == 0  # the log is not needed
+    execute("UPDATE {t} SET v = 3 WHERE p = 3 AND c = 'c3'")
+    found = compare(scylla, table, *words)
+    assert found.exit_code == 2
+    assert re.search(rf"changes since \S+, the position of {path}, are no longer", found.stderr)
 
 
 def test_copies_that_cannot_be_compared_have_status_2(
@@ -270,8 +310,8 @@ def test_what_deltalake_cannot_read_is_an_error(
     path = str(tmp_path / "copy")
     write_deltalake(path, rows())
     [log] = (tmp_path / "copy" / "_delta_log").glob("*0.json")
-    features = {"minReaderVersion": 3, "minWriterVersion": 7}
-    features |= {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    features: dict[str, Any] = {"minReaderVersion": 3, "minWriterVersion": 7}
+    features |= {kind: ["deletionVectors"] for kind in ("readerFeatures", "writerFeatures")}
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     lines = [{"protocol": features} if "protocol" in line else line for line in lines]
     log.write_text("\n".join(map(json.dumps, lines)))

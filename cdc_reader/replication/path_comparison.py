@@ -1,4 +1,4 @@
-"""Compares a table with a copy in files or in a lakehouse.
+"""Compares a table with a copy at a path: a Delta table or Parquet files, without Spark.
 
 The rows of the copy are in no order, and their tokens cannot be computed from every type that they
 may have. Both sides are therefore divided among temporary files, by a hash of the partition key,
@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import pyarrow as pa
-from attrs import field, frozen
+from attrs import frozen
 
 from cdc_reader._arrow import cells, to_arrow
 from cdc_reader._time import Micros, format_timestamp
@@ -62,11 +62,7 @@ class CopyRows(Protocol):
 
 @frozen
 class ComparedCopy:
-    """The result of comparing a copy with its table.
-
-    Rows that were changed after the copy's `position` are not differences. If they differ, they are
-    counted in `not_yet_copied`. `position` is in µs since 1970, and None if it is not known.
-    """
+    """The result of comparing a copy with its table."""
 
     rows: int
     """The number of rows in the table."""
@@ -77,23 +73,17 @@ class ComparedCopy:
     """The number of rows that only the copy has."""
     changed: int
     """The number of rows with other values in the copy."""
-    not_yet_copied: int
+    newer: int
+    """The number of rows that differ and were changed after `position`: these are no differences,
+    because the copy has yet to get the changes."""
     position: Micros | None
-    differences: tuple[Difference, ...] = field(repr=lambda found: f"<{len(found)} rows>")
+    """The copy has the changes that were written before this time, in µs since 1970. None if the
+    time is not known."""
+    differences: tuple[Difference, ...]
     """The first rows that differ."""
 
-    @property
-    def differing(self) -> int:
-        """The number of rows that differ."""
-        return self.missing + self.extra + self.changed
 
-    @property
-    def is_equal(self) -> bool:
-        """True if no row differs."""
-        return not self.differing
-
-
-class CopyComparison:
+class PathComparison:
     """Compares a table with its copy; TTLs and write times are not compared.
 
     All columns of the table are compared, or only the key and `columns` if given. `position` is
@@ -166,7 +156,7 @@ class CopyComparison:
             at = format_timestamp(self._position.position)
             raise CheckpointError(
                 f"changes since {at}, the position of {self._copy.name}, are no longer in the log, "
-                "so rows that the copy lacks cannot be told from rows not yet copied: bring the "
+                "which tells rows that have changed since then from rows that differ: bring the "
                 "copy up to date, then compare again"
             ) from None
         return changes.finish()
