@@ -236,9 +236,7 @@ def _fit_cells(array: pa.Array, to: pa.DataType) -> pa.Array:
         return _fit(array.dictionary_decode(), to)
     if arrow.is_decimal(to) and arrow.is_string(array.type):
         return decimals(array, to)
-    if arrow.is_timestamp(to):  # a view, because other zones and none are UTC as well
-        array = array.view(pa.timestamp(array.type.unit, tz="UTC"))
-    return array.cast(to)
+    return array.cast(to)  # Arrow counts timestamps of each zone, and of none, in UTC
 
 
 def _fit_sequence(array: pa.Array, to: pa.DataType) -> pa.Array:

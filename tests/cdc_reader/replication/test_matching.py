@@ -177,7 +177,7 @@ PAIRS = pa.struct([("B", pa.decimal128(9, 2)), ("a", pa.int64()), ("more", pa.in
         ("timestamp", 7_000, 7_000_000_000, NS),
         ("timestamp", 2**62, 2**62, MS),
         ("list<decimal>", ["1.5", None], ["1.50", None], pa.large_list(pa.decimal128(9, 2))),
-        ("set<int>", [1, 2], [2, 1], pa.list_(pa.int64())),
+        ("set<int>", [0, 8], [8, 0], pa.list_(pa.int64())),
         ("vector<float, 2>", [1.0, NAN], [1.0, NAN], pa.list_(pa.float32(), 2)),
         ("map<text, float>", {"a": NAN, "b": 1}, {"b": 1, "a": NAN}, None),
         ("frozen<pair>", {"a": 1, "b": "1.5"}, {"B": "1.50", "a": 1, "more": 3}, PAIRS),
@@ -234,6 +234,23 @@ def compared(cql_type: CqlType, value: Any, stored: pa.Array) -> list[int]:
     columns = CopyColumns(base, "copy", copy.schema)
     found = differences(columns.of_table(rows), columns.of_copy(copy), columns)
     return [key for batch in found for key in batch.column(0).to_pylist()]
+
+
+def test_a_wider_integer_of_a_copy_is_a_difference() -> None:
+    """An integer that the table's type cannot hold differs, and neither wraps nor raises."""
+    assert compared(Native("tinyint"), 44, pa.array([None, 44, 300], pa.int32())) == [2]
+
+
+def test_a_large_bucket_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All columns of the partition key, and each level of a split, divide rows further."""
+    schema = pa.schema([("p", pa.int32()), ("q", pa.int32())])
+    rows = pa.RecordBatch.from_pylist([{"p": 1, "q": q} for q in range(300)], schema)
+    monkeypatch.setattr(buckets, "_MOST", 0)
+    sides = [Buckets(tmp_path / name, schema, ["p", "q"]) for name in "ab"]
+    sides[0].add(rows)
+    found = [mine.num_rows for mine, its in pairs(*(side.finish() for side in sides))]
+    assert sum(found) == rows.num_rows
+    assert max(found) <= 2
 
 
 @pytest.mark.parametrize(
