@@ -51,6 +51,16 @@ class SparkCheckpoint:
         except (ValueError, TypeError, KeyError, AttributeError):
             raise self._unreadable() from None
 
+    def complete(self) -> Checkpoint | None:
+        """Return the position of `load`, or None if a snapshot of the table is not complete there.
+
+        The target of the query then lacks rows that were written before the position.
+        """
+        offset = self._reached()
+        if offset is None or offset.get("snapshot") == "pending" or not self._numbers("commits"):
+            return None
+        return self.load(CheckpointName("", self.table))
+
     def close(self) -> None:
         """Do nothing: no resource is held."""
 

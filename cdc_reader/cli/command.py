@@ -12,7 +12,7 @@ from cdc_reader._extras import not_installed
 from cdc_reader.cli.failure import Misuse
 
 _COMMANDS = {
-    "compare": "compare the rows of two tables",
+    "compare": "compare the rows of a table with those of a copy",
     "demo": "watch a Spark DataFrame fill from a CDC log",
     "generations": "list the generations of CDC streams",
     "import-position": "continue where scylla-cdc-go or scylla-cdc-rust stopped",

@@ -13,8 +13,9 @@ from typing import Any
 
 import click
 from attrs import frozen
+from click.core import ParameterSource
 
-from cdc_reader.cli.failure import cli_errors
+from cdc_reader.cli.failure import Misuse, cli_errors
 from cdc_reader.config import CONSISTENCIES, ConnectionConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError, ConfigurationError, ConnectionFailedError
@@ -127,6 +128,20 @@ class _Options:
         except ConfigurationError as error:
             raise self._in_options(error) from error
 
+    def refuse(self, path: str, values: dict[str, Any]) -> None:
+        """Remove this cluster's options from `values`; raise Misuse if one was given.
+
+        The user named the copy at `path` instead of a cluster.
+        """
+        context = click.get_current_context()
+        for name in _NAMES:
+            values.pop(self.parameter(name))
+            if context.get_parameter_source(self.parameter(name)) is ParameterSource.COMMANDLINE:
+                raise Misuse(
+                    f"{self.option(name)} is for a cluster, and the {self.name} is the path "
+                    f"{path}: leave it out"
+                )
+
     def _in_options(self, error: ConfigurationError) -> ConfigurationError:
         """Return the error with each setting replaced by this cluster's option or argument."""
         options = {name: self.option(name) for name in _NAMES}
@@ -185,22 +200,27 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def two_connection_options(
-    source_use: str, target_use: str
+    source_use: str, target_use: str, is_path: Callable[[str], bool] = lambda _: False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options of two clusters to a command with the arguments `source` and `target`.
 
-    Users pass hosts as these arguments, and the command receives connections instead. In the help
-    text, `source_use` and `target_use` say what each consistency level applies to.
+    Users pass hosts as these arguments, and the command receives connections instead. A target for
+    which `is_path` returns True is passed on as it is. In the help text, `source_use` and
+    `target_use` say what each consistency level applies to.
     """
     source, target = _Options("source"), _Options("target")
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def wrapped(**values: Any) -> None:
+            path = values["target"] if is_path(values["target"]) else None
             with cli_errors():
-                for side in (source, target):
+                if path is not None:
+                    target.refuse(path, values)
+                sides = (source,) if path is not None else (source, target)
+                for side in sides:
                     values[side.name] = side.taken(values[side.name], values)
-            with _errors_in_options({side: values[side.name] for side in (source, target)}):
+            with _errors_in_options({side: values[side.name] for side in sides}):
                 command(**values)
 
         options = (*source.options(source_use), *target.options(target_use))
