@@ -161,6 +161,7 @@ def test_ranges_of_the_ring(
     """
     asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
     given = {"endingTimestamp": format_timestamp(clock.now()), "maxPartitions": str(count)}
+    given["confidenceWindow"] = "0s"  # no query looks for rows that have not settled
     monkeypatch.setattr("pyspark_scylla_cdc.executors.log.FEW_QUERIES", 0)
     with cluster.faults.during(asked), tuned(strategy="ranges"):
         rows = read(format="changes", **given)
