@@ -73,8 +73,8 @@ async function findings(browser, name, size, scheme) {
   return { found, links, ids };
 }
 
-// Returns the names in first columns that break over lines, and the first examples that do not fit: the
-// first one of each page on a wide screen, and all of the first page, there on a narrow screen too.
+// Returns the names in first columns that break over lines, and the examples that do not fit: on a wide
+// screen those of all pages, on a narrow one those of the first page.
 function broken(isHome, size) {
   const found = [];
   for (const cell of document.querySelectorAll(".md-typeset td:first-child")) {
@@ -90,9 +90,9 @@ function broken(isHome, size) {
     }
   }
   const examples = [...document.querySelectorAll(".md-typeset pre:not(.mermaid)")];
-  const first = isHome ? examples : size === "wide" ? examples.slice(0, 1) : [];
-  for (const example of first) {
-    if (example.scrollWidth > example.clientWidth) found.push(`an example is cut: ${example.innerText.slice(0, 60)}`);
+  for (const example of isHome || size === "wide" ? examples : []) {
+    const { scrollWidth, clientWidth, innerText } = example;
+    if (scrollWidth > clientWidth) found.push(`an example of ${scrollWidth} px is cut at ${clientWidth}: ${innerText.slice(0, 60)}`);
   }
   return found;
 }

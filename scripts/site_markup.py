@@ -6,7 +6,7 @@ import re
 
 _EMPTY_HEADING = re.compile(r"<th[^>]*></th>")
 _FIRST_CELL = re.compile(r"<tr>\s*<td[^>]*>.*?</td>", re.DOTALL)
-_TAG_OR_WORD = re.compile(r"<[^>]*>|[^\s<]*-[^\s<]*")
+_TAG_OR_WORD = re.compile(r"<[^>]*>|[^\s<]*[-=\[][^\s<]*")
 _BOX = re.compile(r'<pre tabindex="0">(?=(?:<[^>]*>)*\+-)')
 
 _REPLACEMENTS = (
@@ -34,7 +34,7 @@ def on_post_page(output: str, **_: object) -> str:
 
 
 def _with_whole_names(cell: re.Match[str]) -> str:
-    """Mark the words with hyphens in the first cell of a row, such as names of options."""
+    """Mark the words in the first cell of a row at whose signs a browser would break them."""
     return _TAG_OR_WORD.sub(_whole, cell[0])
 
 
