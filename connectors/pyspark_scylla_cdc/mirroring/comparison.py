@@ -202,7 +202,8 @@ class _Rows:
         """Return the numbers of those rows in `found` that changes in the log may have changed.
 
         A change without a whole key is one of a range, a partition or a static column, and may have
-        changed all rows of its partition.
+        changed all rows of its partition. A row without a clustering key has the static columns of
+        a partition without other rows, so that any change of the partition may make or remove it.
         """
         is_of_row = column(names.CHANGE_TYPE).isin(*_OF_ROWS)
         for name in clustering:
@@ -216,7 +217,8 @@ class _Rows:
             reduce(and_, [column(name).eqNullSafe(column(self._other(name))) for name in part])
             for part in (partition, key)
         )
-        is_touched = of_partition & (of_row | ~column(self.mine))
+        has_clustering = column(clustering[0]).isNotNull() if clustering else sf.lit(True)
+        is_touched = of_partition & (of_row | ~column(self.mine) | ~has_clustering)
         return found.join(theirs, is_touched, "left_semi").select(self.number)
 
     def shown(self, row: Any) -> dict[str, Any]:

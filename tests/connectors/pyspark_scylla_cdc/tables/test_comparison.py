@@ -117,7 +117,12 @@ def test_changes_after_the_position(
     spark: SparkSession, execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
     """Rows that were changed since the copy's position are no differences, and all others are."""
-    execute(TABLE, *rows((pk, a) for pk in range(6) for a in "xy"))
+    execute(
+        TABLE,
+        *rows((pk, a) for pk in range(6) for a in "xy"),
+        "INSERT INTO {t} (pk, a) VALUES (8, 'x')",
+        *(f"UPDATE {{t}} SET st = 1 WHERE pk = {pk}" for pk in (8, 9, 10)),
+    )
     copy = start(**place)
     copy.awaitTermination()
     execute(
@@ -127,16 +132,19 @@ def test_changes_after_the_position(
         "UPDATE {t} SET st = 5 WHERE pk = 3",
         "DELETE FROM {t} WHERE pk = 4 AND a = 'x'",
         "INSERT INTO {t} (pk, a) VALUES (7, 'x')",
+        "DELETE FROM {t} WHERE pk = 8 AND a = 'x'",
+        "INSERT INTO {t} (pk, a) VALUES (9, 'x')",
     )
     found = copy.compare()
     assert found.is_equal, str(found)
-    assert (found.table_rows, found.copy_rows) == (12 - 2 - 1 - 1 + 1, 12)
-    assert found.newer == 1 + 2 + 1 + 2 + 1 + 1
-    assert "8 rows were changed since the copy's position, " in str(found)
+    assert (found.table_rows, found.copy_rows) == (12 - 2 - 1 - 1 + 1 + 3, 12 + 3)
+    assert found.newer == 1 + 2 + 1 + 2 + 1 + 1 + 2 + 2
+    assert "12 rows were changed since the copy's position, " in str(found)
     change(spark, place, "UPDATE {t} SET v = 7 WHERE pk = 0")
+    change(spark, place, "UPDATE {t} SET st = 7 WHERE pk = 10")
     found = copy.compare()
-    assert [each["key"] for each in found.first] == [{"pk": 0, "a": "y"}]
-    assert (dict(found.differing), found.newer) == ({"missing": 0, "extra": 0, "changed": 1}, 8)
+    assert [each["key"] for each in found.first] == [{"pk": 0, "a": "y"}, {"pk": 10}]
+    assert (dict(found.differing), found.newer) == ({"missing": 0, "extra": 0, "changed": 2}, 12)
 
 
 @pytest.mark.parametrize("place", ["deltalake"], indirect=True)
