@@ -23,6 +23,9 @@ from cdc_reader.reading.cursor import Checkpoint, is_moment
 VERSION = 1
 """The version of the offsets that the Spark source writes."""
 
+NAME_FILE = "query_name"
+"""The file in which `mirror` stores the name of its query."""
+
 
 @frozen
 class SparkCheckpoint:
@@ -36,7 +39,10 @@ class SparkCheckpoint:
     table: TableName
 
     def names(self) -> list[CheckpointName]:
-        """Return the query's id as the only name, if the query reads the table and has started."""
+        """Return the only name, if the query reads the table and has started.
+
+        It is the name that `mirror` stored, otherwise the query's id: Spark stores no names.
+        """
         if self._reached() is None:
             return []
         return [CheckpointName(self._query(), self.table)]
@@ -66,6 +72,9 @@ class SparkCheckpoint:
 
     def _query(self) -> str:
         try:
+            stored = self.at / NAME_FILE
+            if stored.exists():
+                return stored.read_text(encoding="utf-8")
             return str(json.loads((self.at / "metadata").read_text())["id"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._unreadable() from error

@@ -5,19 +5,23 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from attrs import define, field
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from cdc_reader._log import get_logger
+from cdc_reader.checkpoints.spark import NAME_FILE
 from cdc_reader.errors import CdcError
 from pyspark_scylla_cdc.mirroring.failures import mirror_error
 from pyspark_scylla_cdc.mirroring.lease import Lease
 from pyspark_scylla_cdc.mirroring.runs import RepeatedRuns, needs_repeats
+from pyspark_scylla_cdc.mirroring.stored_file import StoredFile
 from pyspark_scylla_cdc.monitoring.known import ALTERED, LISTENERS, RESTARTED
 from pyspark_scylla_cdc.offsets.spark_checkpoint import planned
 from pyspark_scylla_cdc.source import ScyllaCdcDataSource
@@ -84,9 +88,17 @@ class Copy:
         writer = frame.writeStream.foreachBatch(write)
         writer = writer.option("checkpointLocation", checkpoint).trigger(**self.trigger)
         self.query = (writer if self.name is None else writer.queryName(self.name)).start()
+        self._note_name()
         RESTARTED.add(self.query.id)
         if self._is_stopped:  # meanwhile
             self.query.stop()
+
+    def _note_name(self) -> None:
+        """Write the query's name into the checkpoint, for `scylla-cdc status`; Spark does not."""
+        if self.name is None or self._is_remote:
+            return
+        with suppress(Py4JJavaError):  # the status then shows the query's id
+            StoredFile(f"{self.checkpoint.rstrip('/')}/{NAME_FILE}", self.spark).write(self.name)
 
     def rows(self) -> DataFrame:
         """Return the rows of the copy as it is now, with the table's columns."""
@@ -103,6 +115,11 @@ class Copy:
         self.stop()
         if self.lease is not None:
             self.lease.release()
+
+    @property
+    def _is_remote(self) -> bool:
+        """Whether the session is one of Spark Connect."""
+        return not hasattr(self.spark, "_jsparkSession")
 
     def goes_on(self) -> bool:
         """Return whether the query is running; start it again if it ended too early.
@@ -132,8 +149,8 @@ class Copy:
 
     def _may_look(self) -> bool:
         """Return whether it is time to look at the table's columns."""
-        is_remote = not hasattr(self.spark, "_jsparkSession")
-        return time.monotonic() - self._looked >= (_LOOK_REMOTELY if is_remote else _LOOK)
+        since = time.monotonic() - self._looked
+        return since >= (_LOOK_REMOTELY if self._is_remote else _LOOK)
 
     def _begin_again_if_altered(self) -> bool:
         """Start the query again if the table has other columns; return whether it has."""
@@ -156,7 +173,7 @@ class Copy:
 
     def _current_schema(self) -> StructType:
         """Return the schema that the table's changes have now."""
-        if hasattr(self.spark, "_jsparkSession"):
+        if not self._is_remote:
             return ScyllaCdcDataSource({**self.options}).schema()
         return self.spark.readStream.format("scylla_cdc").options(**self.options).load().schema
 

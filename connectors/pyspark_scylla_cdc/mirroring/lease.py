@@ -13,16 +13,15 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from uuid import uuid4
 
 from attrs import asdict, define, field, frozen
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import SystemClock, format_timestamp
 from cdc_reader.errors import LeaseHeldError, LeaseLostError
+from pyspark_scylla_cdc.mirroring.stored_file import StoredFile
 
 log = get_logger(__name__)
 
@@ -52,9 +51,8 @@ class Lease:
     """The lease on a target, in a file of its own, which Spark can write."""
 
     target: str
-    file: str
     name: str | None
-    _spark: SparkSession
+    _file: StoredFile
     _id: str = field(factory=lambda: uuid4().hex, init=False)
     _renewed: float = field(default=0.0, init=False)
     _is_held: bool = field(default=False, init=False)
@@ -91,8 +89,7 @@ class Lease:
         if self._is_held:
             self._is_held = False
             with self._tolerant():
-                path = self._path()
-                self._files(path).delete(path, False)
+                self._file.delete()
 
     @contextmanager
     def _tolerant(self) -> Iterator[None]:
@@ -101,7 +98,8 @@ class Lease:
             yield
         except Py4JJavaError as error:
             reason = str(error.java_exception).partition("\n")[0]
-            log.warning("lease_not_written", target=self.target, file=self.file, reason=reason)
+            path = self._file.path
+            log.warning("lease_not_written", target=self.target, file=path, reason=reason)
 
     def _await_end(self, found: Holder) -> None:
         if found.host == socket.gethostname() and found.process == os.getpid():
@@ -124,43 +122,14 @@ class Lease:
         """Return the last holder, or None if there is none."""
         for _ in range(_TRIES):
             try:
-                text = self._text()
+                text = self._file.text()
                 return None if text is None else Holder(**json.loads(text))
             except (ValueError, TypeError):  # half written, or by another version
                 time.sleep(_POLL)
         return None
 
-    def _text(self) -> str | None:
-        """Return the contents of the file, or None if it does not exist."""
-        path = self._path()
-        files = self._files(path)
-        if not files.exists(path):
-            return None
-        stream = files.open(path)
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-
     def _write(self) -> None:
         until = SystemClock().now() + int(LENGTH * 1_000_000)
         holder = Holder(self._id, self.name, socket.gethostname(), os.getpid(), until)
-        path = self._path()
-        stream = self._files(path).create(path, True)
-        try:
-            stream.write(bytearray(json.dumps(asdict(holder)).encode()))
-        finally:
-            stream.close()
+        self._file.write(json.dumps(asdict(holder)))
         self._is_held, self._renewed = True, time.monotonic()
-
-    def _path(self) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self.file)
-
-    def _files(self, path: Any) -> Any:
-        """Return the file system that has the path."""
-        session: Any = self._spark._jsparkSession  # noqa: SLF001 - PySpark has no other way
-        return path.getFileSystem(session.sessionState().newHadoopConf())
-
-    @property
-    def _jvm(self) -> Any:
-        return self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way

@@ -22,6 +22,7 @@ from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.mirroring.comparison import CopyComparison, compare
 from pyspark_scylla_cdc.mirroring.copy import Copy
 from pyspark_scylla_cdc.mirroring.lease import Lease
+from pyspark_scylla_cdc.mirroring.stored_file import StoredFile
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.ranges import quoted
@@ -287,7 +288,7 @@ def _lease(spark: SparkSession, place: _Place, kind: Format, name: str | None) -
         return None
     target = place.sink.target
     beside = place.checkpoint if kind is Format.ICEBERG else target
-    return Lease(target, f"{beside.rstrip('/')}.lease", name, spark)
+    return Lease(target, name, StoredFile(f"{beside.rstrip('/')}.lease", spark))
 
 
 def _sink(spark: SparkSession, kind: Format, target: str) -> Sink:

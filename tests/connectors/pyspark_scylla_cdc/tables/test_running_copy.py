@@ -13,6 +13,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from cdc_reader._time import SystemClock
+from cdc_reader.checkpoints.spark import SparkCheckpoint
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.errors import LeaseHeldError, LeaseLostError
 from pyspark_scylla_cdc import Mirror, ScyllaCdcListener
 from pyspark_scylla_cdc.mirroring import copy as copying
@@ -135,6 +137,40 @@ def test_new_fields_are_no_failure(
 
 
 @DELTALAKE
+def test_a_column_that_is_dropped_while_it_is_read_is_no_failure(
+    execute: Execute,
+    running: Start,
+    listener: ScyllaCdcListener,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The micro-batch fails and is repeated without the column; no failure counts."""
+    monkeypatch.setattr(copying, "_LOOK", 3600.0)
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    copy = running(name="orders")
+    await_rows(copy, 1)
+    [first] = copy.queries
+    wait_until(lambda: any(each.rows for each in listener.streams))
+    before = max(each.batch for each in listener.streams)
+
+    def drop(*given: Any) -> None:
+        monkeypatch.setattr(copying, "update", update)
+        execute("ALTER TABLE {t} DROP v")
+        update(*given)
+
+    monkeypatch.setattr(copying, "update", drop)
+    execute("INSERT INTO {t} (pk, v) VALUES (2, 2)")
+    await_rows(copy, 2)
+    assert "TableAlteredError" in str(first.exception())
+    told = [line for line in caplog.messages if "columns_changed" in line]
+    assert len(told) == 1
+    assert "columns dropped: v; the query is started again" in told[0]
+    # Spark reports the failed run before the progress of the next one.
+    wait_until(lambda: any(each.rows and each.batch > before for each in listener.streams))
+    assert not any(totals.failures for totals in listener._streams.totals().values())
+
+
+@DELTALAKE
 def test_a_copy_is_shown_before_its_first_micro_batch(
     execute: Execute,
     start: Start,
@@ -164,6 +200,9 @@ def test_a_copy_is_shown_before_its_first_micro_batch(
     assert 0 < status.retention_headroom_seconds <= 86_400
     is_shown.set()
     await_rows(copy, 2)
+    assert SparkCheckpoint(Path(place["checkpoint"]), status.table).names() == [
+        CheckpointName("orders", status.table)
+    ]
     wait_until(lambda: any(each.rows for each in listener.streams))
     [later] = listener.streams
     assert later.position >= status.position
