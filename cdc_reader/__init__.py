@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from cdc_reader.changes.change import Bound as Bound
     from cdc_reader.changes.change import Change as Change
     from cdc_reader.changes.change import RowRange as RowRange
-    from cdc_reader.changes.deleted_rows import deleted_rows as deleted_rows
     from cdc_reader.changes.delta import Assigned as Assigned
     from cdc_reader.changes.delta import CollectionDelta as CollectionDelta
     from cdc_reader.changes.delta import Deleted as Deleted
     from cdc_reader.changes.delta import Delta as Delta
+    from cdc_reader.changes.folding.fold import fold as fold
+    from cdc_reader.changes.folding.fold import needed_partitions as needed_partitions
+    from cdc_reader.changes.folding.fold import row_updates as row_updates
     from cdc_reader.changes.frames.change_format import ChangeFormat as ChangeFormat
     from cdc_reader.changes.operation import ChangeOperation as ChangeOperation
     from cdc_reader.changes.part import Part as Part
@@ -100,8 +102,8 @@ _HOMES = homes(
     {
         "cdc_reader._time": "Clock Micros Moment",
         "cdc_reader.changes.change": "Bound Change RowRange",
-        "cdc_reader.changes.deleted_rows": "deleted_rows",
         "cdc_reader.changes.delta": "Assigned CollectionDelta Deleted Delta",
+        "cdc_reader.changes.folding.fold": "fold needed_partitions row_updates",
         "cdc_reader.changes.frames.change_format": "ChangeFormat",
         "cdc_reader.changes.operation": "ChangeOperation",
         "cdc_reader.changes.part": "Part",

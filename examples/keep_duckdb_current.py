@@ -22,7 +22,6 @@ from cdc_reader import (
     CdcReader,
     ChangeFormat,
     Checkpoint,
-    ColumnKind,
     RangeComplete,
     ReadConfig,
     RowsRead,
@@ -30,7 +29,8 @@ from cdc_reader import (
     TableName,
     TableSchema,
     WindowComplete,
-    deleted_rows,
+    needed_partitions,
+    row_updates,
 )
 
 
@@ -58,18 +58,14 @@ class Copy:
         return pickle.loads(found[0][0]) if found else None
 
     def apply(self, table: TableSchema, changes: pa.RecordBatch) -> None:
-        """Apply changes in order."""
+        """Apply changes, in any order."""
         self._prepare(table, changes)
-        count, first = changes.num_rows, 0
-        places = pa.array(range(count), pa.int64())
-        placed = pa.table(changes).append_column(own_name("place", table), places)
-        self._database.register("_cdc_changes", placed)
-        for number, kind in enumerate(changes["_change_type"].to_pylist()):
-            if kind in ("delete_partition", "delete_range"):
-                self._merge(table, first, number)
-                self._delete(table, changes.slice(number, 1))
-                first = number + 1
-        self._merge(table, first, count)
+        partition = ", ".join(quoted(column.name) for column in table.partition_key)
+        self._database.register("_cdc_needed", needed_partitions(table, changes))
+        rows = self._database.sql(f"FROM {self._table} SEMI JOIN _cdc_needed USING ({partition})")
+        updates = row_updates(table, changes, rows.to_arrow_table())
+        self._database.register("_cdc_updates", updates)
+        self._update(table)
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Store the checkpoint and commit it with the changes that were applied before."""
@@ -85,8 +81,6 @@ class Copy:
 
     def _prepare(self, table: TableSchema, changes: pa.RecordBatch) -> None:
         """Create the table, or add the columns that it lacks."""
-        if table.of_kind(ColumnKind.STATIC):
-            raise SystemExit(f"{table.name} has static columns, which this example does not copy")
         columns = [column.name for column in table.columns]
         if len({name.lower() for name in columns}) < len(columns):
             raise SystemExit(f"{table.name} has columns that DuckDB cannot tell apart: {columns}")
@@ -110,59 +104,28 @@ class Copy:
         described = self._database.execute(f"DESCRIBE FROM {table}").fetchall()
         return {name: kind for name, kind, *_ in described}
 
-    def _merge(self, table: TableSchema, first: int, end: int) -> None:
-        """Apply changes of rows: each value becomes the one that was written last."""
-        if first == end:
-            return
-        place, deleted = (quoted(own_name(name, table)) for name in ("place", "deleted"))
-        keys = ", ".join(quoted(column.name) for column in table.columns if column.is_key)
-        is_later = f"{place} > coalesce({deleted}, -1)"
-        written = [
-            f"""arg_max({{'value': {quoted(column.name)}}}, {place}) FILTER ({is_later} AND
-            list_contains(_modified_columns, {text(column.name)})) AS {quoted(column.name)}"""
-            for column in table.values
-        ]
-        self._database.execute(
-            f"""CREATE OR REPLACE TEMP TABLE _cdc_written AS
-            SELECT {", ".join([keys, *written])}, count({deleted}) > 0 AS {deleted},
-            coalesce(bool_or(_inserted) FILTER ({is_later}), false) AS _inserted
-            FROM (SELECT *, max({place}) FILTER (_change_type = 'delete')
-            OVER (PARTITION BY {keys}) AS {deleted} FROM _cdc_changes
-            WHERE {place} >= {first} AND {place} < {end}) GROUP BY {keys}"""
-        )
-        self._replace(table, deleted)
-
-    def _replace(self, table: TableSchema, deleted: str) -> None:
-        """Replace the rows that were written, and remove those without values."""
+    def _update(self, table: TableSchema) -> None:
+        """Replace the rows that have updates, and remove those that are gone."""
         key = [quoted(column.name) for column in table.columns if column.is_key]
-        values = [quoted(column.name) for column in table.values]
-        same = " AND ".join(f"t.{column} = s.{column}" for column in key)
+        values = {column.name: quoted(column.name) for column in table.values}
+        same = " AND ".join(f"t.{column} IS NOT DISTINCT FROM s.{column}" for column in key)
         now = [
-            f"CASE WHEN s.{name} IS NOT NULL THEN s.{name}.value "
-            f"WHEN NOT s.{deleted} THEN t.{name} END AS {name}"
-            for name in values
+            f"CASE WHEN list_contains(s._modified_columns, {text(name)}) THEN s.{column} "
+            f"WHEN s._change_type = 'upsert' THEN t.{column} END AS {column}"
+            for name, column in values.items()
         ]
         self._database.execute(
             f"""CREATE OR REPLACE TEMP TABLE _cdc_rows AS
-            SELECT {", ".join([*(f"s.{name}" for name in key), *now])},
-            s._inserted OR (NOT s.{deleted} AND coalesce(t._inserted, false)) AS _inserted
-            FROM _cdc_written s LEFT JOIN {self._table} t ON {same}"""
+            SELECT {", ".join([*(f"s.{name}" for name in key), *now])}, s._change_type, s._inserted
+            OR (s._change_type = 'upsert' AND coalesce(t._inserted, false)) AS _inserted
+            FROM _cdc_updates s LEFT JOIN {self._table} t ON {same}"""
         )
         self._database.execute(f"DELETE FROM {self._table} t USING _cdc_rows s WHERE {same}")
-        is_there = " OR ".join(["_inserted", *(f"{name} IS NOT NULL" for name in values)])
-        self._database.execute(f"INSERT INTO {self._table} BY NAME FROM _cdc_rows WHERE {is_there}")
-
-    def _delete(self, table: TableSchema, delete: pa.RecordBatch) -> None:
-        """Delete a partition, or a range of its rows."""
-        key = [quoted(column.name) for column in table.columns if column.is_key]
-        partition = ", ".join(quoted(column.name) for column in table.partition_key)
-        self._database.register("_cdc_removed", delete)
-        rows = self._database.sql(
-            f"SELECT {', '.join(key)} FROM {self._table} SEMI JOIN _cdc_removed USING ({partition})"
-        ).to_arrow_table()
-        self._database.register("_cdc_gone", rows.filter(deleted_rows(table, delete, rows)))
-        same = " AND ".join(f"t.{column} = s.{column}" for column in key)
-        self._database.execute(f"DELETE FROM {self._table} t USING _cdc_gone s WHERE {same}")
+        is_there = " OR ".join(["_inserted", *(f"{name} IS NOT NULL" for name in values.values())])
+        self._database.execute(
+            f"""INSERT INTO {self._table} BY NAME SELECT * EXCLUDE (_change_type) FROM _cdc_rows
+            WHERE _change_type = 'replace' OR (_change_type = 'upsert' AND ({is_there}))"""
+        )
 
 
 def quoted(name: str) -> str:
@@ -173,12 +136,6 @@ def quoted(name: str) -> str:
 def text(value: str) -> str:
     """Return an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
-
-
-def own_name(name: str, table: TableSchema) -> str:
-    """Return a name for a column beside the table's: it begins with more underscores than they."""
-    most = max(len(it.name) - len(it.name.lstrip("_")) for it in table.columns)
-    return "_" * (most + 1) + name
 
 
 def keep_current(reader: CdcReader, copy: Copy, until: str | None = None) -> None:

@@ -17,27 +17,23 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from functools import reduce
 from pathlib import Path
 from zlib import crc32
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cdc_reader import (
     CdcReader,
     ChangeFormat,
     Checkpoint,
-    ColumnKind,
     RangeComplete,
     ReadConfig,
     RowsRead,
     SnapshotRows,
     TableSchema,
     WindowComplete,
-    deleted_rows,
+    fold,
 )
 
 FILES = 16
@@ -67,11 +63,6 @@ class Folder:
 
     def add(self, table: TableSchema, changes: pa.RecordBatch) -> None:
         """Hold changes until `commit` writes them."""
-        if table.of_kind(ColumnKind.STATIC):
-            raise SystemExit(f"{table.name} has static columns, which this example does not copy")
-        key = [changes[column.name] for column in table.columns if column.is_key]
-        if any(pa.types.is_nested(column.type) for column in key):
-            raise SystemExit(f"{table.name} has a key column that Arrow cannot group by")
         cells = [values(changes[column.name]) for column in table.partition_key]
         numbers = [crc32(repr(each).encode()) % FILES for each in zip(*cells, strict=True)]
         for number in set(numbers):
@@ -93,13 +84,12 @@ class Folder:
         self._bytes, self._written = 0, time.monotonic()
 
     def _write(self, file: Path, changes: list[tuple[TableSchema, pa.RecordBatch]]) -> None:
-        rows = pq.read_table(file) if file.exists() else pa.table({})
-        for table, batch in changes:
-            rows = applied(rows, table, pa.table(batch))
-        if rows.num_columns:
-            content = pa.BufferOutputStream()
-            pq.write_table(rows, content)
-            replace(file, content.getvalue())
+        rows = pq.read_table(file) if file.exists() else None
+        table, _ = changes[-1]
+        new = pa.concat_tables([pa.table(each) for _, each in changes], promote_options="default")
+        content = pa.BufferOutputStream()
+        pq.write_table(fold(table, new, rows), content)
+        replace(file, content.getvalue())
 
 
 def values(column: pa.Array) -> list[object]:
@@ -117,62 +107,6 @@ def replace(file: Path, content: bytes) -> None:
         opened.flush()
         os.fsync(opened.fileno())
     new.replace(file)
-
-
-def applied(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
-    """Return the rows that result from applying the changes in order."""
-    first = 0
-    for number, kind in enumerate(changes["_change_type"].to_pylist()):
-        if kind in ("delete_partition", "delete_range"):
-            rows = merged(rows, table, changes.slice(first, number - first))
-            if rows.num_rows:
-                rows = rows.filter(pc.invert(deleted_rows(table, changes.slice(number, 1), rows)))
-            first = number + 1
-    return merged(rows, table, changes.slice(first))
-
-
-def merged(rows: pa.Table, table: TableSchema, changes: pa.Table) -> pa.Table:
-    """Return the rows after changes of rows: each value is the one that was written last."""
-    if not changes.num_rows:
-        return rows
-    key = [column.name for column in table.columns if column.is_key]
-    values = [column.name for column in table.values]
-    every = pa.concat_tables(
-        [rows, changes.select([*key, *values, "_inserted"])], promote_options="default"
-    )
-    old, unchanged = np.ones(rows.num_rows, bool), np.zeros(rows.num_rows, bool)
-    deletes = np.append(unchanged, pc.equal(changes["_change_type"], "delete"))
-    inserts = pc.fill_null(every["_inserted"], fill_value=False).to_numpy()
-    sets = [np.append(old, modifies(changes, name)) for name in values]
-    keys, (deleted, *last) = last_places(every.select(key), [deletes, inserts, *sets])
-    deleted = pc.fill_null(deleted, -1)
-    inserted, *places = (pc.if_else(pc.greater(it, deleted), it, None) for it in last)
-    cells = [every[name].take(place) for name, place in zip(values, places, strict=True)]
-    is_inserted = pc.is_valid(inserted)
-    is_there = reduce(pc.or_, map(pc.is_valid, cells), is_inserted)
-    found = pa.table([*keys, *cells, is_inserted], names=[*key, *values, "_inserted"])
-    return found.select([*(column.name for column in table.columns), "_inserted"]).filter(is_there)
-
-
-def last_places(
-    keys: pa.Table, masks: list[np.ndarray]
-) -> tuple[list[pa.ChunkedArray], list[pa.ChunkedArray]]:
-    """Return each key once, and for each mask, the place of its last row in the mask, or null."""
-    names = [f"key {number}" for number in range(keys.num_columns)]
-    numbers = np.arange(keys.num_rows)
-    places = {f"mask {n}": pa.array(numbers, mask=~mask) for n, mask in enumerate(masks)}
-    grouped = pa.table({**dict(zip(names, keys.columns, strict=True)), **places}).group_by(names)
-    found = grouped.aggregate([(name, "max") for name in places])
-    return [found[name] for name in names], [found[f"{name}_max"] for name in places]
-
-
-def modifies(changes: pa.Table, column: str) -> np.ndarray:
-    """Return a mask of the changes that wrote the column."""
-    lists = changes["_modified_columns"].combine_chunks()
-    found = np.zeros(changes.num_rows, bool)
-    rows = pc.list_parent_indices(lists).to_numpy()
-    found[rows[pc.equal(lists.flatten(), column).to_numpy(zero_copy_only=False)]] = True
-    return found
 
 
 def keep_current(reader: CdcReader, folder: Folder, until: str | None = None) -> None:

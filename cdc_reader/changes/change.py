@@ -31,7 +31,7 @@ from cdc_reader.changes.page import ChangePage
 from cdc_reader.changes.part import Part
 from cdc_reader.changes.records import RANGE_ENDS, RANGE_STARTS, ChangeRows
 from cdc_reader.cql.names import TableName
-from cdc_reader.cql.order import is_same
+from cdc_reader.cql.order import KeyRange, is_same
 from cdc_reader.cql.schema import (
     OPERATION,
     LogSchema,
@@ -228,8 +228,8 @@ class Change(Entry):
             raise ValueError(f"range {rows}: expected both ends")
         if any(name not in key for name in layout.clustering):
             return False  # the static row is in no range
-        inclusive = {"start_inclusive": start.inclusive, "end_inclusive": end.inclusive}
-        return layout.order.between(start.prefix, end.prefix, **inclusive)(key)
+        bounds = KeyRange(start.prefix, end.prefix, start.inclusive, end.inclusive)
+        return layout.order.contains(bounds)(key)
 
     before: Final[Mapping[str, Any] | None] = entry(
         "befores",

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
+
+from attrs import frozen
 
 from cdc_reader._time import datetime_micros
 from cdc_reader.cql import timeuuid
@@ -30,6 +33,7 @@ from cdc_reader.cql.types import (
 from cdc_reader.errors import UnsupportedTableError
 
 SortKey = Callable[[Any], Any]
+Place = tuple[Any, ...]
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
@@ -78,6 +82,16 @@ def sort_key(cql_type: CqlType) -> SortKey:
     return _SORT_KEY(cql_type)
 
 
+@frozen
+class KeyRange:
+    """A range of clustering keys, between two prefixes of keys, as values by column name."""
+
+    start: Mapping[str, Any]
+    end: Mapping[str, Any]
+    start_inclusive: bool
+    end_inclusive: bool
+
+
 class ClusteringOrder:
     """Compares clustering keys of a table, and prefixes of keys, in the server's order.
 
@@ -87,28 +101,29 @@ class ClusteringOrder:
     def __init__(self, base: TableSchema) -> None:
         self._keys = [(column.name, _column_key(base, column)) for column in base.clustering]
 
-    def place(self, key: Mapping[str, Any]) -> tuple[Any, ...]:
+    def place(self, key: Mapping[str, Any]) -> Place:
         """Return a sort key for the values, by column name, of a clustering key or of a prefix."""
         return tuple(sort(key[name]) for name, sort in self._keys if name in key)
 
-    def between(
-        self,
-        start: Mapping[str, Any],
-        end: Mapping[str, Any],
-        *,
-        start_inclusive: bool,
-        end_inclusive: bool,
-    ) -> Callable[[Mapping[str, Any]], bool]:
-        """Return a function that tells whether a clustering key is between two prefixes."""
-        first, last = self.place(start), self.place(end)
+    def section(self, places: Sequence[Place], bounds: KeyRange) -> slice:
+        """Return which of these places, in ascending order, the range contains."""
+        first, last = self.place(bounds.start), self.place(bounds.end)
+        find_start = bisect_left if bounds.start_inclusive else bisect_right
+        find_end = bisect_right if bounds.end_inclusive else bisect_left
+        start = find_start(places, first, key=lambda place: place[: len(first)])
+        return slice(start, find_end(places, last, start, key=lambda place: place[: len(last)]))
 
-        def is_between(key: Mapping[str, Any]) -> bool:
+    def contains(self, bounds: KeyRange) -> Callable[[Mapping[str, Any]], bool]:
+        """Return a function that tells whether a clustering key is in the range."""
+        first, last = self.place(bounds.start), self.place(bounds.end)
+
+        def is_inside(key: Mapping[str, Any]) -> bool:
             place = self.place(key)
             low, high = place[: len(first)], place[: len(last)]
-            is_after = start_inclusive if low == first else low > first
-            return is_after and (end_inclusive if high == last else high < last)
+            is_after = bounds.start_inclusive if low == first else low > first
+            return is_after and (bounds.end_inclusive if high == last else high < last)
 
-        return is_between
+        return is_inside
 
 
 def _column_key(base: TableSchema, column: Column) -> SortKey:

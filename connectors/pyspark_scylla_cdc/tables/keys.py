@@ -13,16 +13,13 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from cdc_reader._time import FOREVER
+from cdc_reader.changes.folding.fold import INCOMPLETE
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc.tables.ranges import column
 
-_INCOMPLETE = (
-    "found a change with a null in its primary key: a key column was renamed after the change was "
-    "logged, or contains an empty value: start after the rename, with a new snapshot; a copy "
-    "begins again when its target and its checkpoint are deleted"
-)
+_INCOMPLETE = f"{INCOMPLETE}; a copy begins again when its target and its checkpoint are deleted"
 
 
 def refuse_keys(key: Iterable[StructField]) -> None:

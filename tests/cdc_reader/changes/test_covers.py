@@ -1,4 +1,4 @@
-"""`Change.covers` and `deleted_rows` remove the same rows as the server does."""
+"""`Change.covers` and `fold` remove the same rows as the server does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_reader import CdcReader, Change, ChangeFormat, ConnectionConfig, deleted_rows
+from cdc_reader import CdcReader, Change, ChangeFormat, ConnectionConfig, fold, row_updates
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.order import ClusteringOrder
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
@@ -138,15 +138,7 @@ def left_by_changes(changes: Iterable[Change]) -> set[Key]:
 def left_by_batches(base: TableSchema, batches: Iterable[pa.RecordBatch]) -> set[Key]:
     """Return the keys of the rows that remain after the changes, which are Arrow batches."""
     columns = [column.name for column in base.columns]
-    changes, rows = pa.Table.from_batches(batches), pa.table({})
-    for number, kind in enumerate(changes["_change_type"].to_pylist()):
-        change = changes.slice(number, 1)
-        if not kind.startswith("delete"):
-            rows = pa.concat_tables([rows, change.select(columns)], promote_options="default")
-        elif rows.num_rows:
-            rows = rows.filter(pc.invert(deleted_rows(base, change, rows)))
-    if not rows.num_rows:
-        return set()
+    rows = fold(base, pa.Table.from_batches(batches))
     cells = [converter(each.type)(rows[each.name].combine_chunks()) for each in base.columns]
     return {identity(dict(zip(columns, key, strict=True))) for key in zip(*cells, strict=True)}
 
@@ -204,15 +196,6 @@ def test_a_type_without_an_order_is_refused() -> None:
         ClusteringOrder(BASE)
 
 
-def test_a_row_that_is_no_delete_is_refused() -> None:
-    """`deleted_rows` refuses a row that is not a delete, and several rows."""
-    rows = pa.RecordBatch.from_pylist([{"_change_type": "insert", "pk": 1}])
-    with pytest.raises(
-        ValueError, match=r"found _change_type \['insert'\], expected one of delete"
-    ):
-        deleted_rows(BASE, rows, rows)
-
-
 def test_what_a_change_covers() -> None:
     """Only the delete of its partition covers a static row. A change of a row covers no row."""
     partition, row = change_of({"op": 4}), change_of({"op": 3, "ck": 2})
@@ -232,20 +215,33 @@ def test_a_range_without_an_end_is_refused() -> None:
 
 
 def test_numbers_that_decimal_type_makes_decimal() -> None:
-    """`deleted_rows` compares varint values that a query returns as decimals.
-
-    A range from the first key on does not contain the partition's static row.
-    """
+    """`fold` compares varint values that a query returns as decimals."""
     base = evolve(BASE, columns=(BASE.columns[0], evolve(BASE.columns[1], type=parse("varint"))))
     kind = pa.decimal128(5, 0)
-    numbers = [Decimal(-5), Decimal(9), Decimal(10), None]
-    keys = {"pk": [1] * 4, "ck": pa.array(numbers, kind)}
     bound = pa.struct([("ck", kind)])
     ends = {"start": bound, "end": bound}
     flags = dict.fromkeys(("start_inclusive", "end_inclusive"), pa.bool_())
     fields = pa.struct([*(ends | flags).items()])
     limits = {"start": {"ck": None}, "start_inclusive": True}
     limits |= {"end": {"ck": Decimal(10)}, "end_inclusive": False}
-    delete = {"_change_type": ["delete_range"], "pk": [1], "_range": pa.array([limits], fields)}
-    found = deleted_rows(base, pa.RecordBatch.from_pydict(delete), pa.table(keys))
-    assert found.to_pylist() == [True, True, False, False]
+    numbers = [Decimal(-5), Decimal(9), Decimal(10), None]
+    changes = pa.table(
+        {
+            "pk": [1] * 4,
+            "ck": pa.array(numbers, kind),
+            "_change_type": [*["insert"] * 3, "delete_range"],
+            "_commit_timestamp": pa.array([0, 0, 0, 1], pa.timestamp("us", "UTC")),
+            "_commit_version": ["0", "0", "0", "1"],
+            "_sequence": [0, 1, 2, 0],
+            "_modified_columns": pa.array([[]] * 4, pa.list_(pa.string())),
+            "_inserted": [True, True, True, None],
+            "_range": pa.array([None, None, None, limits], fields),
+        }
+    )
+    assert fold(base, changes).to_pylist() == [{"pk": 1, "ck": Decimal(10), "_inserted": True}]
+    found = row_updates(base, changes)
+    assert dict(zip(found["ck"].to_pylist(), found["_change_type"].to_pylist(), strict=True)) == {
+        Decimal(-5): "delete",
+        Decimal(9): "delete",
+        Decimal(10): "upsert",
+    }

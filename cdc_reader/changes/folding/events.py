@@ -1,0 +1,216 @@
+"""The events that a fold puts in order: changes, and the rows that a copy has before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from cdc_reader._arrow import Mask, booleans, cells, filled, to_arrow, valid
+from cdc_reader.changes.arrays import NONE, Indices, codes, combined, comparable
+from cdc_reader.changes.folding.keys import flat
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
+
+Rows: TypeAlias = pa.RecordBatch | pa.Table
+
+WRITE, OF_ROW, OF_PARTITION, OF_RANGE, BEGIN = range(5)
+_KINDS = {
+    "insert": WRITE,
+    "update_postimage": WRITE,
+    "delete": OF_ROW,
+    "delete_partition": OF_PARTITION,
+    "delete_range": OF_RANGE,
+    names.SNAPSHOT_BEGIN: BEGIN,
+}
+"""The kind of event that a change of each type is: a write, one of three deletes, or a snapshot."""
+
+
+@frozen(eq=False)
+class Events:
+    """Writes and deletes, in the order in which they take effect."""
+
+    cells: pa.Table
+    """The cells of the table's columns."""
+    bounds: pa.Array | None
+    """What the changes have in the column `_range`."""
+    kind: Indices
+    sets: Mask
+    """For each event and each column of `values`, whether the event wrote it."""
+    inserts: Mask
+    is_old: Mask
+    """Whether the event is a row of the copy."""
+    values: Sequence[Column]
+
+    def since(self, place: int) -> Events:
+        """Return the events from a place on."""
+        return Events(
+            cells=self.cells.slice(place),
+            bounds=None if self.bounds is None else self.bounds.slice(place),
+            kind=self.kind[place:],
+            sets=self.sets[place:],
+            inserts=self.inserts[place:],
+            is_old=self.is_old[place:],
+            values=self.values,
+        )
+
+    def then(self, later: Events) -> Events:
+        """Return these events and then the later ones."""
+        both = self.bounds is not None and later.bounds is not None
+        return Events(
+            cells=pa.concat_tables([self.cells, later.cells]),
+            bounds=pa.concat_arrays([self.bounds, later.bounds]) if both else None,
+            kind=np.concatenate([self.kind, later.kind]),
+            sets=np.concatenate([self.sets, later.sets]),
+            inserts=np.concatenate([self.inserts, later.inserts]),
+            is_old=np.concatenate([self.is_old, later.is_old]),
+            values=self.values,
+        )
+
+    def column(self, name: str) -> pa.Array:
+        """Return the events' cells of a column."""
+        return flat(self.cells.column(name))
+
+    def columns(self, key: Sequence[Column]) -> list[pa.Array]:
+        """Return the events' cells of several columns."""
+        return [self.column(column.name) for column in key]
+
+
+def events_of(table: TableSchema, changes: Rows, rows: Rows | None) -> Events:
+    """Return the events of `changes`, after those of the copy's rows; see `fold`."""
+    found = _changes(table, usable(table, changes))
+    begins = np.flatnonzero(found.kind == BEGIN)
+    if len(begins):
+        return found.since(int(begins[-1]) + 1)
+    if rows is None or not rows.num_rows:
+        return found
+    return _old_rows(table, pa.table(rows), found).then(found)
+
+
+def _changes(table: TableSchema, changes: pa.Table) -> Events:
+    changes = changes.take(_order(changes))
+    known = [it for it in table.columns if it.name in changes.schema.names]
+    values = [it for it in known if not it.is_key]
+    kind = kinds_of(changes)
+    has_bounds = names.RANGE in changes.schema.names
+    return Events(
+        cells=changes.select([it.name for it in known]),
+        bounds=flat(changes.column(names.RANGE)) if has_bounds else None,
+        kind=kind,
+        sets=_written(flat(changes.column(names.MODIFIED)), values),
+        inserts=booleans(flat(changes.column(names.INSERTED))) & (kind == WRITE),
+        is_old=np.zeros(len(kind), bool),
+        values=values,
+    )
+
+
+def _old_rows(table: TableSchema, rows: pa.Table, changes: Events) -> Events:
+    """Return the copy's rows as writes of the columns that the `changes` have.
+
+    In a table with static rows, one row of each partition also writes its static columns.
+    """
+    inserts = ~_false(rows.column(names.INSERTED))
+    rows = _fitted(rows, changes.cells.schema)
+    is_static = np.array([it.kind is ColumnKind.STATIC for it in changes.values], bool)
+    if not has_static_rows(table, rows):
+        return _writes(rows, np.ones(len(is_static), bool), inserts, changes)
+    has_key = valid(flat(rows.column(table.clustering[0].name)))
+    partition = groups_of((flat(rows.column(it.name)) for it in table.partition_key), len(rows))
+    statics = rows.take(to_arrow(np.unique(partition, return_index=True)[1]))
+    for column in table.clustering:
+        place = statics.schema.get_field_index(column.name)
+        nulls = pa.nulls(len(statics), statics.schema.types[place])
+        statics = statics.set_column(place, column.name, nulls)
+    regular = _writes(rows.filter(to_arrow(has_key)), ~is_static, inserts[has_key], changes)
+    return _writes(statics, is_static, np.zeros(len(statics), bool), changes).then(regular)
+
+
+def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the columns and the types of the schema; what they lack is null."""
+    known = {*rows.schema.names}
+    columns = [
+        rows.column(field.name) if field.name in known else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, names=schema.names).cast(schema)
+
+
+def _writes(rows: pa.Table, sets: Mask, inserts: Mask, changes: Events) -> Events:
+    """Return rows of the copy as writes of the columns that the mask `sets` selects."""
+    count = len(rows)
+    return Events(
+        cells=rows,
+        bounds=None if changes.bounds is None else pa.nulls(count, changes.bounds.type),
+        kind=np.full(count, WRITE),
+        sets=np.tile(sets, (count, 1)),
+        inserts=inserts,
+        is_old=np.ones(count, bool),
+        values=changes.values,
+    )
+
+
+def usable(table: TableSchema, changes: Rows) -> pa.Table:
+    """Return the changes that have an effect, without those that could not be converted."""
+    changes = pa.table(changes)
+    if names.BAD_RECORD in changes.schema.names:
+        bad = flat(changes.column(names.BAD_RECORD))
+        key = {column.name for column in table.columns if column.is_key}
+        faults = [each is not None and {*each["columns"]} for each in bad.to_pylist()]
+        kinds = changes.column(names.CHANGE_TYPE).to_pylist()
+        kept = [
+            found is False or (kind.startswith("delete") and key.isdisjoint(found))
+            for found, kind in zip(faults, kinds, strict=True)
+        ]
+        changes = changes.filter(pa.array(kept, pa.bool_()))
+    return changes.filter(to_arrow(kinds_of(changes) != NONE))
+
+
+def has_static_rows(table: TableSchema, rows: pa.Table) -> bool:
+    """Return whether the rows have static columns, beside a clustering key."""
+    statics = {column.name for column in table.of_kind(ColumnKind.STATIC)}
+    return bool(table.clustering) and not statics.isdisjoint(rows.schema.names)
+
+
+def kinds_of(changes: pa.Table) -> Indices:
+    """Return the kind of each change; NONE for those without an effect."""
+    kinds = flat(changes.column(names.CHANGE_TYPE)).dictionary_encode()
+    known = [_KINDS.get(name, NONE) for name in kinds.dictionary.to_pylist()]
+    return np.array([*known, NONE], np.int64)[filled(kinds.indices, NONE)]
+
+
+def _order(changes: pa.Table) -> pa.Array:
+    """Return the places of the changes in order; in one microsecond, deletes are last."""
+    is_delete = np.isin(kinds_of(changes), (OF_ROW, OF_PARTITION, OF_RANGE))
+    keys = [changes.column(name) for name in (names.COMMIT_VERSION, names.SEQUENCE)]
+    columns = [changes.column(names.COMMIT_TIMESTAMP), to_arrow(is_delete), *keys]
+    order = [(str(number), "ascending") for number in range(len(columns))]
+    return pc.sort_indices(pa.table(columns, names=[name for name, _ in order]), order)
+
+
+def _written(lists: pa.ListArray, values: Sequence[Column]) -> Mask:
+    """Return for each list of names, and each column, whether the list has the column's name."""
+    found = np.zeros((len(lists), len(values) + 1), bool)
+    places = {column.name: number for number, column in enumerate(values)}
+    given = lists.flatten().dictionary_encode()
+    known = [places.get(name, len(values)) for name in given.dictionary.to_pylist()]
+    rows = cells(lists.value_parent_indices())
+    found[rows, np.array(known, np.int64)[cells(given.indices)]] = True
+    return found[:, :-1]
+
+
+def groups_of(keys: Iterable[pa.Array], count: int, groups: Indices | None = None) -> Indices:
+    """Return a number for each row, the same for equal keys, without gaps; null equals null."""
+    found = np.zeros(count, np.int64) if groups is None else groups
+    for each in keys:
+        found = combined(found, codes(comparable(each)))
+    return found
+
+
+def _false(column: pa.ChunkedArray) -> Mask:
+    """Return which cells are false, and not null."""
+    cells = flat(column)
+    return valid(cells) & ~booleans(cells)

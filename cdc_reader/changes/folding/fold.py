@@ -1,0 +1,305 @@
+"""Folds changes into what they do to the rows of a copy: see `fold`.
+
+The fold works on whole columns. Events, which are changes and rows of the copy, are sorted in the
+order in which they take effect. For each row of the table, the last event of each kind decides: a
+value is the one that was written last, unless a later delete covers it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import reduce
+from operator import and_, or_
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_reader._arrow import Mask, to_arrow, valid
+from cdc_reader.changes.arrays import (
+    NONE,
+    Indices,
+    any_of_each,
+    at_rows,
+    first_of_each,
+    last_of_each,
+    names_of,
+    pick,
+)
+from cdc_reader.changes.folding.events import (
+    OF_PARTITION,
+    OF_RANGE,
+    OF_ROW,
+    WRITE,
+    Events,
+    events_of,
+    groups_of,
+    has_static_rows,
+    kinds_of,
+    usable,
+)
+from cdc_reader.changes.folding.keys import flat, keys_of, ranges_of
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.cql.order import ClusteringOrder, KeyRange, Place
+from cdc_reader.cql.schema import ColumnKind, TableSchema
+from cdc_reader.errors import SchemaError
+
+_RESULTS = "upsert", "replace", "delete"
+_UPSERT, _REPLACE, _DELETE = range(3)
+INCOMPLETE = (
+    "found a change with a null in its primary key: a key column was renamed after the change was "
+    "logged, or contains an empty value: start after the rename, with a new snapshot"
+)
+"""What is said of a change without a whole key."""
+
+
+def needed_partitions(table: TableSchema, changes: pa.RecordBatch | pa.Table) -> pa.Table:
+    """Return the keys of the partitions whose present rows `fold` needs, each key once.
+
+    These are the partitions in which `changes` delete the partition or a range of rows and, in a
+    table with static columns, all partitions that `changes` touch.
+    """
+    changes = usable(table, changes)
+    keys = changes.select([column.name for column in table.partition_key])
+    if not has_static_rows(table, changes):
+        is_wide = np.isin(kinds_of(changes), (OF_PARTITION, OF_RANGE))
+        keys = keys.filter(to_arrow(is_wide & bool(table.clustering)))
+    groups = groups_of(map(flat, keys.columns), keys.num_rows)
+    return keys.take(to_arrow(np.unique(groups, return_index=True)[1]))
+
+
+def fold(
+    table: TableSchema,
+    changes: pa.RecordBatch | pa.Table,
+    rows: pa.RecordBatch | pa.Table | None = None,
+) -> pa.Table:
+    """Return the rows that remain after `changes` are applied to `rows`.
+
+    `changes` have format ``changes``, read with ``include_delta``, in any order. `rows` are an
+    earlier result, which may lack columns, and fields of types, that the table has gained; None
+    stands for no rows. The result has the table's columns that `changes` have, and
+    `_inserted`: true if an INSERT created the row, or if the row was in a snapshot. CQL keeps such
+    rows when they lose their last value; other rows disappear.
+
+    Each value is the one with the newest write time. Of two changes in the same microsecond, a
+    delete counts as the last, as on the server. A static column is in each row of its partition; a
+    partition without other rows has one for it, with a null clustering key. A ``snapshot_begin``
+    removes all rows and earlier changes. Changes with a `_bad_record` are left out, except for
+    deletes whose key is known.
+
+    Raises SchemaError for a change without a whole key, and UnsupportedTableError for a deleted
+    range of a type that this version cannot compare.
+    """
+    return _Fold(table, events_of(table, changes, rows)).rows()
+
+
+def row_updates(
+    table: TableSchema,
+    changes: pa.RecordBatch | pa.Table,
+    rows: pa.RecordBatch | pa.Table | None = None,
+) -> pa.Table:
+    """Return how to update a copy that is too large to `fold`: one row for each changed row.
+
+    `rows` are the copy's rows in the partitions that `needed_partitions` returns, as `fold` returns
+    them. The result has the columns that `fold` returns, `_modified_columns` and `_change_type`,
+    which is one of:
+
+    - ``upsert``: set the columns in `_modified_columns`, and insert the row if it is missing.
+      Delete the row if it then has no value outside its key, unless `_inserted` is true in the copy
+      or the result.
+    - ``replace``: the row has exactly these values.
+    - ``delete``: the table has no such row.
+
+    If `changes` contain a ``snapshot_begin``, first remove all rows of the copy. Raises the errors
+    of `fold`.
+    """
+    return _Fold(table, events_of(table, changes, rows)).updates()
+
+
+class _Fold:
+    """Finds the last events of each row. A row's number is its group's.
+
+    In a table with static columns, the static columns of a partition are a row too, whose
+    clustering key is null.
+    """
+
+    def __init__(self, table: TableSchema, events: Events) -> None:
+        self._table, self._events = table, events
+        self._has_static_rows = has_static_rows(table, events.cells)
+        count = len(events.kind)
+        self._of_partition = groups_of(events.columns(table.partition_key), count)
+        self._of_row = groups_of(events.columns(table.clustering), count, self._of_partition)
+        self._count, self._partitions = (
+            int(it.max(initial=NONE)) + 1 for it in (self._of_row, self._of_partition)
+        )
+        self._first = first_of_each(self._of_row, np.ones(count, bool), self._count)
+        self._partition = self._of_partition[self._first]
+        self._is_static = np.zeros(self._count, bool)
+        if table.clustering:
+            self._is_static = ~valid(events.column(table.clustering[0].name))[self._first]
+        self._check_keys()
+
+        deleted = self._last_deletes()
+        lives = (events.kind == WRITE) & (np.arange(count) > deleted[self._of_row])
+        self._last = self._last_writes(lives)
+        self._inserted = self._any(lives & events.inserts)
+        self._exists = self._inserted | self._any_value(is_static=False)
+        self._is_deleted = deleted != NONE
+        if self._has_static_rows:
+            self._add_statics()
+        else:
+            self._exists &= ~self._is_static  # the key of a delete, or a column that is not read
+
+    def rows(self) -> pa.Table:
+        """Return the rows that exist."""
+        return pa.table(self._shown(np.flatnonzero(self._exists)))
+
+    def updates(self) -> pa.Table:
+        """Return what the events do to each row that they touch."""
+        events, is_deleted = self._events, self._is_deleted
+        touched = is_deleted | self._any(~events.is_old & (events.kind <= OF_ROW))
+        is_whole = is_deleted | self._any(events.is_old) | self._has_static_rows
+        if self._has_static_rows:
+            touched |= at_rows(touched, self._own_statics()) | self._is_static
+        else:
+            touched &= ~self._is_static
+        rows = np.flatnonzero(touched)
+        kind = np.where(is_whole, np.where(self._exists, _REPLACE, _DELETE), _UPSERT)[rows]
+        found, is_there = self._shown(rows), kind != _DELETE
+        sets = [(kind == _REPLACE) | (events[rows] != NONE) for events in self._last.values()]
+        return pa.table(
+            {
+                **found,
+                names.CHANGE_TYPE: pa.array(_RESULTS).take(to_arrow(kind)),
+                names.MODIFIED: names_of(_beside(sets, len(rows)), [*self._last], is_there),
+            }
+        )
+
+    def _last_writes(self, lives: Mask) -> dict[str, Indices]:
+        """Return, for each column and row, the event that wrote the value that remains."""
+        is_static = self._is_static[self._of_row]
+        found = {}
+        for number, column in enumerate(self._events.values):
+            wanted = lives & self._events.sets[:, number]
+            if self._has_static_rows:
+                wanted &= is_static == (column.kind is ColumnKind.STATIC)
+            found[column.name] = last_of_each(self._of_row, wanted, self._count)
+        return found
+
+    def _own_statics(self) -> Indices:
+        """Return, for each row, the row with the static columns of its partition, or NONE."""
+        found = np.full(self._partitions, NONE, np.int64)
+        found[self._partition[self._is_static]] = np.flatnonzero(self._is_static)
+        own: Indices = found[self._partition]
+        return own
+
+    def _add_statics(self) -> None:
+        """Give all rows the static values; static columns are a row only if there is no other."""
+        own = self._own_statics()
+        for column in self._events.values:
+            if column.kind is ColumnKind.STATIC:
+                last = self._last[column.name]
+                self._last[column.name] = np.where(own == NONE, NONE, last[own])
+        is_row = self._exists & ~self._is_static
+        has_rows = any_of_each(self._partition, is_row, self._partitions)
+        is_alone = self._any_value(is_static=True) & ~has_rows[self._partition]
+        self._exists = np.where(self._is_static, is_alone, self._exists)
+
+    def _any_value(self, *, is_static: bool) -> Mask:
+        """Return whether one of the row's values of this kind is not null."""
+        found = np.zeros(self._count, bool)
+        for column in self._events.values:
+            if (self._has_static_rows and column.kind is ColumnKind.STATIC) == is_static:
+                found |= at_rows(valid(self._events.column(column.name)), self._last[column.name])
+        return found
+
+    def _any(self, wanted: Mask) -> Mask:
+        return any_of_each(self._of_row, wanted, self._count)
+
+    def _shown(self, rows: Indices) -> dict[str, pa.Array]:
+        """Return columns of some of the rows: their keys, and the values of those that exist."""
+        is_there = self._exists[rows] | ~self._is_deleted[rows]
+        found = {}
+        for name in self._events.cells.schema.names:
+            if name in self._last:
+                shown = np.where(is_there, self._last[name][rows], NONE)
+            else:
+                shown = self._first[rows]
+            found[name] = pick(self._events.column(name), shown)
+        return {**found, names.INSERTED: to_arrow(self._inserted[rows] & is_there)}
+
+    def _last_deletes(self) -> Indices:
+        """Return, for each row, the last delete that covers it, or NONE."""
+        kind = self._events.kind
+        of_row = last_of_each(self._of_row, kind == OF_ROW, self._count)
+        of_all = last_of_each(self._of_partition, kind == OF_PARTITION, self._partitions)
+        found = np.maximum(of_row, of_all[self._partition])
+        for event, rows in self._range_deletes():
+            found[rows] = np.maximum(found[rows], event)
+        return found
+
+    def _range_deletes(self) -> Iterator[tuple[int, Indices]]:
+        """Yield each delete of a range, and the rows that it covers."""
+        events, clustering = self._events, self._table.clustering
+        deletes = np.flatnonzero(events.kind == OF_RANGE)
+        if not len(deletes) or events.bounds is None:
+            return
+        order = ClusteringOrder(self._table)
+        keys = self._sorted_keys(order, self._of_partition[deletes])
+        ranges = ranges_of(clustering, events.bounds.take(to_arrow(deletes)))
+        for event, bounds in zip(deletes.tolist(), ranges, strict=True):
+            self._check_bounds(bounds)
+            places, rows = keys.get(int(self._of_partition[event]), ([], []))
+            yield event, np.array(rows[order.section(places, bounds)], np.int64)
+
+    def _sorted_keys(
+        self, order: ClusteringOrder, partitions: Indices
+    ) -> dict[int, tuple[list[Place], list[int]]]:
+        """Return, for each of the partitions, the places of its rows in order, and the rows."""
+        rows = np.flatnonzero(np.isin(self._partition, partitions) & ~self._is_static)
+        keys = keys_of(self._table.clustering, self._events.cells, self._first[rows])
+        found = defaultdict[int, list[tuple[Place, int]]](list)
+        for row, partition, key in zip(
+            rows.tolist(), self._partition[rows].tolist(), keys, strict=True
+        ):
+            found[partition].append((order.place(key), row))
+        ordered = {partition: sorted(each) for partition, each in found.items()}
+        return {
+            partition: ([place for place, _ in each], [row for _, row in each])
+            for partition, each in ordered.items()
+        }
+
+    def _check_keys(self) -> None:
+        """Raise SchemaError for an event without a whole key.
+
+        The key of a column that was renamed is null in older rows of the log, so that a delete of a
+        row looks like one of a partition, and a write like one of static columns.
+        """
+        events, table = self._events, self._table
+        lacks = reduce(or_, (~valid(cells) for cells in events.columns(table.partition_key)))
+        if table.clustering:
+            nulls = [~valid(cells) for cells in events.columns(table.clustering)]
+            regular = [it.kind is not ColumnKind.STATIC for it in events.values]
+            is_of_row = events.sets[:, np.array(regular, bool)].any(axis=1)
+            is_of_row = (events.kind == OF_ROW) | ((events.kind == WRITE) & is_of_row)
+            lacks |= reduce(or_, nulls) & (is_of_row | ~reduce(and_, nulls))
+        if lacks.any():
+            raise SchemaError(f"{table.name}: {INCOMPLETE}")
+
+    def _check_bounds(self, bounds: KeyRange) -> None:
+        """Raise SchemaError for a range that lacks the value of a leading column.
+
+        An open end has no values, and is inclusive.
+        """
+        for bound, inclusive in (
+            (bounds.start, bounds.start_inclusive),
+            (bounds.end, bounds.end_inclusive),
+        ):
+            leading = [column.name for column in self._table.clustering[: len(bound)]]
+            if [*bound] != leading or not (bound or inclusive):
+                raise SchemaError(f"{self._table.name}: {INCOMPLETE}")
+
+
+def _beside(masks: list[Mask], count: int) -> Mask:
+    """Return masks of `count` rows as the columns of one."""
+    return np.column_stack(masks) if masks else np.zeros((count, 0), bool)
