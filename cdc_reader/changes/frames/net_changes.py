@@ -148,7 +148,7 @@ def net_changes(
     shown = np.where(lacking, upsert, rows.postimage) if base.cdc.postimage else upsert
     has_insert = rows.any(rows.having((Operation.INSERT,)))
     is_static = _are_static(records.batch, rows, base)
-    inserted = _inserted(rows, has_insert, is_static, base)
+    inserted = _are_inserts(rows, has_insert, is_static, base)
     return NetChanges(
         batch=records.batch,
         rows=rows,
@@ -163,7 +163,7 @@ def net_changes(
     )
 
 
-def _inserted(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSchema) -> Mask:
+def _are_inserts(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSchema) -> Mask:
     """Return a mask of the changes that insert new rows.
 
     An INSERT may write to an existing row, and an UPDATE may create a row. Only preimages show
