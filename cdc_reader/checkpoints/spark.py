@@ -29,14 +29,20 @@ NAME_FILE = "query_name"
 
 @frozen
 class SparkCheckpoint:
-    """Reads the progress of a query over `table` from the local directory `at`.
+    """Reads the progress of a query over `table` from the local directory `folder`.
 
-    Raises CheckpointError if the directory contains no Spark checkpoint, or one that cannot be
-    read.
+    The directory may also contain the checkpoints of several copies, as `mirror` stores them.
+    Raises CheckpointError if it contains no Spark checkpoint, or one that cannot be read.
     """
 
-    at: Path
+    folder: Path
     table: TableName
+
+    @property
+    def at(self) -> Path:
+        """The directory of the checkpoint itself."""
+        own = self.folder / self.table.keyspace / self.table.name
+        return own if (own / "metadata").exists() else self.folder
 
     def names(self) -> list[CheckpointName]:
         """Return the only name, if the query reads the table and has started.
@@ -128,15 +134,22 @@ class SparkCheckpoint:
             raise self._unreadable() from error
 
     def _unreadable(self) -> CheckpointError:
-        inside = sorted(str(file.parent) for file in self.at.glob("*/*/metadata"))
+        files = [*self.at.glob("*/metadata"), *self.at.glob("*/*/metadata")]
+        inside = sorted(str(file.parent) for file in files)
         if inside and not (self.at / "metadata").exists():
             return CheckpointError(
-                f"{self.at} has the checkpoints of several copies: give one of {', '.join(inside)}"
+                f"{self.at} has no checkpoint of {self.table}, but those of other copies: "
+                f"{', '.join(inside)}"
             )
         return CheckpointError(
             f"{self.at} is not the checkpointLocation of a Spark query: expected a directory with "
-            "'metadata', 'offsets' and 'commits' as Spark writes them"
+            f"'metadata', 'offsets' and 'commits' as Spark writes them{self._beside()}"
         )
+
+    def _beside(self) -> str:
+        """Name the checkpoint that `mirror` stores beside a copy, if there is one."""
+        usual = self.folder.with_name(f"{self.folder.name}.checkpoint")
+        return f"; did you mean {usual}?" if usual.is_dir() else ""
 
 
 def _began(offset: dict[str, Any]) -> int:

@@ -211,9 +211,15 @@ class _PathOptions:
         if self.position is not None:
             now = ClusterClock(queries).now()
             return Checkpoint(parse_moment(self.position, "--position", now))
-        usual = Path(f"{path.rstrip('/')}.checkpoint")
-        place = self.checkpoint or (usual if usual.is_dir() else None)
+        place = self.checkpoint or next(filter(Path.is_dir, _usual_places(path, table)), None)
         return None if place is None else position_in(place, table)
+
+
+def _usual_places(path: str, table: TableName) -> Iterator[Path]:
+    """Yield where `mirror` stores the checkpoint of a copy, alone or with `tables`."""
+    yield Path(f"{path.rstrip('/')}.checkpoint")
+    copies = Path(path).parent.parent
+    yield copies.with_name(f"{copies.name}.checkpoint") / table.keyspace / table.name
 
 
 def _with_table(

@@ -29,7 +29,7 @@ from cdc_reader.cluster.queries import Query
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import CheckpointError
+from cdc_reader.errors import CheckpointError, QueryRefusedError
 from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.expiry import TtlHistory
 
@@ -85,8 +85,14 @@ class Positions(ABC):
         In `cql`, the first ``{}`` stands for the table, and the second for the keys.
         """
         text = cql.format(self.place.cql, ", ".join("?" * len(keys)))
-        for batch in self.queries.batches(Query(text, (*values, *keys))):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        try:
+            for batch in self.queries.batches(Query(text, (*values, *keys))):
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        except QueryRefusedError:
+            raise CheckpointError(
+                f"{self.place} is not a table of positions of this library: give the table in "
+                "which the library stores them, and its name, go or rust"
+            ) from None
 
     def streams(self, generation: Micros) -> list[bytes]:
         """Return the streams of a generation; empty if the cluster does not list the generation."""

@@ -244,7 +244,7 @@ class Handling:
 
 
 def check_functions(handler: object, dead_letter: object) -> None:
-    """Raise ConfigurationError for coroutine functions.
+    """Raise ConfigurationError for coroutine functions, and for a handler that is no function.
 
     A coroutine that nobody awaits would count as a handled change. Whether a plain function returns
     a coroutine or a generator is known only once it is called: see `check_done`.
@@ -258,6 +258,8 @@ def check_functions(handler: object, dead_letter: object) -> None:
                 function,
                 "give a plain function, or use AsyncCdcConsumer for a coroutine function",
             )
+    if not callable(handler):
+        raise ConfigurationError("handler", handler, "give a function that takes a change")
 
 
 @frozen

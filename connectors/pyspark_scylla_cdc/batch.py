@@ -61,8 +61,8 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self._names = names
         self._clock = SourceClock(options, clock)
-        if unused := options.limits:
-            remedy = "they limit the micro-batches of streams: leave them out"
+        if unused := options.of_streams:
+            remedy = "they have an effect on streams only: leave them out"
             log.warning("options_without_effect", options=", ".join(unused), remedy=remedy)
 
     @hide_traceback()

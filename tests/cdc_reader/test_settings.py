@@ -92,6 +92,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
             lambda: consumer(handler=coroutine),
             "give a plain function, or use AsyncCdcConsumer for a coroutine function",
         ),
+        (lambda: consumer(handler=None), "handler is None: give a function that takes a change"),
         (
             lambda: consumer(start="2026-11-22T00:00:00Z", end="2026-11-21"),
             "start is '2026-11-22T00:00:00Z': it is after end, 2026-11-21T00:00:00Z: give an ear",

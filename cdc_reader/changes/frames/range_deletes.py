@@ -102,9 +102,9 @@ def permitted(
     raise ConfigurationError(
         "range_deletes",
         policy,
-        f"at {format_timestamp(micros.as_py())} {base.name} lost a whole partition or a range of "
-        "rows in one delete, which row images cannot show: give 'emit' to get such deletes with "
-        "their bounds (format 'changes'), or 'skip' to leave them out",
+        f"at {format_timestamp(micros.as_py())} one delete removed a whole partition or a range "
+        f"of rows from {base.name}, which row images cannot show: give 'emit' to get such deletes "
+        "with their bounds (format 'changes'), or 'skip' to leave them out",
     )
 
 

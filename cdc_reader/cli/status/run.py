@@ -174,7 +174,8 @@ def _store(
         return None
     if isinstance(place.at, Path) and not place.at.exists():
         raise Misuse(
-            f"--checkpoint is {str(place)!r}: no such file; give the checkpoint file of a reader"
+            f"--checkpoint is {str(place)!r}: no such file; give the checkpoint file of a reader, "
+            "or the checkpoint folder of a Spark query"
         )
     return place.open(connection, patience)
 

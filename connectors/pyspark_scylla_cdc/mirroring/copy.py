@@ -34,6 +34,11 @@ _LOOK, _LOOK_REMOTELY = 5.0, 60.0
 """Seconds between two looks at the table's columns: one query, or in a Spark Connect session, which
 may not reach the cluster itself, a ``load()``."""
 
+_BUSY = "Python worker failed to connect back"
+"""What Spark says if a busy machine does not start a Python process in time."""
+_BUSY_RESTARTS, _BUSY_PERIOD = 3, 600.0
+"""How often a query is started again because of that, within this many seconds."""
+
 _STOPPED = "its query was stopped from outside; call mirror again to continue"
 
 
@@ -56,6 +61,7 @@ class Copy:
     _looked: float = field(default=0.0, init=False)
     _raised: list[Exception] = field(factory=list, init=False)
     _runs: RepeatedRuns | None = field(default=None, init=False)
+    _busy: list[float] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         if needs_repeats(self.trigger):
@@ -140,11 +146,25 @@ class Copy:
         error = query.exception()
         if error is None:
             return self._begin_again_if_altered() or self._repeats() or self._has_ended()
+        if _BUSY in str(error) and self._starts_again_when_busy():
+            return True
         if ALTERED not in str(error):
             raised = self._raised.pop() if self._raised else None
             raise mirror_error(self.sink.target, error, raised)
         if not self._begin_again_if_altered():
             self.start()
+        return True
+
+    def _starts_again_when_busy(self) -> bool:
+        """Start the query again unless that has not helped; return whether it was."""
+        now = time.monotonic()
+        self._busy = [at for at in self._busy if now - at < _BUSY_PERIOD]
+        if self._is_stopped or len(self._busy) == _BUSY_RESTARTS:
+            return False
+        self._busy.append(now)
+        told = "Spark could not start a Python process in time; the query is started again"
+        log.warning("copy_restarted", target=self.sink.target, told=told)
+        self.start()
         return True
 
     def _may_look(self) -> bool:

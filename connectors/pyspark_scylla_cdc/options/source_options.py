@@ -138,6 +138,16 @@ class SourceOptions:
         return [name for name, is_given in given.items() if is_given]
 
     @property
+    def of_streams(self) -> list[str]:
+        """The names of the options given that have an effect on streams only."""
+        late = self.late_rows is LateRowsMode.DELIVER
+        return [
+            *self.limits,
+            *(["lateRows"] if late else []),
+            *(["schemaMode"] if self.schema_mode is not SchemaMode.KEEP else []),
+        ]
+
+    @property
     def confidence(self) -> int:
         """The confidence window, in µs."""
         return duration_micros(self.read.confidence_window)

@@ -48,6 +48,10 @@ class PartitionKey:
     def parse(cls, text: str, base: TableSchema) -> PartitionKey:
         """Parse the key from JSON; raise ConfigurationError if it is invalid."""
         columns = base.partition_key
+        names = [column.name for column in columns]
+        if sorted(json.loads(text)) != sorted(names):
+            remedy = f"give a JSON object with the columns of the partition key: {', '.join(names)}"
+            raise ConfigurationError(OPTION, text, remedy)
         try:
             values = parse_key(text, base)
             token = token_of(base, values)

@@ -72,14 +72,29 @@ def test_after_the_first_commit_the_start_is_ignored(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_several_checkpoints(tmp_path: Path) -> None:
-    """The error for the folder of a mirror of several tables names the checkpoint of each."""
+    """The folder of a mirror of several tables has the checkpoint of each; others are named."""
     places = [tmp_path / "ks" / name for name in ("t", "u")]
     for place in places:
         place.mkdir(parents=True)
         checkpoint(place, {0: [offset(5)]})
-    told = f"{tmp_path} has the checkpoints of several copies: give one of {places[0]}, {places[1]}"
+    assert [name.table for name in SparkCheckpoint(tmp_path, TABLE).names()] == [TABLE]
+    told = (
+        f"{tmp_path} has no checkpoint of ks.v, but those of other copies: {places[0]}, {places[1]}"
+    )
     with pytest.raises(CheckpointError, match=f"^{re.escape(told)}$"):
-        SparkCheckpoint(tmp_path, TABLE).names()
+        SparkCheckpoint(tmp_path, TableName("ks", "v")).names()
+    told = f"{tmp_path / 'ks'} has no checkpoint of ks.v, but those of other copies: {places[0]}"
+    with pytest.raises(CheckpointError, match=f"^{re.escape(told)}"):
+        SparkCheckpoint(tmp_path / "ks", TableName("ks", "v")).names()
+
+
+def test_the_folder_of_a_copy(tmp_path: Path) -> None:
+    """The error for the folder of a copy names its checkpoint."""
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t.checkpoint").mkdir()
+    told = rf"as Spark writes them; did you mean {re.escape(str(tmp_path))}/t\.checkpoint\?$"
+    with pytest.raises(CheckpointError, match=told):
+        SparkCheckpoint(tmp_path / "t", TABLE).names()
 
 
 def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:

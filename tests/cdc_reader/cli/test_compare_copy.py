@@ -242,6 +242,14 @@ def test_the_position_is_in_the_checkpoint(
     _, _, note, result = found.stdout.splitlines()
     assert note.startswith("1 rows were changed since the copy's position, ")
     assert result == "no row differs"
+    keyspace, _, name = table.partition(".")
+    inside = tmp_path / "lake" / keyspace / name
+    inside.mkdir(parents=True)
+    pq.write_table(pq.read_table(path), inside / "0.parquet")
+    save_position(tmp_path / "lake.checkpoint" / keyspace / name, table, start)
+    found = compare(scylla, table, inside)
+    assert found.exit_code == 0, found.output
+    assert "1 rows were changed since the copy's position, " in found.stdout
     save_position(tmp_path / "other", table, begun())
     found = compare(scylla, table, path, "--checkpoint", str(tmp_path / "other"))
     assert found.exit_code == 1, found.output

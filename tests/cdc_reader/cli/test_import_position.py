@@ -177,6 +177,17 @@ def test_a_table_without_positions(switch: Switch) -> None:
     assert "has no position of application 'old'" in outcome.stderr
 
 
+def test_a_table_of_something_else(switch: Switch) -> None:
+    """Another table is no table of positions; the error says so, without a query."""
+    outcome = switch.run("import-position", switch.library, *2 * [f"{switch.keyspace}.t"])
+    assert outcome.exit_code == 2  # no application
+    names = switch.library, f"{switch.keyspace}.t", f"{switch.keyspace}.t"
+    outcome = switch.run("import-position", *names, "--application", "new")
+    assert outcome.exit_code == 1
+    assert f"{switch.keyspace}.t is not a table of positions of this library" in outcome.stderr
+    assert "SELECT" not in outcome.stderr
+
+
 def test_a_generation_that_the_cluster_does_not_have(switch: Switch) -> None:
     """Positions of another cluster, or from long ago, are rejected."""
     switch.generation -= 1

@@ -346,7 +346,7 @@ def test_limits_of_micro_batches_in_a_batch(
 ) -> None:
     """A batch read names the options that have no effect on it, in one warning."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}")
-    limits = {"maxRowsPerTrigger": "5", "maxBytesPerTrigger": "1m"}
+    limits = {"maxRowsPerTrigger": "5", "maxBytesPerTrigger": "1m", "lateRows": "deliver"}
     batch_reader(SourceOptions.parse({**options, **limits}))
     [told] = [text for text in caplog.messages if "options_without_effect" in text]
-    assert "options='maxRowsPerTrigger, maxBytesPerTrigger'" in told
+    assert "options='maxRowsPerTrigger, maxBytesPerTrigger, lateRows'" in told

@@ -104,7 +104,7 @@ def test_a_key_of_several_columns(read: Callable[..., list[dict[str, Any]]]) -> 
     ("key", "expected"),
     [
         ('{"pk": "seven"}', "key column pk is 'seven': give a value of type int"),
-        ('{"ck": 7}', "the key is pk"),
+        ('{"ck": 7}', "give a JSON object with the columns of the partition key: pk"),
         ("7", "give a JSON object"),
         ("{", "give a JSON object"),
     ],

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from cdc_reader._time import SystemClock
 from cdc_reader.checkpoints.spark import SparkCheckpoint
 from cdc_reader.checkpoints.store import CheckpointName
-from cdc_reader.errors import LeaseHeldError, LeaseLostError
+from cdc_reader.errors import LeaseHeldError, LeaseLostError, MirrorError
 from pyspark_scylla_cdc import Mirror, ScyllaCdcListener
 from pyspark_scylla_cdc.mirroring import copy as copying
 from pyspark_scylla_cdc.mirroring import lease as leasing
@@ -168,6 +168,33 @@ def test_a_column_that_is_dropped_while_it_is_read_is_no_failure(
     # Spark reports the failed run before the progress of the next one.
     wait_until(lambda: any(each.rows and each.batch > before for each in listener.streams))
     assert not any(totals.failures for totals in listener._streams.totals().values())
+
+
+@DELTALAKE
+def test_a_python_process_that_starts_too_late(
+    execute: Execute,
+    running: Start,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The query is started again three times, and its failure is reported if that does not help."""
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    failures = [3]
+
+    def fail(*given: Any) -> None:
+        if failures[0]:
+            failures[0] -= 1
+            raise RuntimeError("Python worker failed to connect back.")
+        update(*given)
+
+    monkeypatch.setattr(copying, "update", fail)
+    copy = running()
+    await_rows(copy, 1)
+    assert len([line for line in caplog.messages if "copy_restarted" in line]) == 3
+    failures[0] = 1
+    execute("INSERT INTO {t} (pk, v) VALUES (2, 2)")
+    with pytest.raises(MirrorError, match="Python worker failed to connect back"):
+        copy.awaitTermination()
 
 
 @DELTALAKE
