@@ -12,6 +12,7 @@ _EXTRAS = {
     "matplotlib": "report",
     "pandas": "spark",
     "prometheus_client": "metrics",
+    "py4j": "spark",
     "pyspark": "spark",
     "rich": "cli",
     "sortedcontainers": "embedded",

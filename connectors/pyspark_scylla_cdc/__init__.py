@@ -41,4 +41,5 @@ _HOMES = {
 __all__ = ["DefaultSource", "ScyllaCdcDataSource"]
 __all__ += list(_HOMES)
 
-__getattr__ = lazily(__name__, _HOMES)
+# Where `source` could not be imported, its name says which extra is missing.
+__getattr__ = lazily(__name__, {**_HOMES, "ScyllaCdcDataSource": "pyspark_scylla_cdc.source"})

@@ -8,6 +8,7 @@ from pathlib import Path
 from attrs import frozen
 from pyspark import SparkContext
 
+from cdc_reader.errors import ConnectionFailedError
 from pyspark_scylla_cdc.installation import probe
 from pyspark_scylla_cdc.installation.pythons import TIMEOUT, Command, Facts, executors, planner
 
@@ -49,15 +50,18 @@ def fault_of(expected: Facts, command: Command, python: Facts, *, on_driver: boo
     """Return the first fault of a Python, or None; others may be its consequences."""
     where = f"on {python['host']}, {python.get('python', command.path)}"
     if on_driver:
-        where = f"on the driver, Spark plans with {command.path}, which"
+        where = f"on the driver, Spark plans with {command.path or repr('')}, which"
     if differs := _difference(expected, python):
         remedy = _of_driver(expected, command) if on_driver else _of_executors(command)
         return Fault(f"{where} {differs}", remedy)
     if python["cluster"] in ("", "reached"):
         return None
+    is_unreachable = python["cluster"].startswith(ConnectionFailedError.__name__)
     return Fault(
         f"{where} cannot read the table's schema ({python['cluster']})",
-        "see that this machine reaches the nodes of ScyllaDB with these options",
+        "see that this machine reaches the nodes of ScyllaDB with these options"
+        if is_unreachable
+        else "correct the options or the table, as this error says",
     )
 
 

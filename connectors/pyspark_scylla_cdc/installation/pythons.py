@@ -59,7 +59,8 @@ class Command:
         of_driver, of_all = map(
             jvm.java.lang.System.getenv, ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
         )
-        path = of_driver or of_all or "python3"
+        # Spark takes an empty variable as set, and cannot run the command.
+        path = next(it for it in (of_driver, of_all, "python3") if it is not None)
         of_spark = jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
         modules = os.pathsep.join(filter(None, [of_spark, os.environ.get("PYTHONPATH")]))
         return cls(path, of_all if of_all and of_all != path else "", modules)

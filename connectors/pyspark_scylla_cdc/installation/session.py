@@ -45,7 +45,7 @@ def session(builder: SparkSession.Builder, *, timeout: float = TIMEOUT) -> Spark
 
 def prepare(archives: str) -> None:
     """Set the command that a new JVM inherits for data sources, and create the link if needed."""
-    if _PYTHON not in os.environ:
+    if not os.environ.get(_PYTHON):
         os.environ[_PYTHON] = _shipped(archives) or sys.executable
     os.environ.pop(_DRIVER_PYTHON, None)
     path = Path(os.environ[_PYTHON])

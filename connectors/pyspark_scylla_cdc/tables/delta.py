@@ -112,6 +112,8 @@ class DeltaLakeSink:
         schema, partitions = _schema_of(table), table.metadata().partition_columns
         stored = [field for field in schema if field.name not in partitions]
         actions = pa.table(table.get_add_actions(flatten=False))
+        if not actions.num_rows:  # Spark would warn that no path is left
+            return spark.createDataFrame([], schema)
         files = (_literal(f"{self.target.rstrip('/')}/{path}") for path in _paths(actions))
         rows = spark.read.schema(StructType(stored)).parquet(*files)
         return _with_partitions(rows, actions, table) if partitions else rows

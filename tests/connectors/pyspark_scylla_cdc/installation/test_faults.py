@@ -56,6 +56,20 @@ def test_pythons_that_differ(differs: dict[str, str], expected: str, on_driver: 
 
 
 @pytest.mark.parametrize(
+    ("found", "remedy"),
+    [
+        (REFUSED, "see that this machine reaches the nodes"),
+        ("TableNotFoundError: table ks.t was not found", "correct the options or the table, as"),
+    ],
+)
+def test_remedy_for_a_table(found: str, remedy: str) -> None:
+    """Only a cluster that does not answer is a matter of the network."""
+    fault = fault_of(HERE, SHIPPED, {**PLANNER, "cluster": found}, on_driver=True)
+    assert fault is not None
+    assert fault.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
     ("command", "python", "remedy"),
     [
         (SHIPPED.path, "/srv/environment/bin/python", f"ln -s {sys.prefix} environment"),
