@@ -49,6 +49,9 @@ class Copy:
         self._database.execute(
             "CREATE TABLE IF NOT EXISTS copy.cdc.checkpoints (name TEXT, checkpoint BLOB)"
         )
+        for (known,) in self._database.execute("SELECT name FROM copy.cdc.checkpoints").fetchall():
+            if known != self._name and known.endswith(f".{name.name}"):
+                raise SystemExit(f"{path} has a copy of {known}: give another file for {name}")
         self._database.begin()
 
     def checkpoint(self) -> Checkpoint | None:
@@ -88,6 +91,12 @@ class Copy:
         self._database.register("_cdc_empty", changes.schema.empty_table().select(columns))
         self._database.execute(f"CREATE TABLE IF NOT EXISTS {self._table} AS FROM _cdc_empty")
         there = self._types(self._table)
+        key = [column.name for column in table.columns if column.is_key]
+        if renamed := [name for name in key if name not in there]:
+            raise SystemExit(
+                f"{table.name}: the copy lacks the key column {renamed[0]}, which was renamed: "
+                "delete the copy to start over"
+            )
         for name, kind in self._types("_cdc_empty").items():
             if name not in there:
                 self._database.execute(

@@ -37,7 +37,10 @@ from cdc_reader import (
 )
 
 FILES = 16
-"""A change rewrites the whole file of its partition. With more files, each file is smaller."""
+"""A change rewrites the whole file of its partition. With more files, each file is smaller.
+
+Choose the number before the first run: it decides which file has the rows of a partition.
+"""
 BYTES, SECONDS = 64 * 1024 * 1024, 10
 """The files are written when this many bytes of changes are held, or after this many seconds."""
 

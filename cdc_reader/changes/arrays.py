@@ -69,9 +69,26 @@ def comparable(column: pa.Array) -> pa.Array:
         integers = np.int32 if column.type == pa.float32() else np.int64
         return to_arrow(bits.view(integers), nulls=~valid(column))
     if pa.types.is_nested(column.type):
-        values = column.to_pylist()
+        values = column.cast(_without_calendar(column.type)).to_pylist()
         return pa.array([None if cell is None else repr(cell) for cell in values], pa.string())
     return column
+
+
+def _without_calendar(kind: pa.DataType) -> pa.DataType:
+    """Return the type with numbers for points in time, some of which Python's types cannot hold."""
+    if pa.types.is_struct(kind):
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        return pa.struct([each.with_type(_without_calendar(each.type)) for each in fields])
+    if pa.types.is_map(kind):
+        key, item = (
+            it.with_type(_without_calendar(it.type)) for it in (kind.key_field, kind.item_field)
+        )
+        return pa.map_(key, item)
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_calendar(kind.value_type)))
+    if pa.types.is_temporal(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind
 
 
 def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -118,6 +118,10 @@ def _parquet(path: str) -> ds.Dataset:
     # Spark writes timestamps of 96 bits, which as nanoseconds reach only from 1677 to 2262.
     kind = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
     try:
-        return ds.dataset(path, format=kind, partitioning="hive")
+        found = ds.dataset(path, format=kind, partitioning="hive")
+        # Files that were written before the table gained a column lack it.
+        schemas = (fragment.physical_schema for fragment in found.get_fragments())
+        whole = pa.unify_schemas([found.schema, *schemas], promote_options="permissive")
+        return found.replace_schema(whole)
     except (OSError, pa.ArrowInvalid):
         raise ConfigurationError("target", path, _REMEDY) from None

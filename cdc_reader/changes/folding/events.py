@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from cdc_reader._arrow import Mask, booleans, cells, filled, to_arrow, valid
+from cdc_reader._time import BEGINNING
 from cdc_reader.changes.arrays import NONE, Indices, codes, combined, comparable
 from cdc_reader.changes.folding.keys import flat
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
+from cdc_reader.errors import SchemaError
 
 Rows: TypeAlias = pa.RecordBatch | pa.Table
 
@@ -28,6 +30,15 @@ _KINDS = {
     names.SNAPSHOT_BEGIN: BEGIN,
 }
 """The kind of event that a change of each type is: a write, one of three deletes, or a snapshot."""
+_NEEDED = (
+    names.CHANGE_TYPE,
+    names.COMMIT_TIMESTAMP,
+    names.COMMIT_VERSION,
+    names.SEQUENCE,
+    names.MODIFIED,
+    names.INSERTED,
+)
+"""Columns of changes without which they cannot be folded."""
 
 
 @frozen(eq=False)
@@ -44,6 +55,8 @@ class Events:
     inserts: Mask
     is_old: Mask
     """Whether the event is a row of the copy."""
+    times: Indices
+    """Write times in µs; that of a row of the copy is before all others."""
     values: Sequence[Column]
 
     def since(self, place: int) -> Events:
@@ -55,6 +68,7 @@ class Events:
             sets=self.sets[place:],
             inserts=self.inserts[place:],
             is_old=self.is_old[place:],
+            times=self.times[place:],
             values=self.values,
         )
 
@@ -68,6 +82,7 @@ class Events:
             sets=np.concatenate([self.sets, later.sets]),
             inserts=np.concatenate([self.inserts, later.inserts]),
             is_old=np.concatenate([self.is_old, later.is_old]),
+            times=np.concatenate([self.times, later.times]),
             values=self.values,
         )
 
@@ -104,6 +119,7 @@ def _changes(table: TableSchema, changes: pa.Table) -> Events:
         sets=_written(flat(changes.column(names.MODIFIED)), values),
         inserts=booleans(flat(changes.column(names.INSERTED))) & (kind == WRITE),
         is_old=np.zeros(len(kind), bool),
+        times=cells(flat(changes.column(names.COMMIT_TIMESTAMP)).cast(pa.int64())),
         values=values,
     )
 
@@ -113,12 +129,20 @@ def _old_rows(table: TableSchema, rows: pa.Table, changes: Events) -> Events:
 
     In a table with static rows, one row of each partition also writes its static columns.
     """
+    rows = plain(rows)
+    _check_copy(table, rows)
     inserts = ~_false(rows.column(names.INSERTED))
     rows = _fitted(rows, changes.cells.schema)
     is_static = np.array([it.kind is ColumnKind.STATIC for it in changes.values], bool)
-    if not has_static_rows(table, rows):
+    if not table.clustering:
         return _writes(rows, np.ones(len(is_static), bool), inserts, changes)
     has_key = valid(flat(rows.column(table.clustering[0].name)))
+    if not has_static_rows(table, rows):
+        # A row without a clustering key had static columns, which the table has dropped since.
+        regular = _writes(rows.filter(to_arrow(has_key)), ~is_static, inserts[has_key], changes)
+        alone = rows.filter(to_arrow(~has_key))
+        nothing = np.zeros(len(alone), bool)
+        return _writes(alone, np.zeros(len(is_static), bool), nothing, changes).then(regular)
     partition = groups_of((flat(rows.column(it.name)) for it in table.partition_key), len(rows))
     statics = rows.take(to_arrow(np.unique(partition, return_index=True)[1]))
     for column in table.clustering:
@@ -127,6 +151,16 @@ def _old_rows(table: TableSchema, rows: pa.Table, changes: Events) -> Events:
         statics = statics.set_column(place, column.name, nulls)
     regular = _writes(rows.filter(to_arrow(has_key)), ~is_static, inserts[has_key], changes)
     return _writes(statics, is_static, np.zeros(len(statics), bool), changes).then(regular)
+
+
+def _check_copy(table: TableSchema, rows: pa.Table) -> None:
+    """Raise SchemaError for rows of a copy that lack a column of the key, or `_inserted`."""
+    needed = [column.name for column in table.columns if column.is_key]
+    if lacking := [name for name in (*needed, names.INSERTED) if name not in rows.schema.names]:
+        raise SchemaError(
+            f"{table.name}: the rows of the copy lack the column {lacking[0]}: if a key column was "
+            "renamed, start over with a new copy"
+        )
 
 
 def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -149,13 +183,15 @@ def _writes(rows: pa.Table, sets: Mask, inserts: Mask, changes: Events) -> Event
         sets=np.tile(sets, (count, 1)),
         inserts=inserts,
         is_old=np.ones(count, bool),
+        times=np.full(count, BEGINNING),
         values=changes.values,
     )
 
 
 def usable(table: TableSchema, changes: Rows) -> pa.Table:
     """Return the changes that have an effect, without those that could not be converted."""
-    changes = pa.table(changes)
+    changes = plain(changes)
+    _check_changes(table, changes)
     if names.BAD_RECORD in changes.schema.names:
         bad = flat(changes.column(names.BAD_RECORD))
         key = {column.name for column in table.columns if column.is_key}
@@ -167,6 +203,37 @@ def usable(table: TableSchema, changes: Rows) -> pa.Table:
         ]
         changes = changes.filter(pa.array(kept, pa.bool_()))
     return changes.filter(to_arrow(kinds_of(changes) != NONE))
+
+
+def _check_changes(table: TableSchema, changes: pa.Table) -> None:
+    """Raise SchemaError for changes without a column that the fold needs."""
+    needed = [column.name for column in table.columns if column.is_key]
+    known = {*changes.schema.names}
+    if names.CHANGE_TYPE in known and OF_RANGE in kinds_of(changes):
+        needed.append(names.RANGE)
+    for name in (*needed, *_NEEDED):
+        if name not in known:
+            raise SchemaError(
+                f"{table.name}: the changes lack the column {name}: expected format 'changes', "
+                "read with include_delta"
+            )
+
+
+def plain(rows: Rows) -> pa.Table:
+    """Return the rows with one chunk in each column, without dictionaries and views."""
+    found = {}
+    for field, column in zip(rows.schema, pa.table(rows).columns, strict=True):
+        kind = field.type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if pa.types.is_string_view(kind):
+            kind = pa.string()
+        if pa.types.is_binary_view(kind):
+            kind = pa.binary()
+        parts = [part.cast(kind) for part in column.chunks if len(part)]
+        whole = parts[0] if len(parts) == 1 else pa.concat_arrays(parts or [pa.nulls(0, kind)])
+        found[field.name] = whole
+    return pa.table(found)
 
 
 def has_static_rows(table: TableSchema, rows: pa.Table) -> bool:

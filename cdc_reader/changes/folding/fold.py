@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_reader._arrow import Mask, to_arrow, valid
+from cdc_reader._time import FOREVER
 from cdc_reader.changes.arrays import (
     NONE,
     Indices,
@@ -81,8 +82,9 @@ def fold(
     `_inserted`: true if an INSERT created the row, or if the row was in a snapshot. CQL keeps such
     rows when they lose their last value; other rows disappear.
 
-    Each value is the one with the newest write time. Of two changes in the same microsecond, a
-    delete counts as the last, as on the server. A static column is in each row of its partition; a
+    Each value is the one with the newest write time. Of two writes in the same microsecond, a
+    delete or a null counts as the last, as on the server; of two values, the one with the greater
+    `_commit_version`. A static column is in each row of its partition; a
     partition without other rows has one for it, with a null clustering key. A ``snapshot_begin``
     removes all rows and earlier changes. Changes with a `_bad_record` are left out, except for
     deletes whose key is known.
@@ -148,7 +150,8 @@ class _Fold:
         if self._has_static_rows:
             self._add_statics()
         else:
-            self._exists &= ~self._is_static  # the key of a delete, or a column that is not read
+            # The key of a delete, or a static column that is not read or was dropped.
+            self._exists &= ~self._is_static
 
     def rows(self) -> pa.Table:
         """Return the rows that exist."""
@@ -163,6 +166,7 @@ class _Fold:
             touched |= at_rows(touched, self._own_statics()) | self._is_static
         else:
             touched &= ~self._is_static
+            touched |= self._is_static & self._any(events.is_old)
         rows = np.flatnonzero(touched)
         kind = np.where(is_whole, np.where(self._exists, _REPLACE, _DELETE), _UPSERT)[rows]
         found, is_there = self._shown(rows), kind != _DELETE
@@ -183,8 +187,17 @@ class _Fold:
             wanted = lives & self._events.sets[:, number]
             if self._has_static_rows:
                 wanted &= is_static == (column.kind is ColumnKind.STATIC)
-            found[column.name] = last_of_each(self._of_row, wanted, self._count)
+            last = last_of_each(self._of_row, wanted, self._count)
+            nulls = wanted & ~valid(self._events.column(column.name))
+            last_null = last_of_each(self._of_row, nulls, self._count)
+            is_tie = self._times[last_null] == self._times[last]
+            found[column.name] = np.where(is_tie & (last_null != NONE), last_null, last)
         return found
+
+    @property
+    def _times(self) -> Indices:
+        """The write times of the events, and one more for the place NONE."""
+        return np.append(self._events.times, FOREVER)
 
     def _own_statics(self) -> Indices:
         """Return, for each row, the row with the static columns of its partition, or NONE."""

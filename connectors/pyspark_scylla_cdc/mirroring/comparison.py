@@ -8,7 +8,7 @@ from operator import and_
 from typing import Any
 
 from attrs import field, frozen
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     ArrayType,
@@ -147,20 +147,27 @@ class _Rows:
         self._schema = schema
         self._key = key
         self._other = own.other
-        self.mine, self.theirs, self.kind, self.number, self._columns = map(
-            own.own, ("mine", "theirs", "kind", "number", "columns")
+        self.mine, self.theirs, self.kind, self.number, self._columns, self._place = map(
+            own.own, ("mine", "theirs", "kind", "number", "columns", "place")
         )
 
     def joined(self, table: DataFrame, copy: DataFrame) -> DataFrame:
-        """Return the rows of both, side by side; a row that one lacks has nulls on its side."""
+        """Return the rows of both, side by side; a row that one lacks has nulls on its side.
+
+        Of several rows of the copy with the same key, all but one are rows that the table lacks.
+        """
         there = fitted(copy, self._schema)
         mine = table.withColumn(self.mine, sf.lit(1))
         theirs = copy.select(
             *(value.alias(self._other(name)) for name, value in there.items()),
             sf.lit(1).alias(self.theirs),
         )
+        others = [column(self._other(name)) for name in self._key]
+        place = sf.row_number().over(Window.partitionBy(*others).orderBy(sf.lit(1)))
+        theirs = theirs.withColumn(self._place, place)
         same = [column(name).eqNullSafe(column(self._other(name))) for name in self._key]
-        return mine.join(theirs, reduce(and_, same), "full")
+        is_first = column(self._place) == 1
+        return mine.join(theirs, reduce(and_, [*same, is_first]), "full")
 
     def differing(self, both: DataFrame) -> DataFrame:
         """Return the keys of rows that differ, with the kind, and the columns that differ."""

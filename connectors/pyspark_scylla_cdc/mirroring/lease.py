@@ -28,6 +28,8 @@ log = get_logger(__name__)
 LENGTH, RENEWAL = 60.0, 10.0
 """Seconds for which a lease is held, and after which it is renewed."""
 _POLL, _TRIES = 0.5, 4
+_HELD: set[str] = set()
+"""The ids of the leases that this process holds."""
 
 
 @frozen
@@ -38,7 +40,7 @@ class Holder:
     name: str | None
     host: str
     process: int
-    until: int
+    until: int = field(converter=int)
     """µs since 1970, by the holder's clock."""
 
     def __str__(self) -> str:
@@ -77,7 +79,7 @@ class Lease:
         with self._tolerant():
             found = self._read()
             if found is not None and found.id != self._id:
-                self._is_held = False
+                self._leave()
                 raise LeaseLostError(
                     f"{self.target} is now written by {found}, which found this copy's lease "
                     "ended: this process did not renew it in time"
@@ -87,9 +89,11 @@ class Lease:
     def release(self) -> None:
         """Let others write to the target at once."""
         if self._is_held:
-            self._is_held = False
+            self._leave()
             with self._tolerant():
-                self._file.delete()
+                found = self._read()
+                if found is not None and found.id == self._id:
+                    self._file.delete()
 
     @contextmanager
     def _tolerant(self) -> Iterator[None]:
@@ -102,7 +106,7 @@ class Lease:
             log.warning("lease_not_written", target=self.target, file=path, reason=reason)
 
     def _await_end(self, found: Holder) -> None:
-        if found.host == socket.gethostname() and found.process == os.getpid():
+        if found.id in _HELD:
             raise self._held(found, "stop() that copy first")
         log.warning("lease_awaited", target=self.target, holder=str(found), seconds=LENGTH)
         end = time.monotonic() + LENGTH
@@ -133,3 +137,8 @@ class Lease:
         holder = Holder(self._id, self.name, socket.gethostname(), os.getpid(), until)
         self._file.write(json.dumps(asdict(holder)))
         self._is_held, self._renewed = True, time.monotonic()
+        _HELD.add(self._id)
+
+    def _leave(self) -> None:
+        self._is_held = False
+        _HELD.discard(self._id)

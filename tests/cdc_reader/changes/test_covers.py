@@ -43,6 +43,7 @@ NESTED = (
     "frozen<set<timeuuid>>",
     "frozen<map<inet, decimal>>",
     "frozen<tuple<uuid, text>>",
+    "frozen<list<frozen<tuple<date, timestamp>>>>",
 )
 TYPES = [*sorted(NATIVE_TYPES - {"counter", "duration"}), *NESTED]
 """The types that a clustering column can have."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
 from cdc_reader import CdcReader, ChangeFormat, ConnectionConfig, TableSchema, fold, row_updates
 from cdc_reader import needed_partitions as needed
@@ -203,6 +204,69 @@ def test_a_delete_is_last_in_its_microsecond() -> None:
     assert fold(BASE, changes).num_rows == 0
     [found] = row_updates(BASE, changes).to_pylist()
     assert (found["_change_type"], found["v"]) == ("delete", None)
+
+
+def test_a_null_is_last_in_its_microsecond() -> None:
+    """A null removes a value of the same microsecond, whatever their order in the log."""
+    for order in ((5, None), (None, 5)):
+        changes = changes_of(
+            {"ck": 1, "_commit_timestamp": 0},
+            *(
+                {"ck": 1, "v": v, "_commit_timestamp": 7, "_sequence": n}
+                for n, v in enumerate(order)
+            ),
+        )
+        assert fold(BASE, changes)["v"].to_pylist() == [None], order
+
+
+def test_encodings_of_arrow() -> None:
+    """Dictionaries, views, slices and empty chunks fold as plain columns do."""
+    changes = changes_of({"ck": 1, "v": 1}, {"ck": 1, "v": 2}, {"ck": 2, "v": 3})
+    expected = fold(BASE, changes).to_pylist()
+    encoded = changes
+    for name in ("ck", "_change_type", "_commit_version"):
+        place = encoded.schema.get_field_index(name)
+        column = encoded.column(name).combine_chunks().dictionary_encode()
+        encoded = encoded.set_column(place, name, column)
+    twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array([1, 1, 2], pa.int32()))
+    encoded = encoded.set_column(1, "ck", twice)
+    viewed = changes.set_column(3, "_change_type", changes["_change_type"].cast(pa.string_view()))
+    chunked = pa.concat_tables(
+        [changes.slice(1).slice(0, 0), changes.slice(0, 1), changes.slice(1)]
+    )
+    for each in (encoded, viewed, chunked, changes.combine_chunks().to_batches()[0]):
+        assert fold(BASE, each).to_pylist() == expected
+
+
+def test_a_static_column_that_is_dropped() -> None:
+    """The row that a partition without other rows had for it is gone."""
+    static = evolve(BASE, columns=(*BASE.columns, Column("s", parse("int"), ColumnKind.STATIC, 0)))
+    change = {"ck": None, "_inserted": False, "_change_type": "update_postimage"}
+    changes = changes_of({**change, "_modified_columns": ["s"]})
+    rows = fold(static, changes.append_column("s", pa.array([1], pa.int32())))
+    assert rows.to_pylist() == [{"pk": 1, "ck": None, "v": None, "s": 1, "_inserted": False}]
+    later = changes_of({"ck": 2, "v": 2})
+    assert fold(BASE, later, rows)["ck"].to_pylist() == [2]
+    kinds = row_updates(BASE, later, rows).select(["ck", "_change_type"]).to_pylist()
+    assert {(row["ck"], row["_change_type"]) for row in kinds} == {(None, "delete"), (2, "upsert")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows", "lacking"),
+    [
+        (["_modified_columns"], [], "the changes lack the column _modified_columns"),
+        (["_range"], [], "the changes lack the column _range"),
+        ([], ["ck"], "the rows of the copy lack the column ck: if a key column was renamed"),
+        ([], ["_inserted"], "the rows of the copy lack the column _inserted"),
+    ],
+)
+def test_columns_that_are_needed(changes: list[str], rows: list[str], lacking: str) -> None:
+    """The error names what is missing."""
+    before = fold(BASE, changes_of({"ck": 1, "v": 1})).drop_columns(rows)
+    ends = {"start": {}, "end": {}, "start_inclusive": True, "end_inclusive": True}
+    given = changes_of({"_change_type": "delete_range", "_range": ends}).drop_columns(changes)
+    with pytest.raises(SchemaError, match=f"^ks.t: {lacking}"):
+        fold(BASE, given, before)
 
 
 def test_rows_without_new_columns() -> None:

@@ -148,6 +148,26 @@ def test_changes_after_the_position(
 
 
 @pytest.mark.parametrize("place", ["deltalake"], indirect=True)
+def test_a_row_that_the_copy_has_twice(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """The second one is a row that only the copy has."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        *(f"INSERT INTO {{t}} (pk) VALUES ({pk})" for pk in range(3)),
+    )
+    copy = start(**place)
+    copy.awaitTermination()
+    table = deltalake.DeltaTable(place["target"])
+    rows = table.to_pyarrow_table(filters=[("pk", "=", 1)])
+    deltalake.write_deltalake(table, rows, mode="append")
+    found = copy.compare()
+    assert (found.table_rows, found.copy_rows) == (3, 4)
+    assert dict(found.differing) == {"missing": 0, "extra": 1, "changed": 0}
+    assert [row["key"] for row in found.first] == [{"pk": 1}]
+
+
+@pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 def test_a_copy_without_its_snapshot(execute: Execute, start: Start, place: dict[str, str]) -> None:
     """A copy that has not begun, or whose snapshot is under way, cannot be compared."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}")

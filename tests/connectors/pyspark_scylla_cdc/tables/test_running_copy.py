@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -294,6 +296,26 @@ def test_a_second_copy_in_another_process(
     await_rows(copy, 1)
     copy.stop()
     held(place, until=1)
+    assert not running().awaitTermination(timeout=0)
+
+
+@DELTALAKE
+def test_leases_of_a_process_with_the_same_number(
+    execute: Execute, running: Start, place: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a restarted container, the dead process had the same number; its lease is taken.
+
+    A copy that stops leaves a lease that another writer has taken meanwhile, or cannot be read.
+    """
+    execute(TABLE, "INSERT INTO {t} (pk, v) VALUES (1, 1)")
+    held(place, host=socket.gethostname(), process=os.getpid())
+    monkeypatch.setattr(leasing, "LENGTH", 1.0)
+    copy = running()
+    await_rows(copy, 1)
+    file = held(place)
+    copy.stop()
+    assert json.loads(file.read_text())["id"] == "other"
+    held(place, until="soon")
     assert not running().awaitTermination(timeout=0)
 
 
