@@ -67,10 +67,11 @@ def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -
 
     The metadata of a base table's column contains `cql.type` and `cql.kind`. For clustering
     columns, it also contains `cql.order`, which is ``asc`` or ``desc``. In the metadata of the
-    change type, `cql.insert` says what an ``insert`` means: an INSERT ``statement``, or a new
-    ``row``, which an UPDATE can also create. With `marks`, `cql.marks` is ``true``, which means
-    that the rows may include marks of snapshots. In the metadata of the ranges, `cql.named` is the
-    time, in µs, since which the columns of the key certainly have their names.
+    change type, `cql.table` is the table's name, and `cql.insert` says what an ``insert`` means: an
+    INSERT ``statement``, or a new ``row``, which an UPDATE can also create. With `marks`,
+    `cql.marks` is ``true``, which means that the rows may include marks of snapshots. In the
+    metadata of the ranges, `cql.named` is the time, in µs, since which the columns of the key
+    certainly have their names.
     """
     known = {column.name: column for column in base.columns}
     struct = _struct(schema)
@@ -80,6 +81,7 @@ def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -
         elif field.name == CHANGE_TYPE:
             by_statement = base.cdc.preimage is ImageMode.OFF
             field.metadata = {
+                "cql.table": str(base.name),
                 "cql.insert": "statement" if by_statement else "row",
                 **({"cql.marks": "true"} if marks else {}),
             }

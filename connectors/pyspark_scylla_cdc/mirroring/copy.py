@@ -227,4 +227,6 @@ def _differences(old: StructType, new: StructType) -> Iterator[str]:
 def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> MicroBatch:
     """Return the micro-batch with this number, with a digest of its plan."""
     plan = planned(spark, checkpoint, number)
-    return MicroBatch(plan.query, number, zlib.crc32(plan.content))
+    [end] = plan.ends
+    snapshot = end.position if end.is_before_snapshot else None
+    return MicroBatch(plan.query, number, zlib.crc32(plan.content), snapshot)

@@ -23,20 +23,19 @@ from pyspark_scylla_cdc.tables.sink import (
     IN_PARQUET,
     MARKER,
     Layout,
+    Merge,
     MicroBatch,
     application,
     as_in_target,
     empty_in_partition,
-    merged,
     of_version,
     refuse_append_only,
     refuse_columns,
-    same_row,
     version_of,
 )
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable, Schema
+    from deltalake import CommitProperties, DeltaTable, Schema
 
 _COMPUTED = frozenset(("delta.generationExpression", "delta.identity.start"))
 """What the metadata of a generated column contains."""
@@ -118,38 +117,42 @@ class DeltaLakeSink:
         rows = spark.read.schema(StructType(stored)).parquet(*files)
         return _with_partitions(rows, actions, table) if partitions else rows
 
-    def commit(
-        self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
-    ) -> None:
+    def append(self, batch: MicroBatch, rows: DataFrame) -> None:
+        """See `Sink.append`."""
+        self._append(self._table(), batch, rows.toArrow())
+
+    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
         """See `Sink.commit`."""
-        rows = merged(layout, before, after).toArrow()
-        table, deltalake = self._table(), self._deltalake
-        for name in rows.schema.names:
-            _refuse_dates(name, rows.column(name).combine_chunks())
-        for name in table.metadata().partition_columns:
-            if name in rows.schema.names and _has_empty(rows.column(name)):
-                raise empty_in_partition(name)
-        noted = deltalake.CommitProperties(
-            app_transactions=[deltalake.Transaction(application(batch.query), version_of(batch))]
-        )
-        gone = quoted(layout.gone)
+        rows, merge, table = updates.toArrow(), Merge(layout), self._table()
         if not rows.num_rows:  # a merge without rows would not commit
-            nothing = rows.drop_columns(layout.gone)
-            deltalake.write_deltalake(table, nothing, mode="append", commit_properties=noted)
+            self._append(table, batch, rows.drop_columns(layout.flags.names))
             return
+        _check(rows, table)
         (
             table.merge(
                 rows,
-                same_row(layout),
+                merge.condition,
                 source_alias="s",
                 target_alias="t",
-                commit_properties=noted,
+                commit_properties=self._noted(batch),
             )
-            .when_matched_delete(f"s.{gone}")
-            .when_matched_update_all(except_cols=[layout.gone])
-            .when_not_matched_insert_all(f"NOT s.{gone}", except_cols=[layout.gone])
+            .when_matched_delete(merge.is_gone)
+            .when_matched_update({quoted(name): it for name, it in merge.updates.items()})
+            .when_not_matched_insert(
+                {quoted(name): it for name, it in merge.inserts.items()}, merge.is_new
+            )
             .execute()
         )
+
+    def _append(self, table: DeltaTable, batch: MicroBatch, rows: pa.Table) -> None:
+        _check(rows, table)
+        noted = self._noted(batch)
+        self._deltalake.write_deltalake(table, rows, mode="append", commit_properties=noted)
+
+    def _noted(self, batch: MicroBatch) -> CommitProperties:
+        """Return the properties of a commit that record the micro-batch."""
+        done = self._deltalake.Transaction(application(batch.query), version_of(batch))
+        return self._deltalake.CommitProperties(app_transactions=[done])
 
     def _schema(self, schema: StructType) -> Schema:
         return self._deltalake.Schema.from_json(schema.json())  # Delta writes schemas as Spark does
@@ -165,6 +168,15 @@ class DeltaLakeSink:
             raise ConfigurationError("target", self.target, remedy)
         refuse_append_only(self.target, table.metadata().configuration)
         return table
+
+
+def _check(rows: pa.Table, table: DeltaTable) -> None:
+    """Raise SchemaError for values that the table cannot have."""
+    for name in rows.schema.names:
+        _refuse_dates(name, rows.column(name).combine_chunks())
+    for name in table.metadata().partition_columns:
+        if name in rows.schema.names and _has_empty(rows.column(name)):
+            raise empty_in_partition(name)
 
 
 def _not_plain(table: DeltaTable) -> Iterator[str]:

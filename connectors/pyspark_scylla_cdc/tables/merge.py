@@ -18,22 +18,21 @@ from pyspark.sql.types import (
 )
 
 from cdc_reader.errors import ConfigurationError
-from pyspark_scylla_cdc.tables.differences import Difference, new_fields
+from pyspark_scylla_cdc.tables.differences import Difference, fitted, new_fields
 from pyspark_scylla_cdc.tables.ranges import column, quoted
 from pyspark_scylla_cdc.tables.sink import (
     APPLICATION,
     IN_PARQUET,
     MARKER,
     Layout,
+    Merge,
     MicroBatch,
     application,
     as_in_target,
     empty_in_partition,
-    merged,
     of_version,
     refuse_append_only,
     refuse_columns,
-    same_row,
     version_of,
 )
 
@@ -98,13 +97,20 @@ class _MergeSink(ABC):
         """See `Sink.rows`."""
         return spark.table(self._table)
 
-    def commit(
-        self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
-    ) -> None:
+    def append(self, batch: MicroBatch, rows: DataFrame) -> None:
+        """See `Sink.append`."""
+        rows = rows.localCheckpoint()  # before the session's settings name the micro-batch
+        self._check(rows)
+        there = self.rows(rows.sparkSession)
+        columns = fitted(rows, there.schema)
+        whole = rows.select(*(value.alias(name) for name, value in columns.items()))
+        self._record(rows.sparkSession, batch, whole.writeTo(self._table).append)
+
+    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
         """See `Sink.commit`."""
         # Spark evaluates the source of a merge twice, and some versions cannot plan a source that
         # reads the target.
-        rows = merged(layout, before, after).localCheckpoint()
+        rows = updates.localCheckpoint()
         self._check(rows)
         spark = rows.sparkSession
         if rows.isEmpty():  # a merge without rows might not commit
@@ -125,15 +131,15 @@ class _MergeSink(ABC):
         return {MARKER: layout.marker}
 
     def _merge(self, layout: Layout) -> str:
-        columns = [quoted(field.name) for field in layout.stored]
-        updates = ", ".join(f"t.{column} = s.{column}" for column in columns)
-        cells, gone = ", ".join(f"s.{column}" for column in columns), quoted(layout.gone)
+        merge = Merge(layout)
+        updates = ", ".join(f"t.{quoted(name)} = {it}" for name, it in merge.updates.items())
+        columns = ", ".join(map(quoted, merge.inserts))
         return (
-            f"MERGE INTO {self._table} t USING {_VIEW} s ON {same_row(layout)} "  # noqa: S608 - quoted
-            f"WHEN MATCHED AND s.{gone} THEN DELETE "
+            f"MERGE INTO {self._table} t USING {_VIEW} s ON {merge.condition} "  # noqa: S608 - quoted
+            f"WHEN MATCHED AND ({merge.is_gone}) THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {updates} "
-            f"WHEN NOT MATCHED AND NOT s.{gone} THEN "
-            f"INSERT ({', '.join(columns)}) VALUES ({cells})"
+            f"WHEN NOT MATCHED AND ({merge.is_new}) THEN "
+            f"INSERT ({columns}) VALUES ({', '.join(merge.inserts.values())})"
         )
 
     def _added(self, field: Difference) -> str:

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import and_
 from typing import Protocol
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
@@ -15,10 +15,12 @@ from pyspark.sql.types import (
     ByteType,
     IntegerType,
     ShortType,
+    StringType,
     StructField,
     StructType,
 )
 
+from cdc_reader._time import Micros
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import Difference, differences
@@ -31,6 +33,8 @@ _PLAN_BITS = 32
 """The size of `MicroBatch.plan`."""
 MARKER = "scylla_cdc.inserted"
 """The property in which a target keeps the name of its marker."""
+UPSERT, REPLACE, DELETE = "upsert", "replace", "delete"
+"""The kinds of updates."""
 VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """Columns of a copy with history, in which each row is a version of a row of the table."""
 
@@ -47,6 +51,7 @@ class Layout:
     schema: StructType
     partition: Sequence[str]
     clustering: Sequence[str]
+    statics: Sequence[str] = ()
     history: bool = False
     marker: str = ""
 
@@ -61,9 +66,34 @@ class Layout:
         return StructType([*self.schema, StructField(self.marker, BooleanType())])
 
     @property
-    def gone(self) -> str:
-        """The name of a column of merged rows: true for rows that the table no longer has."""
-        return OwnNames.beside(self.stored.names).own("gone")
+    def table_columns(self) -> list[str]:
+        """The columns of the table."""
+        return [name for name in self.schema.names if not self.history or name not in VERSION]
+
+    @property
+    def values(self) -> list[str]:
+        """The columns of the copy outside the key, without the marker."""
+        return [name for name in self.schema.names if name not in self.key]
+
+    @property
+    def kind(self) -> str:
+        """The column of updates with what to do: ``upsert``, ``replace`` or ``delete``."""
+        return self._own.own("kind")
+
+    @property
+    def flag_names(self) -> dict[str, str]:
+        """For each column of `values`, the column of updates that is true if the update sets it."""
+        return {name: self._own.own(f"set_{at}") for at, name in enumerate(self.values)}
+
+    @property
+    def flags(self) -> StructType:
+        """The columns that updates have in addition to those of the copy."""
+        fields = [StructField(name, BooleanType()) for name in self.flag_names.values()]
+        return StructType([StructField(self.kind, StringType()), *fields])
+
+    @property
+    def _own(self) -> OwnNames:
+        return OwnNames.beside(self.stored.names)
 
     def marked(self, beside: Iterable[str] = ()) -> Layout:
         """Return the layout with a marker whose name no column has, nor is one of `beside`."""
@@ -82,6 +112,9 @@ class MicroBatch:
     query: str
     number: int
     plan: int
+    snapshot: Micros | None = field(default=None, eq=False)
+    """The position of a snapshot (µs) if the micro-batch contains rows of the snapshot only, none
+    of which the copy can contain yet."""
 
 
 class Sink(Protocol):
@@ -114,13 +147,16 @@ class Sink(Protocol):
         """Return the rows of the copy."""
         ...
 
-    def commit(
-        self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
-    ) -> None:
-        """Replace the rows `before` with the rows `after`, and record the micro-batch, atomically.
+    def append(self, batch: MicroBatch, rows: DataFrame) -> None:
+        """Add rows that the copy does not contain, and record the micro-batch, atomically."""
+        ...
 
-        The target may have columns that the layout lacks, because the table has dropped them. In
-        these columns, rows that are in both `before` and `after` keep their values.
+    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
+        """Update the rows of the copy, and record the micro-batch, atomically.
+
+        `updates` have the columns of the copy and `layout.flags`; `cdc_reader.row_updates` says
+        what they mean. The target may have columns that the layout lacks, because the table has
+        dropped them: in these columns, rows keep their values.
         """
         ...
 
@@ -254,27 +290,84 @@ def _check_history(layout: Layout, there: Sequence[str]) -> None:
         raise ConfigurationError("history", layout.history, remedy)
 
 
-def merged(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
-    """Return the rows `after`, and the keys of rows that are only in `before`, marked as gone."""
-    own, gone = OwnNames.beside(layout.stored.names), layout.gone
+def replaced(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
+    """Return the updates that replace the rows `before` with the rows `after`."""
+    own, kind = OwnNames.beside(layout.stored.names), layout.kind
     there = before.select(*(column(name).alias(own.other(name)) for name in layout.key))
     old = [column(own.other(name)) for name in layout.key]
     same = [column(key).eqNullSafe(it) for key, it in zip(layout.key, old, strict=True)]
     # A full join evaluates `after`, the result of a fold, only once.
-    rows = after.withColumn(gone, sf.lit(False)).join(there, reduce(and_, same), "full")
-    is_gone = sf.coalesce(column(gone), sf.lit(True))
-    either = {
+    rows = after.withColumn(kind, sf.lit(REPLACE)).join(there, reduce(and_, same), "full")
+    is_gone = column(kind).isNull()
+    keys = {
         name: sf.when(is_gone, of_before).otherwise(column(name))
         for name, of_before in zip(layout.key, old, strict=True)
     }
-    return rows.withColumns({**either, gone: is_gone}).drop(*map(own.other, layout.key))
+    flags = dict.fromkeys(layout.flag_names.values(), sf.lit(True))
+    kinds = {kind: sf.coalesce(column(kind), sf.lit(DELETE))}
+    return rows.withColumns({**keys, **flags, **kinds}).drop(*map(own.other, layout.key))
 
 
-def same_row(layout: Layout) -> str:
-    """Return the SQL condition that `s` and `t` are the same row.
+@frozen
+class Merge:
+    """The parts of a merge of updates (`s`) into the rows of a copy (`t`), in SQL.
 
-    The clustering columns of static rows are null, and nulls count as equal.
+    They are the same for Spark and for deltalake.
     """
-    partition, clustering = (map(quoted, part) for part in (layout.partition, layout.clustering))
-    equal = [f"t.{name} = s.{name}" for name in partition]
-    return " AND ".join([*equal, *(f"(t.{it} IS NOT DISTINCT FROM s.{it})" for it in clustering)])
+
+    layout: Layout
+
+    @property
+    def condition(self) -> str:
+        """The condition that `s` and `t` are the same row; nulls count as equal.
+
+        The clustering columns of static rows are null.
+        """
+        partition, clustering = (
+            map(quoted, part) for part in (self.layout.partition, self.layout.clustering)
+        )
+        equal = [f"t.{name} = s.{name}" for name in partition]
+        nullable = (f"(t.{it} IS NOT DISTINCT FROM s.{it})" for it in clustering)
+        return " AND ".join([*equal, *nullable])
+
+    @property
+    def is_gone(self) -> str:
+        """The condition that a row of the copy is no row of the table after its update."""
+        marker = quoted(self.layout.marker)
+        lost = [f"NOT s.{marker}", f"NOT COALESCE(t.{marker}, true)"]
+        lost += [f"{self._after(name)} IS NULL" for name in self._regulars]
+        is_upsert = self._is(UPSERT)
+        return f"{self._is(DELETE)} OR ({is_upsert} AND {' AND '.join(lost)})"
+
+    @property
+    def is_new(self) -> str:
+        """The condition that an update without a row in the copy makes one."""
+        values = [f"s.{quoted(name)} IS NOT NULL" for name in self._regulars]
+        found = " OR ".join([f"s.{quoted(self.layout.marker)}", *values])
+        return f"{self._is(REPLACE)} OR ({self._is(UPSERT)} AND ({found}))"
+
+    @property
+    def updates(self) -> dict[str, str]:
+        """The new value of each column of a row of the copy, without the key."""
+        marker = quoted(self.layout.marker)
+        kept = f"s.{marker} OR ({self._is(UPSERT)} AND COALESCE(t.{marker}, true))"
+        return {
+            **{name: self._after(name) for name in self.layout.values},
+            self.layout.marker: kept,
+        }
+
+    @property
+    def inserts(self) -> dict[str, str]:
+        """The value of each column of a new row."""
+        return {name: f"s.{quoted(name)}" for name in self.layout.stored.names}
+
+    @property
+    def _regulars(self) -> list[str]:
+        return [name for name in self.layout.values if name not in self.layout.statics]
+
+    def _after(self, name: str) -> str:
+        flag = quoted(self.layout.flag_names[name])
+        return f"CASE WHEN s.{flag} THEN s.{quoted(name)} ELSE t.{quoted(name)} END"
+
+    def _is(self, kind: str) -> str:
+        return f"s.{quoted(self.layout.kind)} = '{kind}'"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
+from cdc_reader._time import Micros
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
@@ -13,6 +15,7 @@ from pyspark_scylla_cdc.tables.fold import Fold
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
 from pyspark_scylla_cdc.tables.ranges import column, quoted
+from pyspark_scylla_cdc.tables.row_updates import NEEDED, folded_rows, row_updates
 from pyspark_scylla_cdc.tables.sink import (
     IS_CURRENT,
     VALID_FROM,
@@ -22,6 +25,7 @@ from pyspark_scylla_cdc.tables.sink import (
     MicroBatch,
     Sink,
     has,
+    replaced,
 )
 
 
@@ -40,8 +44,9 @@ def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
     )
     refuse_equal_names(fields)
     refuse_keys(field for field in fields if field.name in {*partition, *clustering})
+    statics = [name for name, found in kinds.items() if found == "static" and clustering]
     if not history:
-        return Layout(StructType(plain), partition, clustering)
+        return Layout(StructType(plain), partition, clustering, statics)
     if taken := [name for name in kinds if without_case(name) in VERSION]:
         remedy = (
             f"the table has a column {taken[0]}, a name that the history needs: leave history out"
@@ -49,7 +54,7 @@ def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
         raise ConfigurationError("history", history, remedy)
     types = {VALID_FROM: TimestampType(), VALID_TO: TimestampType(), IS_CURRENT: BooleanType()}
     plain += [StructField(name, types[name]) for name in VERSION]
-    return Layout(StructType(plain), partition, [*clustering, VALID_FROM], history)
+    return Layout(StructType(plain), partition, [*clustering, VALID_FROM], statics, history)
 
 
 def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
@@ -57,25 +62,80 @@ def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
     if has(sink, batch, changes.sparkSession):
         return
     sink.add_columns(layout)  # only now, because `has` rejects a copy of another table
-    changes.persist()  # each fold reads the changes more than once
+    changes.persist()  # changes may be folded again
     try:
-        touched = changes.select(*map(quoted, layout.partition)).distinct()
-        rows = sink.rows(changes.sparkSession)
-        columns = fitted(rows, layout.stored)
-        there = rows.select(*(each.alias(name) for name, each in columns.items()))
-        if layout.history:
-            there = there.where(column(IS_CURRENT))
-        before = there.join(touched, [*layout.partition], "left_semi")
-        if _begins_anew(changes):
-            before = there
-        after = (
-            versions(changes, before, layout.marker)
-            if layout.history
-            else Fold(changes, marker=layout.marker).result(before)
-        )
-        sink.commit(batch, layout, before, after)
+        if batch.snapshot is not None and not _begins_anew(changes):
+            sink.append(batch, _first_rows(layout, changes, batch.snapshot))
+        elif layout.history or _begins_anew(changes):
+            sink.commit(batch, layout, _replacing(sink, layout, changes))
+        else:
+            _upsert(sink, layout, changes, batch)
     finally:
         changes.unpersist()
+
+
+def _first_rows(layout: Layout, changes: DataFrame, position: Micros) -> DataFrame:
+    """Return the rows of a snapshot as rows of the copy."""
+    rows = folded_rows(changes, layout)
+    if not layout.history:
+        return rows
+    current = {
+        VALID_FROM: sf.timestamp_micros(sf.lit(position)),
+        VALID_TO: sf.lit(None).cast("timestamp"),
+        IS_CURRENT: sf.lit(True),
+    }
+    return rows.withColumns(current).select(*map(column, layout.stored.names))
+
+
+def _upsert(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
+    """Update the rows that changes touch; read the copy only for the partitions that need it."""
+    if layout.statics:
+        needed = changes.select(*map(column, layout.partition)).distinct()
+        rows = _rows_in(needed, sink, layout, changes)
+        sink.commit(batch, layout, row_updates(changes, layout, rows))
+        return
+    updates = row_updates(changes, layout).persist()
+    try:
+        needed = updates.where(column(layout.kind) == NEEDED).select(*map(column, layout.partition))
+        if needed.count():
+            rows = _rows_in(needed.distinct(), sink, layout, changes)
+            sink.commit(batch, layout, row_updates(changes, layout, rows))
+        else:
+            sink.commit(batch, layout, updates)
+    finally:
+        updates.unpersist()
+
+
+def _rows_in(partitions: DataFrame, sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
+    """Return the rows of the copy in these partitions."""
+    there = _there(sink, layout, changes)
+    return there.join(partitions, [*layout.partition], "left_semi")
+
+
+def _there(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
+    """Return the rows of the copy with the columns of the layout."""
+    rows = sink.rows(changes.sparkSession)
+    columns = fitted(rows, layout.stored)
+    return rows.select(*(each.alias(name) for name, each in columns.items()))
+
+
+def _replacing(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
+    """Return updates that replace all rows of the partitions that changes touch, with versions.
+
+    A snapshot that begins replaces all rows.
+    """
+    before = _there(sink, layout, changes)
+    if layout.history:
+        before = before.where(column(IS_CURRENT))
+    if not _begins_anew(changes):
+        touched = changes.select(*map(quoted, layout.partition)).distinct()
+        before = before.join(touched, [*layout.partition], "left_semi")
+    after = (
+        versions(changes, before, layout.marker)
+        if layout.history
+        else Fold(changes, marker=layout.marker).result(before)
+    )
+    return replaced(layout, before, after)
 
 
 def _begins_anew(changes: DataFrame) -> bool:

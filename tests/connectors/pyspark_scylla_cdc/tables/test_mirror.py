@@ -85,13 +85,17 @@ class Crashing:
     def rows(self, spark: SparkSession) -> DataFrame:
         return self._sink.rows(spark)
 
-    def commit(
-        self, batch: MicroBatch, layout: Layout, before: DataFrame, after: DataFrame
-    ) -> None:
+    def append(self, batch: MicroBatch, rows: DataFrame) -> None:
+        self._write(lambda: self._sink.append(batch, rows))
+
+    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
+        self._write(lambda: self._sink.commit(batch, layout, updates))
+
+    def _write(self, write: Callable[[], None]) -> None:
         crash, self.crash = self.crash, None
         if crash == "before":
             raise Crash
-        self._sink.commit(batch, layout, before, after)
+        write()
         if crash == "after":
             raise Crash
 

@@ -13,12 +13,12 @@ from pyspark.sql import functions as sf
 from cdc_reader._time import SystemClock
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.testing import EmbeddedScylla, Scylla
-from pyspark_scylla_cdc.tables import delta, ranges, update
 from pyspark_scylla_cdc.tables import fold as folding
+from pyspark_scylla_cdc.tables import ranges, update
 from pyspark_scylla_cdc.tables.fold import UPSERTS, Fold
 from pyspark_scylla_cdc.tables.history import _History
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.sink import Layout, merged
+from pyspark_scylla_cdc.tables.sink import Merge
 from tests.connectors.pyspark_scylla_cdc.tables import test_keys
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     CHANGES,
@@ -133,10 +133,6 @@ def _of_rows(self: _History, changes: DataFrame) -> DataFrame:
     return _EVENTS(self, changes.where(is_of_row | ~column(names.CHANGE_TYPE).isin(*UPSERTS)))
 
 
-def _none_gone(layout: Layout, *values: DataFrame) -> DataFrame:
-    return merged(layout, *values).where(~column(layout.gone))
-
-
 _BEYOND = ranges._beyond
 _EVENTS = _History._events
 
@@ -158,7 +154,7 @@ MUTATIONS: dict[str, tuple[Check, Mutation]] = {
         (_versions, Mutation(_History, "_events", _of_rows))
     ),
     "sink: an older checkpoint goes on": (_copy, Mutation(update, "has", lambda *_: False)),
-    "sink: deleted rows stay": (_copy, Mutation(delta, "merged", _none_gone)),
+    "sink: deleted rows stay": (_copy, Mutation(Merge, "is_gone", "false")),
 }
 """The check that detects the defect, and the defect."""
 

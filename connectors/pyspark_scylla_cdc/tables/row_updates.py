@@ -1,0 +1,211 @@
+"""Folds the changes of a micro-batch into updates of a copy's rows, in Python on the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField, StructType
+
+import cdc_reader as cdc
+from cdc_reader._time import FOREVER
+from cdc_reader.changes.folding.fold import INCOMPLETE
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import Column as CqlColumn
+from cdc_reader.cql.schema import ColumnKind, TableSchema
+from cdc_reader.cql.types import UserType, parse
+from cdc_reader.errors import SchemaError, UnsupportedTableError
+from pyspark_scylla_cdc.tables.differences import fitted
+from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.sink import Layout
+
+_Fold: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+NEEDED = "needed"
+"""The kind of an update that only names a partition whose rows the fold needs."""
+_REMOTE_TASKS = 8
+_ROW = "row"
+"""The change type of rows of the copy, among changes."""
+_USED = (
+    names.CHANGE_TYPE,
+    names.COMMIT_TIMESTAMP,
+    names.COMMIT_VERSION,
+    names.SEQUENCE,
+    names.MODIFIED,
+    names.INSERTED,
+    names.RANGE,
+    names.BAD_RECORD,
+)
+
+
+def row_updates(changes: DataFrame, layout: Layout, rows: DataFrame | None = None) -> DataFrame:
+    """Return the updates of a copy that follow from `changes`, with the columns `layout.updates`.
+
+    `rows` are the present rows of the copy in the partitions that the fold needs. Without them, the
+    result also has an update of kind `NEEDED` for each of these partitions, if there are any; fold
+    again with their rows.
+    """
+    given = _used(changes, layout)
+    if rows is not None:
+        given = given.unionByName(_as_changes(rows, layout), allowMissingColumns=True)
+    found = StructType([*layout.stored, *layout.flags])
+    fold = _updates(changes.schema, layout, given.columns, needs=rows is None)
+    return _by_partition(given, layout, fold, found)
+
+
+def folded_rows(changes: DataFrame, layout: Layout) -> DataFrame:
+    """Return the rows that remain after `changes`, before which there were none.
+
+    The result has the columns of the table, and the marker.
+    """
+    given = _used(changes, layout)
+    names_given, table = given.columns, table_of(changes.schema)
+    columns = [*layout.table_columns, names.INSERTED]
+
+    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if parts := [batch for batch in batches if batch.num_rows]:
+            given = pa.Table.from_batches(parts).rename_columns(names_given)
+            rows = cdc.fold(table, given).select(columns)
+            yield from rows.rename_columns(_numbered(columns)).combine_chunks().to_batches()
+
+    kept = {*layout.table_columns, layout.marker}
+    found = StructType([each for each in layout.stored if each.name in kept])
+    return _by_partition(given, layout, fold, found)
+
+
+def _used(changes: DataFrame, layout: Layout) -> DataFrame:
+    """Return the columns that the fold needs."""
+    used = [name for name in _USED if name in changes.columns]
+    return changes.select(*map(column, [*layout.table_columns, *used]))
+
+
+def _by_partition(given: DataFrame, layout: Layout, fold: _Fold, found: StructType) -> DataFrame:
+    """Return the result of `fold` for each part of the rows; a part has whole partitions."""
+    given = given.repartition(_tasks(given), *map(column, layout.partition))
+    # `mapInArrow` does not quote the names of columns, which may contain any characters.
+    folded = given.toDF(*_numbered(given.columns)).mapInArrow(fold, _with_numbers(found))
+    return folded.toDF(*found.names)
+
+
+def _numbered(columns: Sequence[str]) -> list[str]:
+    return [f"c{number}" for number in range(len(columns))]
+
+
+def _with_numbers(schema: StructType) -> StructType:
+    """Return the schema with other names of columns."""
+    fields = zip(_numbered(schema.names), schema, strict=True)
+    return StructType([StructField(name, field.dataType) for name, field in fields])
+
+
+def table_of(changes: StructType) -> TableSchema:
+    """Return the table whose changes have this schema, from the metadata of their columns."""
+    kinds: dict[str, int] = {}
+    columns = []
+    for each in changes:
+        if (kind := each.metadata.get("cql.kind")) is None:
+            continue
+        place = kinds[kind] = kinds.get(kind, -1) + 1
+        is_descending = each.metadata.get("cql.order") == "desc"
+        cql_type = parse(each.metadata["cql.type"], _user_type)
+        columns.append(CqlColumn(each.name, cql_type, ColumnKind(kind), place, is_descending))
+    name = changes[names.CHANGE_TYPE].metadata.get("cql.table", "?.?")
+    return TableSchema(TableName.parse(name), tuple(columns))
+
+
+def _user_type(name: str) -> UserType:
+    """Return a stand-in for a user-defined type, whose values are compared for equality only."""
+    keyspace, _, own = name.rpartition(".")
+    return UserType(keyspace, own, ())
+
+
+def _tasks(changes: DataFrame) -> int:
+    """Return in how many tasks to fold: one for each core.
+
+    Spark would start as many Python tasks as it has shuffle partitions, 200 by default. A Spark
+    Connect session does not know the number of cores.
+    """
+    spark = changes.sparkSession
+    if not hasattr(spark, "_jsparkSession"):
+        return min(_REMOTE_TASKS, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def _as_changes(rows: DataFrame, layout: Layout) -> DataFrame:
+    """Return rows of the copy as changes of type `_ROW`."""
+    columns = fitted(rows, layout.stored)
+    inserted = columns.pop(layout.marker)
+    return rows.select(
+        *(value.alias(name) for name, value in columns.items()),
+        inserted.alias(names.INSERTED),
+        sf.lit(_ROW).alias(names.CHANGE_TYPE),
+    )
+
+
+def _updates(
+    changes: StructType, layout: Layout, columns_given: Sequence[str], *, needs: bool
+) -> _Fold:
+    """Return a function that folds one partition of changes, and of rows of the copy."""
+    table, flags = table_of(changes), layout.flag_names
+    order, marker, kind = [*layout.stored.names, *layout.flags.names], layout.marker, layout.kind
+    named = 0
+    if names.RANGE in changes.names:
+        named = int(changes[names.RANGE].metadata.get("cql.named", FOREVER))
+
+    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = [batch for batch in batches if batch.num_rows]
+        if not parts:
+            return
+        given = pa.Table.from_batches(parts).rename_columns(columns_given)
+        is_row = pc.equal(given.column(names.CHANGE_TYPE), _ROW)
+        own, rows = given.filter(pc.invert(is_row)), given.filter(is_row)
+        _check_ranges(table, own, named)
+        found = cdc.row_updates(table, own, rows)
+        sets = found.column(names.MODIFIED)
+        columns = {name: found.column(name) for name in found.schema.names}
+        columns[marker] = columns.pop(names.INSERTED)
+        columns[kind] = columns.pop(names.CHANGE_TYPE)
+        for name, flag in flags.items():
+            columns[flag] = _contains(sets, name)
+        updates = pa.table(columns).select(order)
+        if needs:
+            needed = cdc.needed_partitions(table, own)
+            needed = needed.append_column(kind, pa.array([NEEDED] * len(needed), pa.string()))
+            updates = pa.concat_tables([updates, needed], promote_options="default")
+        yield from updates.rename_columns(_numbered(order)).combine_chunks().to_batches()
+
+    return fold
+
+
+def _contains(lists: pa.ChunkedArray, name: str) -> pa.Array:
+    """Return for each list of names whether it contains the name; false for null."""
+    found = lists.combine_chunks()
+    rows = pc.filter(pc.list_parent_indices(found), pc.equal(pc.list_flatten(found), name))
+    return pc.is_in(pa.array(range(len(found)), pa.int64()), rows.cast(pa.int64()))
+
+
+def _check_ranges(table: TableSchema, changes: pa.Table, named: int) -> None:
+    """Raise SchemaError for ranges without bounds that are older than the names of the key.
+
+    A range has no bounds if a key column was renamed since, or if ranges of one batch touch.
+    """
+    if names.RANGE not in changes.schema.names or not table.clustering:
+        return
+    bounds = changes.column(names.RANGE).combine_chunks()
+    if bounds.null_count < len(bounds):
+        for each in table.clustering:
+            if isinstance(each.type, UserType):
+                raise UnsupportedTableError(
+                    f"{table.name}: ranges of clustering column {each.name} cannot be compared: "
+                    "found a user-defined type: delete whole keys or partitions"
+                )
+    first = table.clustering[0].name
+    start, end = (pc.struct_field(bounds, [side, first]) for side in ("start", "end"))
+    is_open = pc.and_(pc.is_valid(bounds), pc.and_(pc.is_null(start), pc.is_null(end)))
+    times = changes.column(names.COMMIT_TIMESTAMP).cast(pa.int64()).combine_chunks()
+    if pc.any(pc.and_(is_open, pc.less(times, named))).as_py():
+        raise SchemaError(f"{table.name}: {INCOMPLETE}")
