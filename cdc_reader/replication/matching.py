@@ -14,12 +14,11 @@ from cdc_reader.changes.arrays import (
     NAMES,
     NONE,
     Indices,
-    codes,
-    combined,
     comparable,
     first_of_each,
     names_of,
 )
+from cdc_reader.changes.folding.events import groups_of
 from cdc_reader.changes.hashing import hashes
 from cdc_reader.cql.types import CqlType
 from cdc_reader.cql.values import FrozenDict, converter
@@ -61,10 +60,8 @@ def groups(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> list[Indi
     equals null.
     """
     count = sum(batch.num_rows for batch in batches)
-    found = np.zeros(count, np.int64)
-    for name in names:
-        cells = pa.concat_arrays([batch.column(name) for batch in batches])
-        found = combined(found, codes(comparable(cells)))
+    cells = (pa.concat_arrays([batch.column(name) for batch in batches]) for name in names)
+    found = groups_of(cells, count)
     ends = np.cumsum([batch.num_rows for batch in batches])
     return list(np.split(found, ends[:-1]))
 

@@ -35,6 +35,7 @@ NAMES = (
     "cold_start",
     "spark",
     "mirror",
+    "growth",
     "filters",
     "idle",
     "scale",

@@ -47,17 +47,7 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def _figures(spark: SparkSession, served: Served, folder: Path, times: int) -> Iterator[Figure]:
-    options = {
-        "hosts": f"127.0.0.1:{served.port}",
-        "keyspace": KEYSPACE,
-        "table": TABLE,
-        "consistencyLevel": "ONE",
-        "format": "changes",
-        "includeDelta": "true",
-        "rangeDeletes": "emit",
-        "confidenceWindow": "0s",
-    }
-    ours = spark.read.format("scylla_cdc").options(**options).load()
+    ours = spark.read.format("scylla_cdc").options(**options_of(served, TABLE)).load()
     ours.write.parquet(str(folder / "changes"))
     theirs = spark.read.parquet(str(folder / "changes"))
     assert theirs.count() == ROWS + CHANGES
@@ -65,7 +55,7 @@ def _figures(spark: SparkSession, served: Served, folder: Path, times: int) -> I
     found = take_turns(
         {
             "ours": partial(_merge, ours, folder, numbers),
-            "by hand": partial(_merge_by_hand, ours, folder, numbers),
+            "by hand": lambda: merge_by_hand(ours, _new_table(ours, folder, numbers)),
             "parquet": partial(_merge, theirs, folder, numbers),
         },
         times,
@@ -86,18 +76,38 @@ def _merge(changes: DataFrame, folder: Path, numbers: Iterator[int]) -> None:
     update(sink, layout, changes, MicroBatch("benchmark", 0, plan=0))
 
 
-def _merge_by_hand(changes: DataFrame, folder: Path, numbers: Iterator[int]) -> None:
-    """Merge the last change of each row, as users without `mirror` would."""
+def options_of(served: Served, table: str) -> dict[str, str]:
+    """Return the options with which `mirror` reads the table."""
+    return {
+        "hosts": f"127.0.0.1:{served.port}",
+        "keyspace": KEYSPACE,
+        "table": table,
+        "consistencyLevel": "ONE",
+        "format": "changes",
+        "includeDelta": "true",
+        "rangeDeletes": "emit",
+        "confidenceWindow": "0s",
+    }
+
+
+def _new_table(changes: DataFrame, folder: Path, numbers: Iterator[int]) -> str:
+    """Create a table for the hand-written merge; return its path."""
     columns = "pk int, ck int, v int, w string"
     path = str(folder / f"copy-{next(numbers)}")
     schema = changes.sparkSession.createDataFrame([], columns).toArrow().schema
-    table = DeltaTable.create(path, schema=schema)
+    DeltaTable.create(path, schema=schema)
+    return path
+
+
+def merge_by_hand(changes: DataFrame, path: str) -> None:
+    """Merge the last change of each row, as users without `mirror` would."""
     order = sf.col("_commit_version").desc(), sf.col("_sequence").desc()
     place = sf.row_number().over(Window.partitionBy("pk", "ck").orderBy(*order))
     is_delete = sf.col("_change_type") == "delete"
     last = changes.withColumn("place", place).where("place = 1").withColumn("gone", is_delete)
     (
-        table.merge(
+        DeltaTable(path)
+        .merge(
             last.select("pk", "ck", "v", "w", "gone").toArrow(),
             "t.pk = s.pk AND t.ck = s.ck",
             source_alias="s",
@@ -118,10 +128,11 @@ def _write(served: Served) -> None:
     insert: Callable[..., object] = partial(
         served.execute, f"INSERT INTO {KEYSPACE}.{TABLE} (pk, ck, v, w) VALUES (?, ?, ?, ?)"
     )
-    cells = [[_int(n % 500), _int(n), _int(n), b"some text"] for n in range(ROWS)]
+    cells = [[as_cell(n % 500), as_cell(n), as_cell(n), b"some text"] for n in range(ROWS)]
     insert(cells)
-    insert([[*row[:2], _int(7), b"other text"] for row in cells[:CHANGES]])
+    insert([[*row[:2], as_cell(7), b"other text"] for row in cells[:CHANGES]])
 
 
-def _int(number: int) -> bytes:
+def as_cell(number: int) -> bytes:
+    """Return an int as CQL sends it."""
     return struct.pack(">i", number)
