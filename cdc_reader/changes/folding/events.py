@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
-from cdc_reader._arrow import Mask, booleans, cells, filled, to_arrow, valid
+from cdc_reader._arrow import Mask, booleans, cells, filled, to_arrow, to_numpy, valid
 from cdc_reader._time import BEGINNING
 from cdc_reader.changes.arrays import NONE, Indices, codes, combined, comparable
 from cdc_reader.changes.folding.keys import flat
@@ -30,7 +30,7 @@ _KINDS = {
     names.SNAPSHOT_BEGIN: BEGIN,
 }
 """The kind of event that a change of each type is: a write, one of three deletes, or a snapshot."""
-_NEEDED = (
+NEEDED_COLUMNS = (
     names.CHANGE_TYPE,
     names.COMMIT_TIMESTAMP,
     names.COMMIT_VERSION,
@@ -103,14 +103,15 @@ def events_of(table: TableSchema, changes: Rows, rows: Rows | None) -> Events:
         return found.since(int(begins[-1]) + 1)
     if rows is None or not rows.num_rows:
         return found
-    return _old_rows(table, pa.table(rows), found).then(found)
+    return _old_rows(table, rows, found).then(found)
 
 
 def _changes(table: TableSchema, changes: pa.Table) -> Events:
-    changes = changes.take(_order(changes))
+    kind = kinds_of(changes)
+    order = _order(changes, kind)
+    changes, kind = changes.take(order), kind[to_numpy(order)]
     known = [it for it in table.columns if it.name in changes.schema.names]
     values = [it for it in known if not it.is_key]
-    kind = kinds_of(changes)
     has_bounds = names.RANGE in changes.schema.names
     return Events(
         cells=changes.select([it.name for it in known]),
@@ -124,7 +125,7 @@ def _changes(table: TableSchema, changes: pa.Table) -> Events:
     )
 
 
-def _old_rows(table: TableSchema, rows: pa.Table, changes: Events) -> Events:
+def _old_rows(table: TableSchema, rows: Rows, changes: Events) -> Events:
     """Return the copy's rows as writes of the columns that the `changes` have.
 
     In a table with static rows, one row of each partition also writes its static columns.
@@ -211,7 +212,7 @@ def _check_changes(table: TableSchema, changes: pa.Table) -> None:
     known = {*changes.schema.names}
     if names.CHANGE_TYPE in known and OF_RANGE in kinds_of(changes):
         needed.append(names.RANGE)
-    for name in (*needed, *_NEEDED):
+    for name in (*needed, *NEEDED_COLUMNS):
         if name not in known:
             raise SchemaError(
                 f"{table.name}: the changes lack the column {name}: expected format 'changes', "
@@ -249,9 +250,9 @@ def kinds_of(changes: pa.Table) -> Indices:
     return np.array([*known, NONE], np.int64)[filled(kinds.indices, NONE)]
 
 
-def _order(changes: pa.Table) -> pa.Array:
+def _order(changes: pa.Table, kind: Indices) -> pa.Array:
     """Return the places of the changes in order; in one microsecond, deletes are last."""
-    is_delete = np.isin(kinds_of(changes), (OF_ROW, OF_PARTITION, OF_RANGE))
+    is_delete = np.isin(kind, (OF_ROW, OF_PARTITION, OF_RANGE))
     keys = [changes.column(name) for name in (names.COMMIT_VERSION, names.SEQUENCE)]
     columns = [changes.column(names.COMMIT_TIMESTAMP), to_arrow(is_delete), *keys]
     order = [(str(number), "ascending") for number in range(len(columns))]

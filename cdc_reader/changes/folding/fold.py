@@ -45,7 +45,8 @@ from cdc_reader.cql.order import ClusteringOrder, KeyRange, Place
 from cdc_reader.cql.schema import ColumnKind, TableSchema
 from cdc_reader.errors import SchemaError
 
-_RESULTS = "upsert", "replace", "delete"
+_RESULTS = UPSERT, REPLACE, DELETE = "upsert", "replace", "delete"
+"""What a copy is to do with a row; see `row_updates`."""
 _UPSERT, _REPLACE, _DELETE = range(3)
 INCOMPLETE = (
     "found a change with a null in its primary key: a key column was renamed after the change was "
@@ -182,6 +183,7 @@ class _Fold:
     def _last_writes(self, lives: Mask) -> dict[str, Indices]:
         """Return, for each column and row, the event that wrote the value that remains."""
         is_static = self._is_static[self._of_row]
+        times = np.append(self._events.times, FOREVER)  # the last one is for the place NONE
         found = {}
         for number, column in enumerate(self._events.values):
             wanted = lives & self._events.sets[:, number]
@@ -190,14 +192,9 @@ class _Fold:
             last = last_of_each(self._of_row, wanted, self._count)
             nulls = wanted & ~valid(self._events.column(column.name))
             last_null = last_of_each(self._of_row, nulls, self._count)
-            is_tie = self._times[last_null] == self._times[last]
+            is_tie = times[last_null] == times[last]
             found[column.name] = np.where(is_tie & (last_null != NONE), last_null, last)
         return found
-
-    @property
-    def _times(self) -> Indices:
-        """The write times of the events, and one more for the place NONE."""
-        return np.append(self._events.times, FOREVER)
 
     def _own_statics(self) -> Indices:
         """Return, for each row, the row with the static columns of its partition, or NONE."""

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 import cdc_reader as cdc
 from cdc_reader._time import FOREVER
+from cdc_reader.changes.folding.events import NEEDED_COLUMNS
 from cdc_reader.changes.folding.fold import INCOMPLETE
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.cql.names import TableName
@@ -31,16 +32,7 @@ NEEDED = "needed"
 _REMOTE_TASKS = 8
 _ROW = "row"
 """The change type of rows of the copy, among changes."""
-_USED = (
-    names.CHANGE_TYPE,
-    names.COMMIT_TIMESTAMP,
-    names.COMMIT_VERSION,
-    names.SEQUENCE,
-    names.MODIFIED,
-    names.INSERTED,
-    names.RANGE,
-    names.BAD_RECORD,
-)
+_USED = (*NEEDED_COLUMNS, names.RANGE, names.BAD_RECORD)
 
 
 def row_updates(changes: DataFrame, layout: Layout, rows: DataFrame | None = None) -> DataFrame:

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from cdc_reader._time import Micros
+from cdc_reader.changes.folding.fold import DELETE, REPLACE, UPSERT
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import Difference, differences
@@ -33,8 +34,6 @@ _PLAN_BITS = 32
 """The size of `MicroBatch.plan`."""
 MARKER = "scylla_cdc.inserted"
 """The property in which a target keeps the name of its marker."""
-UPSERT, REPLACE, DELETE = "upsert", "replace", "delete"
-"""The kinds of updates."""
 VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """Columns of a copy with history, in which each row is a version of a row of the table."""
 

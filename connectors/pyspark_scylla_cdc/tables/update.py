@@ -14,7 +14,7 @@ from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.fold import Fold
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
-from pyspark_scylla_cdc.tables.ranges import column, quoted
+from pyspark_scylla_cdc.tables.ranges import column
 from pyspark_scylla_cdc.tables.row_updates import NEEDED, folded_rows, row_updates
 from pyspark_scylla_cdc.tables.sink import (
     IS_CURRENT,
@@ -64,10 +64,14 @@ def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
     sink.add_columns(layout)  # only now, because `has` rejects a copy of another table
     changes.persist()  # changes may be folded again
     try:
-        if batch.snapshot is not None and not _begins_anew(changes):
+        begins_anew = _begins_anew(changes)
+        if batch.snapshot is not None and not begins_anew:
             sink.append(batch, _first_rows(layout, changes, batch.snapshot))
-        elif layout.history or _begins_anew(changes):
-            sink.commit(batch, layout, _replacing(sink, layout, changes))
+        elif layout.history or begins_anew:
+            before = _there(sink, layout, changes)
+            if not begins_anew:
+                before = _rows_in(_touched(layout, changes), before, layout)
+            sink.commit(batch, layout, _replacing(layout, changes, before))
         else:
             _upsert(sink, layout, changes, batch)
     finally:
@@ -90,15 +94,14 @@ def _first_rows(layout: Layout, changes: DataFrame, position: Micros) -> DataFra
 def _upsert(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
     """Update the rows that changes touch; read the copy only for the partitions that need it."""
     if layout.statics:
-        needed = changes.select(*map(column, layout.partition)).distinct()
-        rows = _rows_in(needed, sink, layout, changes)
+        rows = _rows_in(_touched(layout, changes), _there(sink, layout, changes), layout)
         sink.commit(batch, layout, row_updates(changes, layout, rows))
         return
     updates = row_updates(changes, layout).persist()
     try:
         needed = updates.where(column(layout.kind) == NEEDED).select(*map(column, layout.partition))
         if needed.count():
-            rows = _rows_in(needed.distinct(), sink, layout, changes)
+            rows = _rows_in(needed.distinct(), _there(sink, layout, changes), layout)
             sink.commit(batch, layout, row_updates(changes, layout, rows))
         else:
             sink.commit(batch, layout, updates)
@@ -106,9 +109,13 @@ def _upsert(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -
         updates.unpersist()
 
 
-def _rows_in(partitions: DataFrame, sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
-    """Return the rows of the copy in these partitions."""
-    there = _there(sink, layout, changes)
+def _touched(layout: Layout, changes: DataFrame) -> DataFrame:
+    """Return the keys of the partitions that changes touch."""
+    return changes.select(*map(column, layout.partition)).distinct()
+
+
+def _rows_in(partitions: DataFrame, there: DataFrame, layout: Layout) -> DataFrame:
+    """Return the rows in these partitions."""
     return there.join(partitions, [*layout.partition], "left_semi")
 
 
@@ -119,17 +126,10 @@ def _there(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
     return rows.select(*(each.alias(name) for name, each in columns.items()))
 
 
-def _replacing(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
-    """Return updates that replace all rows of the partitions that changes touch, with versions.
-
-    A snapshot that begins replaces all rows.
-    """
-    before = _there(sink, layout, changes)
+def _replacing(layout: Layout, changes: DataFrame, before: DataFrame) -> DataFrame:
+    """Return updates that replace the rows `before`, of which only current versions change."""
     if layout.history:
         before = before.where(column(IS_CURRENT))
-    if not _begins_anew(changes):
-        touched = changes.select(*map(quoted, layout.partition)).distinct()
-        before = before.join(touched, [*layout.partition], "left_semi")
     after = (
         versions(changes, before, layout.marker)
         if layout.history
