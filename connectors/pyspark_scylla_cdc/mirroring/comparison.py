@@ -25,10 +25,10 @@ from cdc_reader.errors import CheckpointError
 from pyspark_scylla_cdc.offsets.spark_checkpoint import last_committed, planned
 from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.fold import UPSERTS, fold
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, layout_of
 from pyspark_scylla_cdc.tables.own_names import OwnNames
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.sink import IS_CURRENT, Sink
-from pyspark_scylla_cdc.tables.update import layout_of
+from pyspark_scylla_cdc.tables.sink import Sink
 
 MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
 _WORDS = {

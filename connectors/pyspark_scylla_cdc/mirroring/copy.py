@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from attrs import define, field
@@ -24,9 +25,13 @@ from pyspark_scylla_cdc.mirroring.runs import RepeatedRuns, needs_repeats
 from pyspark_scylla_cdc.mirroring.stored_file import StoredFile
 from pyspark_scylla_cdc.monitoring.known import ALTERED, LISTENERS, RESTARTED
 from pyspark_scylla_cdc.offsets.spark_checkpoint import planned
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.sessions import schema_of
 from pyspark_scylla_cdc.source import ScyllaCdcDataSource
+from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
+from pyspark_scylla_cdc.tables.layout import layout_of
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
-from pyspark_scylla_cdc.tables.update import layout_of, update
+from pyspark_scylla_cdc.tables.update import update
 
 log = get_logger(__name__)
 
@@ -75,7 +80,7 @@ class Copy:
             self.lease.take()
         layout = self.sink.prepare(layout_of(frame, history=self.history))
         self._marker, self._schema, self._looked = layout.marker, frame.schema, time.monotonic()
-        sink, checkpoint = self.sink, self.checkpoint
+        sink, checkpoint, expected = self.sink, self.checkpoint, partial(_rows_of, self.options)
         raised = self._raised = []
 
         def write(changes: DataFrame, number: int) -> None:
@@ -84,7 +89,7 @@ class Copy:
             # this function in another process.
             try:
                 batch = planned_batch(changes.sparkSession, checkpoint, number)
-                update(sink, layout, changes, batch)
+                update(sink, layout, changes, batch, expected)
             except Exception as error:
                 raised.append(error)
                 raise
@@ -222,6 +227,13 @@ def _differences(old: StructType, new: StructType) -> Iterator[str]:
     ):
         if names:
             yield f"{text}: {', '.join(names)}"
+
+
+def _rows_of(options: Mapping[str, str]) -> int:
+    """Return the estimated number of rows in the table."""
+    parsed = SourceOptions.parse(options)
+    with parsed.as_option_errors():
+        return SnapshotEnd(parsed, schema_of(parsed)).rows()
 
 
 def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> MicroBatch:

@@ -18,7 +18,7 @@ from attrs import evolve, field, frozen
 from cdc_reader.cql.schema import ColumnKind, LogSchema
 from cdc_reader.reading.ports import TOKEN, RowSource
 from cdc_reader.streams.ring import TokenRange
-from cdc_reader.streams.shard import MAX_TOKEN
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import table_of
 from pyspark_scylla_cdc.spark_versions import TELLS_START
@@ -52,6 +52,13 @@ class RowsAhead:
             return MAX_TOKEN
         return min(MAX_TOKEN, start + (int(self.tokens[-1]) - start) * limit // rows)
 
+    def rows(self, start: int) -> int:
+        """Return the estimated number of rows after `start`."""
+        rows = len(self.tokens)
+        if self.is_all:
+            return rows
+        return rows * (MAX_TOKEN - start) // (int(self.tokens[-1]) - start)
+
 
 @frozen
 class SnapshotEnd:
@@ -73,6 +80,10 @@ class SnapshotEnd:
         """Return the token at which the micro-batch after `start` ends."""
         limit = self._limit(start)
         return self._ahead(start, min(limit, COUNTED)).end(start, limit)
+
+    def rows(self) -> int:
+        """Return the estimated number of rows in the table."""
+        return self._ahead(MIN_TOKEN, COUNTED).rows(MIN_TOKEN)
 
     def _limit(self, start: int) -> int:
         options = self._options

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -17,18 +17,22 @@ from pyspark.sql.types import StructType
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import new_fields
+from pyspark_scylla_cdc.tables.layout import Layout
+from pyspark_scylla_cdc.tables.merging import NEEDED, Merge, RowsNeeded
 from pyspark_scylla_cdc.tables.own_names import OwnNames
 from pyspark_scylla_cdc.tables.ranges import column, quoted
 from pyspark_scylla_cdc.tables.sink import (
+    BUCKET,
+    BUCKETS,
     IN_PARQUET,
     MARKER,
-    Layout,
-    Merge,
+    NO_BUCKETS,
     MicroBatch,
     application,
     as_in_target,
     empty_in_partition,
     of_version,
+    own_properties,
     refuse_append_only,
     refuse_columns,
     version_of,
@@ -71,18 +75,19 @@ class DeltaLakeSink:
         """See `Sink.prepare`."""
         _refuse_backticks(self.target, layout.schema)
         refuse_columns(self.target, layout.schema, IN_PARQUET, "Spark's reader of Parquet files")
-        new = layout.marked()
+        new = layout.with_own_columns()
         self._deltalake.DeltaTable.create(
             self.target,
             schema=self._schema(new.stored),
             mode="ignore",
-            configuration={MARKER: new.marker},
+            partition_by=new.bucket,
+            configuration=own_properties(new),
             raise_if_key_not_exists=False,
         )
         table = self._table()
         there = _schema_of(table)
         _refuse_case(self.target, layout.schema, there)
-        layout = as_in_target(self.target, layout, there, _marker_of(table))
+        layout = as_in_target(self.target, layout, there, table.metadata().configuration)
         for field in new_fields(there, layout.schema):
             if field.in_map:
                 raise SchemaError(
@@ -95,8 +100,8 @@ class DeltaLakeSink:
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
         table = self._table()
-        if _marker_of(table) is None:
-            table.alter.set_table_properties({MARKER: layout.marker}, raise_if_not_exists=False)
+        if MARKER not in table.metadata().configuration:
+            table.alter.set_table_properties(own_properties(layout), raise_if_not_exists=False)
         if new_fields(_schema_of(table), layout.stored):
             nothing = pa.schema(self._schema(layout.stored).to_arrow()).empty_table()
             self._deltalake.write_deltalake(table, nothing, mode="append", schema_mode="merge")
@@ -105,36 +110,73 @@ class DeltaLakeSink:
         """See `Sink.last`."""
         return of_version(query, self._table().transaction_version(application(query)))
 
-    def rows(self, spark: SparkSession) -> DataFrame:
+    def buckets(self) -> int:
+        """See `Sink.buckets`."""
+        return self._table().transaction_version(BUCKETS) or 1
+
+    def rebucket(
+        self,
+        layout: Layout,
+        count: int,
+        rows: DataFrame | None = None,
+        among: Collection[int] = (),
+    ) -> None:
+        """See `Sink.rebucket`."""
+        table, noted = self._table(), self._noted(BUCKETS, count)
+        if rows is None:
+            self._append(table, pa.schema(table.schema().to_arrow()).empty_table(), noted)
+            return
+        assert layout.bucket is not None  # noqa: S101 - only copies with buckets are divided
+        self._deltalake.write_deltalake(
+            table,
+            rows.toArrow(),
+            mode="overwrite",
+            predicate=f"{quoted(layout.bucket)} IN ({', '.join(map(str, sorted(among)))})",
+            commit_properties=noted,
+        )
+
+    def rows(self, spark: SparkSession, buckets: Collection[int] | None = None) -> DataFrame:
         """See `Sink.rows`."""
         table = self._table()
+        own = table.metadata().configuration.get(BUCKET, NO_BUCKETS)
         schema, partitions = _schema_of(table), table.metadata().partition_columns
-        stored = [field for field in schema if field.name not in partitions]
+        stored = StructType([field for field in schema if field.name not in partitions])
         actions = pa.table(table.get_add_actions(flatten=False))
+        if own in partitions and buckets is not None:
+            place = pc.struct_field(actions.column("partition"), own)
+            actions = actions.filter(pc.is_in(place.cast(pa.int32()), pa.array([*buckets])))
         if not actions.num_rows:  # Spark would warn that no path is left
-            return spark.createDataFrame([], schema)
+            return spark.createDataFrame([], stored if own in partitions else schema)
         files = (_literal(f"{self.target.rstrip('/')}/{path}") for path in _paths(actions))
-        rows = spark.read.schema(StructType(stored)).parquet(*files)
-        return _with_partitions(rows, actions, table) if partitions else rows
+        rows = spark.read.schema(stored).parquet(*files)
+        if not partitions or own in partitions:
+            return rows
+        return _with_partitions(rows, actions, table)
 
     def append(self, batch: MicroBatch, rows: DataFrame) -> None:
         """See `Sink.append`."""
-        self._append(self._table(), batch, rows.toArrow())
+        self._append(self._table(), rows.toArrow(), self._done(batch))
 
     def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
         """See `Sink.commit`."""
-        rows, merge, table = updates.toArrow(), Merge(layout), self._table()
+        rows, table = updates.toArrow(), self._table()
+        buckets = _values(rows, layout.bucket)
+        if NEEDED in _values(rows, layout.kind):
+            needed = rows.filter(pc.equal(rows.column(layout.kind), NEEDED))
+            keys = updates.sparkSession.createDataFrame(needed.select(layout.partition))
+            raise RowsNeeded(keys, _values(needed, layout.bucket) if layout.bucket else None)
         if not rows.num_rows:  # a merge without rows would not commit
-            self._append(table, batch, rows.drop_columns(layout.flags.names))
+            self._append(table, rows.drop_columns(layout.flags.names), self._done(batch))
             return
         _check(rows, table)
+        merge = Merge(layout, buckets)
         (
             table.merge(
                 rows,
                 merge.condition,
                 source_alias="s",
                 target_alias="t",
-                commit_properties=self._noted(batch),
+                commit_properties=self._done(batch),
             )
             .when_matched_delete(merge.is_gone)
             .when_matched_update({quoted(name): it for name, it in merge.updates.items()})
@@ -144,14 +186,16 @@ class DeltaLakeSink:
             .execute()
         )
 
-    def _append(self, table: DeltaTable, batch: MicroBatch, rows: pa.Table) -> None:
+    def _append(self, table: DeltaTable, rows: pa.Table, noted: CommitProperties) -> None:
         _check(rows, table)
-        noted = self._noted(batch)
         self._deltalake.write_deltalake(table, rows, mode="append", commit_properties=noted)
 
-    def _noted(self, batch: MicroBatch) -> CommitProperties:
+    def _done(self, batch: MicroBatch) -> CommitProperties:
         """Return the properties of a commit that record the micro-batch."""
-        done = self._deltalake.Transaction(application(batch.query), version_of(batch))
+        return self._noted(application(batch.query), version_of(batch))
+
+    def _noted(self, name: str, version: int) -> CommitProperties:
+        done = self._deltalake.Transaction(name, version)
         return self._deltalake.CommitProperties(app_transactions=[done])
 
     def _schema(self, schema: StructType) -> Schema:
@@ -264,8 +308,9 @@ def _refuse_dates(name: str, cells: pa.Array) -> None:
         )
 
 
-def _marker_of(table: DeltaTable) -> str | None:
-    return table.metadata().configuration.get(MARKER)
+def _values(rows: pa.Table, name: str | None) -> set[Any]:
+    """Return the different values of a column."""
+    return set() if name is None else {*pc.unique(rows.column(name)).to_pylist()}
 
 
 def _schema_of(table: DeltaTable) -> StructType:

@@ -15,8 +15,8 @@ from pyspark.sql import functions as sf
 
 from cdc_reader.changes.frames import columns as names
 from pyspark_scylla_cdc.tables.fold import UPSERTS, Fold, any_set, order_of_changes
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, VALID_TO, VERSION
 from pyspark_scylla_cdc.tables.ranges import column, within
-from pyspark_scylla_cdc.tables.sink import IS_CURRENT, VALID_FROM, VALID_TO, VERSION
 
 _OF_PARTITION = ("delete_partition", names.SNAPSHOT_BEGIN)
 """Change types that delete whole partitions, including their static columns."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from functools import reduce
+from operator import or_
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,18 +21,21 @@ from pyspark.sql.types import (
 
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, fitted, new_fields
+from pyspark_scylla_cdc.tables.layout import Layout
+from pyspark_scylla_cdc.tables.merging import NEEDED, Merge, RowsNeeded
 from pyspark_scylla_cdc.tables.ranges import column, quoted
 from pyspark_scylla_cdc.tables.sink import (
     APPLICATION,
+    BUCKET,
+    BUCKETS,
     IN_PARQUET,
-    MARKER,
-    Layout,
-    Merge,
+    NO_BUCKETS,
     MicroBatch,
     application,
     as_in_target,
     empty_in_partition,
     of_version,
+    own_properties,
     refuse_append_only,
     refuse_columns,
     version_of,
@@ -38,6 +43,7 @@ from pyspark_scylla_cdc.tables.sink import (
 
 _VIEW = "__scylla_cdc_merged"
 _BATCH, _QUERY, _PLAN = (f"{APPLICATION}.{name}" for name in ("batch", "query", "plan"))
+_NOTES = frozenset((_BATCH, _QUERY, _PLAN, BUCKETS))
 _TRANSACTION = "spark.databricks.delta.write.txn"
 _IN_ICEBERG = frozenset(
     # the table's own: https://iceberg.apache.org/spec/#reserved-field-ids
@@ -66,6 +72,8 @@ class _MergeSink(ABC):
     """A `Sink` in the table named `table` in SQL. Each ``MERGE`` also records its micro-batch."""
 
     PROVIDER: ClassVar[str]
+    ON_CREATION: ClassVar[Mapping[str, str]]
+    """Properties of a new table. A merge does not rewrite the files that it changes."""
 
     def __init__(self, spark: SparkSession, table: str) -> None:
         self._spark = spark
@@ -74,14 +82,15 @@ class _MergeSink(ABC):
 
     def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`."""
-        new = layout.marked()
+        new = layout.with_own_columns()
+        properties = {**self._needed(new), **self.ON_CREATION}
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self._table} ({self._declared(new.stored)}) "
-            f"USING {self.PROVIDER} TBLPROPERTIES ({_listed(self._needed(new))})"
+            f"USING {self.PROVIDER} PARTITIONED BY ({quoted(new.bucket or '')}) "
+            f"TBLPROPERTIES ({_listed(properties)})"
         )
-        return as_in_target(
-            self.target, layout, self.rows(self._spark).schema, self._properties().get(MARKER)
-        )
+        there = self._present(self._spark).schema
+        return as_in_target(self.target, layout, there, self._properties())
 
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
@@ -89,36 +98,71 @@ class _MergeSink(ABC):
         needed = {name: value for name, value in self._needed(layout).items() if name not in told}
         if needed:
             self._spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ({_listed(needed)})")
-        if lacking := new_fields(self.rows(self._spark).schema, layout.stored):
+        if lacking := new_fields(self._present(self._spark).schema, layout.stored):
             columns = ", ".join(map(self._added, lacking))
             self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
 
-    def rows(self, spark: SparkSession) -> DataFrame:
+    def rebucket(
+        self,
+        layout: Layout,
+        count: int,
+        rows: DataFrame | None = None,
+        among: Collection[int] = (),
+    ) -> None:
+        """See `Sink.rebucket`."""
+        if rows is None:
+            writer = self._present(self._spark).limit(0).writeTo(self._table)
+            self._record(self._spark, {BUCKETS: count}, writer.append)
+            return
+        assert layout.bucket is not None  # noqa: S101 - only copies with buckets are divided
+        writer = self._whole(rows.localCheckpoint()).writeTo(self._table)
+        is_among = column(layout.bucket).isin(*among)
+        self._record(rows.sparkSession, {BUCKETS: count}, lambda: writer.overwrite(is_among))
+
+    def rows(self, spark: SparkSession, buckets: Collection[int] | None = None) -> DataFrame:
         """See `Sink.rows`."""
-        return spark.table(self._table)
+        rows = self._present(spark)
+        own = self._properties().get(BUCKET, NO_BUCKETS)
+        if own == NO_BUCKETS:
+            return rows
+        found = rows if buckets is None else rows.where(column(own).isin(*buckets))
+        return found.drop(column(own))
 
     def append(self, batch: MicroBatch, rows: DataFrame) -> None:
         """See `Sink.append`."""
         rows = rows.localCheckpoint()  # before the session's settings name the micro-batch
         self._check(rows)
-        there = self.rows(rows.sparkSession)
-        columns = fitted(rows, there.schema)
-        whole = rows.select(*(value.alias(name) for name, value in columns.items()))
-        self._record(rows.sparkSession, batch, whole.writeTo(self._table).append)
+        append = self._whole(rows).writeTo(self._table).append
+        self._record(rows.sparkSession, self._done(batch), append)
 
     def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
         """See `Sink.commit`."""
         # Spark evaluates the source of a merge twice, and some versions cannot plan a source that
         # reads the target.
         rows = updates.localCheckpoint()
+        bucket = sf.lit(None) if layout.bucket is None else column(layout.bucket)
+        touched = rows.select(column(layout.kind), bucket).distinct().collect()
+        if needed := {place for kind, place in touched if kind == NEEDED}:
+            keys = rows.where(column(layout.kind) == NEEDED).select(*map(column, layout.partition))
+            raise RowsNeeded(keys, needed if layout.bucket else None)
         self._check(rows)
-        spark = rows.sparkSession
-        if rows.isEmpty():  # a merge without rows might not commit
-            self._record(spark, batch, self.rows(spark).limit(0).writeTo(self._table).append)
+        spark, done = rows.sparkSession, self._done(batch)
+        if not touched:  # a merge without rows might not commit
+            self._record(spark, done, self._present(spark).limit(0).writeTo(self._table).append)
             return
         rows.createOrReplaceTempView(_VIEW)
-        self._record(spark, batch, lambda: spark.sql(self._merge(layout)))
+        merge = self._merge(Merge(layout, {place for _, place in touched}))
+        self._record(spark, done, lambda: spark.sql(merge))
         spark.catalog.dropTempView(_VIEW)
+
+    def _present(self, spark: SparkSession) -> DataFrame:
+        """Return the table as it is now."""
+        return spark.table(self._table)
+
+    def _whole(self, rows: DataFrame) -> DataFrame:
+        """Return the rows with all columns of the table."""
+        columns = fitted(rows, self._present(rows.sparkSession).schema)
+        return rows.select(*(value.alias(name) for name, value in columns.items()))
 
     def _check(self, rows: DataFrame) -> None:  # noqa: B027 - Iceberg can have all rows
         """Raise SchemaError for rows that the table cannot have."""
@@ -128,10 +172,9 @@ class _MergeSink(ABC):
 
     def _needed(self, layout: Layout) -> dict[str, str]:
         """Return the properties that the table must have."""
-        return {MARKER: layout.marker}
+        return own_properties(layout)
 
-    def _merge(self, layout: Layout) -> str:
-        merge = Merge(layout)
+    def _merge(self, merge: Merge) -> str:
         updates = ", ".join(f"t.{quoted(name)} = {it}" for name, it in merge.updates.items())
         columns = ", ".join(map(quoted, merge.inserts))
         return (
@@ -158,14 +201,31 @@ class _MergeSink(ABC):
         """See `Sink.last`."""
 
     @abstractmethod
-    def _record(self, spark: SparkSession, batch: MicroBatch, write: Callable[[], object]) -> None:
-        """Call `write`, whose commit then also records the micro-batch."""
+    def buckets(self) -> int:
+        """See `Sink.buckets`."""
+
+    @abstractmethod
+    def _done(self, batch: MicroBatch) -> Mapping[str, object]:
+        """Return the notes that say that the table has the micro-batch."""
+
+    @abstractmethod
+    def _record(
+        self, spark: SparkSession, notes: Mapping[str, object], write: Callable[[], object]
+    ) -> None:
+        """Call `write`, whose commit then also contains the notes."""
 
 
 class IcebergSink(_MergeSink):
     """A `Sink` in an Iceberg table. A snapshot's summary contains the micro-batch's number."""
 
     PROVIDER = "iceberg"
+    ON_CREATION: ClassVar = {
+        "format-version": "2",
+        "write.delete.mode": "merge-on-read",
+        "write.merge.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+        "write.metadata.delete-after-commit.enabled": "true",
+    }
 
     def __init__(self, spark: SparkSession, table: str) -> None:
         catalog = table.partition(".")[0].strip("`")
@@ -185,27 +245,40 @@ class IcebergSink(_MergeSink):
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         return super().prepare(layout)
 
-    def rows(self, spark: SparkSession) -> DataFrame:
-        """See `Sink.rows`."""
-        spark.sql(f"REFRESH TABLE {self._table}")  # each session caches tables
-        return super().rows(spark)
-
     def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`. A snapshot that was rolled back does not count."""
+        notes = self._notes()
+        if notes.get(_QUERY) != query:
+            return None
+        return MicroBatch(query, int(notes[_BATCH]), int(notes[_PLAN]))
+
+    def buckets(self) -> int:
+        """See `Sink.buckets`."""
+        return int(self._notes().get(BUCKETS, 1))
+
+    def _present(self, spark: SparkSession) -> DataFrame:
+        spark.sql(f"REFRESH TABLE {self._table}")  # each session caches tables
+        return super()._present(spark)
+
+    def _notes(self) -> dict[str, str]:
+        """Return the notes in the last snapshot that has any; it repeats all earlier ones."""
         self._spark.sql(f"REFRESH TABLE {self._table}")
         history = self._spark.table(f"{self._table}.history").where("is_current_ancestor")
         snapshots = self._spark.table(f"{self._table}.snapshots").join(history, "snapshot_id")
-        written = snapshots.where(snapshots["summary"][_QUERY] == query)
-        noted = (f"CAST(summary['{name}'] AS BIGINT)" for name in (_BATCH, _PLAN))
-        found = written.selectExpr(*noted).collect()
-        return MicroBatch(query, *max(found)) if found else None
+        noted = reduce(or_, (snapshots["summary"][name].isNotNull() for name in (_QUERY, BUCKETS)))
+        last = snapshots.where(noted).orderBy(sf.desc("committed_at")).select("summary").head()
+        return {} if last is None else {it: last[0][it] for it in last[0] if it in _NOTES}
 
-    def _record(self, spark: SparkSession, batch: MicroBatch, write: Callable[[], object]) -> None:
+    def _done(self, batch: MicroBatch) -> Mapping[str, object]:
+        return {_QUERY: batch.query, _BATCH: batch.number, _PLAN: batch.plan}
+
+    def _record(
+        self, spark: SparkSession, notes: Mapping[str, object], write: Callable[[], object]
+    ) -> None:
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
         properties = jvm.java.util.HashMap()
-        properties.put(_QUERY, batch.query)
-        properties.put(_BATCH, str(batch.number))
-        properties.put(_PLAN, str(batch.plan))
+        for name, value in {**self._notes(), **notes}.items():
+            properties.put(name, str(value))
         jvm.org.apache.iceberg.spark.CommitMetadata.withCommitProperties(
             properties, _Callable(write), jvm.java.lang.Class.forName("java.lang.RuntimeException")
         )
@@ -215,6 +288,7 @@ class DeltaSparkSink(_MergeSink):
     """A `Sink` in a Delta table at a path, written by Delta Lake's library for Spark."""
 
     PROVIDER = "delta"
+    ON_CREATION: ClassVar = {"delta.enableDeletionVectors": "true"}
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         super().__init__(spark, f"delta.{quoted(path)}")
@@ -247,22 +321,34 @@ class DeltaSparkSink(_MergeSink):
 
     def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`. The micro-batch is recorded in the table's transactions."""
+        return of_version(query, self._transaction(application(query)))
+
+    def buckets(self) -> int:
+        """See `Sink.buckets`."""
+        return self._transaction(BUCKETS) or 1
+
+    def _transaction(self, name: str) -> int | None:
         jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
         log = jvm.org.apache.spark.sql.delta.DeltaLog
         found = log.forTableWithSnapshot(self._spark._jsparkSession, self.target)  # noqa: SLF001
-        last = found.productElement(1).transactions().get(application(query))
-        return of_version(query, int(last.get()) if last.isDefined() else None)
+        last = found.productElement(1).transactions().get(name)
+        return int(last.get()) if last.isDefined() else None
 
-    def _record(self, spark: SparkSession, batch: MicroBatch, write: Callable[[], object]) -> None:
-        values = {"AppId": application(batch.query), "Version": str(version_of(batch))}
-        settings = {f"{_TRANSACTION}{name}": value for name, value in values.items()}
-        for name, value in settings.items():
-            spark.conf.set(name, value)  # each micro-batch has its own session
+    def _done(self, batch: MicroBatch) -> Mapping[str, object]:
+        return {application(batch.query): version_of(batch)}
+
+    def _record(
+        self, spark: SparkSession, notes: Mapping[str, object], write: Callable[[], object]
+    ) -> None:
+        [(name, version)] = notes.items()
+        settings = {f"{_TRANSACTION}AppId": name, f"{_TRANSACTION}Version": str(version)}
+        for key, value in settings.items():
+            spark.conf.set(key, value)  # each micro-batch has its own session
         try:
             write()
         finally:
-            for name in settings:
-                spark.conf.unset(name)
+            for key in settings:
+                spark.conf.unset(key)
 
 
 def _listed(properties: dict[str, str]) -> str:

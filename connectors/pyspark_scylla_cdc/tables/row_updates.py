@@ -22,13 +22,12 @@ from cdc_reader.cql.schema import ColumnKind, TableSchema
 from cdc_reader.cql.types import UserType, parse
 from cdc_reader.errors import SchemaError, UnsupportedTableError
 from pyspark_scylla_cdc.tables.differences import fitted
+from pyspark_scylla_cdc.tables.layout import Layout
+from pyspark_scylla_cdc.tables.merging import NEEDED
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.sink import Layout
 
 _Fold: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-NEEDED = "needed"
-"""The kind of an update that only names a partition whose rows the fold needs."""
 _REMOTE_TASKS = 8
 _ROW = "row"
 """The change type of rows of the copy, among changes."""
@@ -36,16 +35,16 @@ _USED = (*NEEDED_COLUMNS, names.RANGE, names.BAD_RECORD)
 
 
 def row_updates(changes: DataFrame, layout: Layout, rows: DataFrame | None = None) -> DataFrame:
-    """Return the updates of a copy that follow from `changes`, with the columns `layout.updates`.
+    """Return the updates of a copy that follow from `changes`: see `cdc_reader.row_updates`.
 
-    `rows` are the present rows of the copy in the partitions that the fold needs. Without them, the
-    result also has an update of kind `NEEDED` for each of these partitions, if there are any; fold
-    again with their rows.
+    The result has the columns of a row, and `layout.flags`. `rows` are the present rows of the copy
+    in the partitions that the fold needs. Without them, the result has an update of kind `NEEDED`
+    for each of these partitions; if there are any, fold again with their rows.
     """
     given = _used(changes, layout)
     if rows is not None:
         given = given.unionByName(_as_changes(rows, layout), allowMissingColumns=True)
-    found = StructType([*layout.stored, *layout.flags])
+    found = StructType([*layout.row, *layout.flags])
     fold = _updates(changes.schema, layout, given.columns, needs=rows is None)
     return _by_partition(given, layout, fold, found)
 
@@ -66,7 +65,7 @@ def folded_rows(changes: DataFrame, layout: Layout) -> DataFrame:
             yield from rows.rename_columns(_numbered(columns)).combine_chunks().to_batches()
 
     kept = {*layout.table_columns, layout.marker}
-    found = StructType([each for each in layout.stored if each.name in kept])
+    found = StructType([each for each in layout.row if each.name in kept])
     return _by_partition(given, layout, fold, found)
 
 
@@ -77,8 +76,8 @@ def _used(changes: DataFrame, layout: Layout) -> DataFrame:
 
 
 def _by_partition(given: DataFrame, layout: Layout, fold: _Fold, found: StructType) -> DataFrame:
-    """Return the result of `fold` for each part of the rows; a part has whole partitions."""
-    given = given.repartition(_tasks(given), *map(column, layout.partition))
+    """Return the result of `fold` for each part of the rows; a part has whole buckets."""
+    given = given.repartition(_tasks(given), *layout.place)
     # `mapInArrow` does not quote the names of columns, which may contain any characters.
     folded = given.toDF(*_numbered(given.columns)).mapInArrow(fold, _with_numbers(found))
     return folded.toDF(*found.names)
@@ -129,7 +128,7 @@ def _tasks(changes: DataFrame) -> int:
 
 def _as_changes(rows: DataFrame, layout: Layout) -> DataFrame:
     """Return rows of the copy as changes of type `_ROW`."""
-    columns = fitted(rows, layout.stored)
+    columns = fitted(rows, layout.row)
     inserted = columns.pop(layout.marker)
     return rows.select(
         *(value.alias(name) for name, value in columns.items()),
@@ -143,7 +142,7 @@ def _updates(
 ) -> _Fold:
     """Return a function that folds one partition of changes, and of rows of the copy."""
     table, flags = table_of(changes), layout.flag_names
-    order, marker, kind = [*layout.stored.names, *layout.flags.names], layout.marker, layout.kind
+    order, marker, kind = [*layout.row.names, *layout.flags.names], layout.marker, layout.kind
     named = 0
     if names.RANGE in changes.names:
         named = int(changes[names.RANGE].metadata.get("cql.named", FOREVER))
@@ -156,6 +155,9 @@ def _updates(
         is_row = pc.equal(given.column(names.CHANGE_TYPE), _ROW)
         own, rows = given.filter(pc.invert(is_row)), given.filter(is_row)
         _check_ranges(table, own, named)
+        needed = cdc.needed_partitions(table, own) if needs else None
+        if needed:
+            own = own.slice(0, 0)  # the changes are folded again
         found = cdc.row_updates(table, own, rows)
         sets = found.column(names.MODIFIED)
         columns = {name: found.column(name) for name in found.schema.names}
@@ -164,8 +166,7 @@ def _updates(
         for name, flag in flags.items():
             columns[flag] = _contains(sets, name)
         updates = pa.table(columns).select(order)
-        if needs:
-            needed = cdc.needed_partitions(table, own)
+        if needed:
             needed = needed.append_column(kind, pa.array([NEEDED] * len(needed), pa.string()))
             updates = pa.concat_tables([updates, needed], promote_options="default")
         yield from updates.rename_columns(_numbered(order)).combine_chunks().to_batches()

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from functools import reduce
-from operator import and_
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Protocol
 
 from attrs import evolve, field, frozen
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    IntegerType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ByteType, IntegerType, ShortType, StructType
 
 from cdc_reader._time import Micros
-from cdc_reader.changes.folding.fold import DELETE, REPLACE, UPSERT
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import Difference, differences
-from pyspark_scylla_cdc.tables.own_names import OwnNames
-from pyspark_scylla_cdc.tables.ranges import column, quoted
+from pyspark_scylla_cdc.tables.layout import VERSION, Layout
 
 APPLICATION = "scylla_cdc_mirror"
 """The name under which targets record the micro-batches that they contain."""
@@ -34,70 +21,12 @@ _PLAN_BITS = 32
 """The size of `MicroBatch.plan`."""
 MARKER = "scylla_cdc.inserted"
 """The property in which a target keeps the name of its marker."""
-VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
-"""Columns of a copy with history, in which each row is a version of a row of the table."""
-
-
-@frozen
-class Layout:
-    """The columns of a copy: the table's columns, in order, and which of them form the key.
-
-    A copy with `history` also has the columns `VERSION`, and its key ends with `VALID_FROM`. The
-    column `marker` is true for rows that an INSERT created, or that were in a snapshot: they remain
-    when they lose their last value.
-    """
-
-    schema: StructType
-    partition: Sequence[str]
-    clustering: Sequence[str]
-    statics: Sequence[str] = ()
-    history: bool = False
-    marker: str = ""
-
-    @property
-    def key(self) -> list[str]:
-        """The columns of the primary key."""
-        return [*self.partition, *self.clustering]
-
-    @property
-    def stored(self) -> StructType:
-        """All columns of the copy."""
-        return StructType([*self.schema, StructField(self.marker, BooleanType())])
-
-    @property
-    def table_columns(self) -> list[str]:
-        """The columns of the table."""
-        return [name for name in self.schema.names if not self.history or name not in VERSION]
-
-    @property
-    def values(self) -> list[str]:
-        """The columns of the copy outside the key, without the marker."""
-        return [name for name in self.schema.names if name not in self.key]
-
-    @property
-    def kind(self) -> str:
-        """The column of updates with what to do: ``upsert``, ``replace`` or ``delete``."""
-        return self._own.own("kind")
-
-    @property
-    def flag_names(self) -> dict[str, str]:
-        """For each column of `values`, the column of updates that is true if the update sets it."""
-        return {name: self._own.own(f"set_{at}") for at, name in enumerate(self.values)}
-
-    @property
-    def flags(self) -> StructType:
-        """The columns that updates have in addition to those of the copy."""
-        fields = [StructField(name, BooleanType()) for name in self.flag_names.values()]
-        return StructType([StructField(self.kind, StringType()), *fields])
-
-    @property
-    def _own(self) -> OwnNames:
-        return OwnNames.beside(self.stored.names)
-
-    def marked(self, beside: Iterable[str] = ()) -> Layout:
-        """Return the layout with a marker whose name no column has, nor is one of `beside`."""
-        own = OwnNames.beside([*self.schema.names, *beside])
-        return evolve(self, marker=own.own("inserted"))
+BUCKET = "scylla_cdc.bucket"
+"""The property in which a target keeps the name of its column of buckets."""
+BUCKETS = f"{APPLICATION}.buckets"
+"""The name under which a target records how many buckets it has, from the second one on."""
+NO_BUCKETS = "none"
+"""The value of `BUCKET` for a target that `mirror` did not create."""
 
 
 @frozen
@@ -125,7 +54,7 @@ class Sink(Protocol):
     def prepare(self, layout: Layout) -> Layout:
         """Create the target, or check that an existing target can have this layout.
 
-        Returns the layout with the target's marker. An existing target is not changed. Raises
+        Returns the layout with the target's own columns. An existing target is not changed. Raises
         ConfigurationError if only one of the target and the layout has a history, and SchemaError
         if the target cannot get the layout's columns.
         """
@@ -134,7 +63,7 @@ class Sink(Protocol):
     def add_columns(self, layout: Layout) -> None:
         """Add the columns, and the fields inside columns, that the target lacks.
 
-        Records the name of the marker, if the target did not have one.
+        Records the names of the target's own columns, if it did not have them.
         """
         ...
 
@@ -142,8 +71,25 @@ class Sink(Protocol):
         """Return the last micro-batch that the query with this id wrote, or None."""
         ...
 
-    def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the rows of the copy."""
+    def buckets(self) -> int:
+        """Return the number of buckets; 1 for a target without buckets."""
+        ...
+
+    def rebucket(
+        self,
+        layout: Layout,
+        count: int,
+        rows: DataFrame | None = None,
+        among: Collection[int] = (),
+    ) -> None:
+        """Record that the copy has `count` buckets; `rows` replace the rows in the buckets `among`.
+
+        `rows` have the columns of the copy. Both happen atomically.
+        """
+        ...
+
+    def rows(self, spark: SparkSession, buckets: Collection[int] | None = None) -> DataFrame:
+        """Return the rows of the copy, or those in the given buckets, without their buckets."""
         ...
 
     def append(self, batch: MicroBatch, rows: DataFrame) -> None:
@@ -155,7 +101,8 @@ class Sink(Protocol):
 
         `updates` have the columns of the copy and `layout.flags`; `cdc_reader.row_updates` says
         what they mean. The target may have columns that the layout lacks, because the table has
-        dropped them: in these columns, rows keep their values.
+        dropped them: in these columns, rows keep their values. Raises RowsNeeded if one of the
+        updates is of kind `NEEDED`.
         """
         ...
 
@@ -207,10 +154,12 @@ def has(sink: Sink, batch: MicroBatch, spark: SparkSession) -> bool:
     return False
 
 
-def as_in_target(target: str, layout: Layout, there: StructType, marker: str | None) -> Layout:
-    """Check that a target with the columns `there` can have this layout; see `Sink.prepare`.
+def as_in_target(
+    target: str, layout: Layout, there: StructType, properties: Mapping[str, str]
+) -> Layout:
+    """Check that a target with these columns can have this layout; see `Sink.prepare`.
 
-    Returns the layout with the target's `marker`, or with a new one if the target has none.
+    Returns the layout with the target's own columns, or with a new marker if the target has none.
     """
     _check_history(layout, there.names)
     known = {name.lower() for name in there.names}
@@ -223,15 +172,26 @@ def as_in_target(target: str, layout: Layout, there: StructType, marker: str | N
             )
     for found in differences(there, layout.schema):
         _check_difference(target, found)
+    marker, bucket = properties.get(MARKER), properties.get(BUCKET)
     if marker is None:
-        return layout.marked(there.names)
-    own = without_case(marker)
-    if taken := [name for name in layout.schema.names if without_case(name) == own]:
+        return layout.with_marker(there.names)
+    if bucket is None:
+        raise SchemaError(
+            f"{target} was made by an earlier version, and has no buckets: delete target and "
+            "checkpoint to start over"
+        )
+    owned = {without_case(name) for name in (marker, bucket)}
+    if taken := [name for name in layout.schema.names if without_case(name) in owned]:
         raise SchemaError(
             f"the table has gained a column {taken[0]}, and {target} uses this name for a column "
             "of its own: delete target and checkpoint to start over"
         )
-    return evolve(layout, marker=marker)
+    return evolve(layout, marker=marker, bucket=None if bucket == NO_BUCKETS else bucket)
+
+
+def own_properties(layout: Layout) -> dict[str, str]:
+    """Return the properties by which a target knows its own columns."""
+    return {MARKER: layout.marker, BUCKET: layout.bucket or NO_BUCKETS}
 
 
 IN_PARQUET = frozenset({"_tmp_metadata_row_index"})
@@ -287,86 +247,3 @@ def _check_history(layout: Layout, there: Sequence[str]) -> None:
     if has_versions != layout.history and not (has_versions and wanted.issuperset(VERSION)):
         remedy = f"the target was created with history={not layout.history}: give another target"
         raise ConfigurationError("history", layout.history, remedy)
-
-
-def replaced(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
-    """Return the updates that replace the rows `before` with the rows `after`."""
-    own, kind = OwnNames.beside(layout.stored.names), layout.kind
-    there = before.select(*(column(name).alias(own.other(name)) for name in layout.key))
-    old = [column(own.other(name)) for name in layout.key]
-    same = [column(key).eqNullSafe(it) for key, it in zip(layout.key, old, strict=True)]
-    # A full join evaluates `after`, the result of a fold, only once.
-    rows = after.withColumn(kind, sf.lit(REPLACE)).join(there, reduce(and_, same), "full")
-    is_gone = column(kind).isNull()
-    keys = {
-        name: sf.when(is_gone, of_before).otherwise(column(name))
-        for name, of_before in zip(layout.key, old, strict=True)
-    }
-    flags = dict.fromkeys(layout.flag_names.values(), sf.lit(True))
-    kinds = {kind: sf.coalesce(column(kind), sf.lit(DELETE))}
-    return rows.withColumns({**keys, **flags, **kinds}).drop(*map(own.other, layout.key))
-
-
-@frozen
-class Merge:
-    """The parts of a merge of updates (`s`) into the rows of a copy (`t`), in SQL.
-
-    They are the same for Spark and for deltalake.
-    """
-
-    layout: Layout
-
-    @property
-    def condition(self) -> str:
-        """The condition that `s` and `t` are the same row; nulls count as equal.
-
-        The clustering columns of static rows are null.
-        """
-        partition, clustering = (
-            map(quoted, part) for part in (self.layout.partition, self.layout.clustering)
-        )
-        equal = [f"t.{name} = s.{name}" for name in partition]
-        nullable = (f"(t.{it} IS NOT DISTINCT FROM s.{it})" for it in clustering)
-        return " AND ".join([*equal, *nullable])
-
-    @property
-    def is_gone(self) -> str:
-        """The condition that a row of the copy is no row of the table after its update."""
-        marker = quoted(self.layout.marker)
-        lost = [f"NOT s.{marker}", f"NOT COALESCE(t.{marker}, true)"]
-        lost += [f"{self._after(name)} IS NULL" for name in self._regulars]
-        is_upsert = self._is(UPSERT)
-        return f"{self._is(DELETE)} OR ({is_upsert} AND {' AND '.join(lost)})"
-
-    @property
-    def is_new(self) -> str:
-        """The condition that an update without a row in the copy makes one."""
-        values = [f"s.{quoted(name)} IS NOT NULL" for name in self._regulars]
-        found = " OR ".join([f"s.{quoted(self.layout.marker)}", *values])
-        return f"{self._is(REPLACE)} OR ({self._is(UPSERT)} AND ({found}))"
-
-    @property
-    def updates(self) -> dict[str, str]:
-        """The new value of each column of a row of the copy, without the key."""
-        marker = quoted(self.layout.marker)
-        kept = f"s.{marker} OR ({self._is(UPSERT)} AND COALESCE(t.{marker}, true))"
-        return {
-            **{name: self._after(name) for name in self.layout.values},
-            self.layout.marker: kept,
-        }
-
-    @property
-    def inserts(self) -> dict[str, str]:
-        """The value of each column of a new row."""
-        return {name: f"s.{quoted(name)}" for name in self.layout.stored.names}
-
-    @property
-    def _regulars(self) -> list[str]:
-        return [name for name in self.layout.values if name not in self.layout.statics]
-
-    def _after(self, name: str) -> str:
-        flag = quoted(self.layout.flag_names[name])
-        return f"CASE WHEN s.{flag} THEN s.{quoted(name)} ELSE t.{quoted(name)} END"
-
-    def _is(self, kind: str) -> str:
-        return f"s.{quoted(self.layout.kind)} = '{kind}'"

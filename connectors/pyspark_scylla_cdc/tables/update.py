@@ -2,80 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext
+
+from attrs import evolve
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
 from cdc_reader._time import Micros
 from cdc_reader.changes.frames import columns as names
-from cdc_reader.cql.names import without_case
-from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.tables.buckets import wanted
 from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.fold import Fold
 from pyspark_scylla_cdc.tables.history import versions
-from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, VALID_TO, Layout
+from pyspark_scylla_cdc.tables.merging import RowsNeeded, replaced
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.row_updates import NEEDED, folded_rows, row_updates
-from pyspark_scylla_cdc.tables.sink import (
-    IS_CURRENT,
-    VALID_FROM,
-    VALID_TO,
-    VERSION,
-    Layout,
-    MicroBatch,
-    Sink,
-    has,
-    replaced,
-)
+from pyspark_scylla_cdc.tables.row_updates import folded_rows, row_updates
+from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink, has
 
 
-def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
-    """Return the layout of a copy, from the schema of a table's changes.
+def update(
+    sink: Sink,
+    layout: Layout,
+    changes: DataFrame,
+    batch: MicroBatch,
+    expected: Callable[[], int] = lambda: 0,
+) -> None:
+    """Merge a micro-batch into the copy, unless the copy already contains it.
 
-    Raises ConfigurationError if the table has a column whose name the history needs, and
-    SchemaError if Spark cannot compare its keys.
+    `expected` returns the number of rows that the copy will have after its first snapshot.
     """
-    fields = [each for each in changes.schema if each.name not in names.ALL]
-    kinds = {each.name: each.metadata.get("cql.kind") for each in fields}
-    plain = [StructField(each.name, each.dataType) for each in fields]
-    partition, clustering = (
-        [name for name, found in kinds.items() if found == kind]
-        for kind in ("partition_key", "clustering")
-    )
-    refuse_equal_names(fields)
-    refuse_keys(field for field in fields if field.name in {*partition, *clustering})
-    statics = [name for name, found in kinds.items() if found == "static" and clustering]
-    if not history:
-        return Layout(StructType(plain), partition, clustering, statics)
-    if taken := [name for name in kinds if without_case(name) in VERSION]:
-        remedy = (
-            f"the table has a column {taken[0]}, a name that the history needs: leave history out"
-        )
-        raise ConfigurationError("history", history, remedy)
-    types = {VALID_FROM: TimestampType(), VALID_TO: TimestampType(), IS_CURRENT: BooleanType()}
-    plain += [StructField(name, types[name]) for name in VERSION]
-    return Layout(StructType(plain), partition, [*clustering, VALID_FROM], statics, history)
-
-
-def update(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
-    """Merge a micro-batch into the copy, unless the copy already contains it."""
     if has(sink, batch, changes.sparkSession):
         return
     sink.add_columns(layout)  # only now, because `has` rejects a copy of another table
-    changes.persist()  # changes may be folded again
+    if layout.bucket is not None:
+        if batch.number == 0 and (count := wanted(expected())) > 1:
+            sink.rebucket(layout, count)  # the copy is empty
+        layout = evolve(layout, buckets=sink.buckets())
+    is_read_again = layout.history or layout.statics if batch.snapshot is None else False
+    with _kept(changes) if is_read_again or _has_marks(changes) else nullcontext():
+        _write(sink, layout, changes, batch)
+
+
+def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
+    begins_anew = _begins_anew(changes)
+    if batch.snapshot is not None and not begins_anew:
+        sink.append(batch, layout.placed(_first_rows(layout, changes, batch.snapshot)))
+    elif layout.history or begins_anew:
+        before = _there(sink, layout, changes)
+        if not begins_anew:
+            before = _touched(sink, layout, changes)
+        sink.commit(batch, layout, layout.placed(_replacing(layout, changes, before)))
+    else:
+        _merge(sink, layout, changes, batch)
+
+
+def _merge(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
+    """Update the rows that changes touch; read the copy only for the partitions that need it."""
     try:
-        begins_anew = _begins_anew(changes)
-        if batch.snapshot is not None and not begins_anew:
-            sink.append(batch, _first_rows(layout, changes, batch.snapshot))
-        elif layout.history or begins_anew:
-            before = _there(sink, layout, changes)
-            if not begins_anew:
-                before = _rows_in(_touched(layout, changes), before, layout)
-            sink.commit(batch, layout, _replacing(layout, changes, before))
-        else:
-            _upsert(sink, layout, changes, batch)
-    finally:
-        changes.unpersist()
+        sink.commit(batch, layout, layout.placed(row_updates(changes, layout)))
+    except RowsNeeded as needed:
+        rows = _rows_in(sink, layout, needed.partitions, needed.buckets)
+        sink.commit(batch, layout, layout.placed(row_updates(changes, layout, rows)))
 
 
 def _first_rows(layout: Layout, changes: DataFrame, position: Micros) -> DataFrame:
@@ -88,41 +77,32 @@ def _first_rows(layout: Layout, changes: DataFrame, position: Micros) -> DataFra
         VALID_TO: sf.lit(None).cast("timestamp"),
         IS_CURRENT: sf.lit(True),
     }
-    return rows.withColumns(current).select(*map(column, layout.stored.names))
+    return rows.withColumns(current).select(*map(column, layout.row.names))
 
 
-def _upsert(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
-    """Update the rows that changes touch; read the copy only for the partitions that need it."""
-    if layout.statics:
-        rows = _rows_in(_touched(layout, changes), _there(sink, layout, changes), layout)
-        sink.commit(batch, layout, row_updates(changes, layout, rows))
-        return
-    updates = row_updates(changes, layout).persist()
-    try:
-        needed = updates.where(column(layout.kind) == NEEDED).select(*map(column, layout.partition))
-        if needed.count():
-            rows = _rows_in(needed.distinct(), _there(sink, layout, changes), layout)
-            sink.commit(batch, layout, row_updates(changes, layout, rows))
-        else:
-            sink.commit(batch, layout, updates)
-    finally:
-        updates.unpersist()
+def _touched(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
+    """Return the rows of the copy in the partitions that changes touch."""
+    partitions = changes.select(*map(column, layout.partition)).distinct()
+    if layout.bucket is None:
+        return _rows_in(sink, layout, partitions, None)
+    found = layout.placed(partitions).select(column(layout.bucket)).distinct().collect()
+    return _rows_in(sink, layout, partitions, {number for (number,) in found})
 
 
-def _touched(layout: Layout, changes: DataFrame) -> DataFrame:
-    """Return the keys of the partitions that changes touch."""
-    return changes.select(*map(column, layout.partition)).distinct()
-
-
-def _rows_in(partitions: DataFrame, there: DataFrame, layout: Layout) -> DataFrame:
-    """Return the rows in these partitions."""
+def _rows_in(
+    sink: Sink, layout: Layout, partitions: DataFrame, buckets: Collection[int] | None
+) -> DataFrame:
+    """Return the rows of the copy in these partitions, which are in these buckets."""
+    there = _there(sink, layout, partitions, buckets)
     return there.join(partitions, [*layout.partition], "left_semi")
 
 
-def _there(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
+def _there(
+    sink: Sink, layout: Layout, changes: DataFrame, buckets: Collection[int] | None = None
+) -> DataFrame:
     """Return the rows of the copy with the columns of the layout."""
-    rows = sink.rows(changes.sparkSession)
-    columns = fitted(rows, layout.stored)
+    rows = sink.rows(changes.sparkSession, buckets)
+    columns = fitted(rows, layout.row)
     return rows.select(*(each.alias(name) for name, each in columns.items()))
 
 
@@ -140,7 +120,21 @@ def _replacing(layout: Layout, changes: DataFrame, before: DataFrame) -> DataFra
 
 def _begins_anew(changes: DataFrame) -> bool:
     """Return whether these changes begin a new snapshot, which replaces all rows of the copy."""
-    kind = changes.schema[names.CHANGE_TYPE]
-    if kind.metadata.get("cql.marks") != "true":
+    if not _has_marks(changes):
         return False
     return not changes.where(column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN).isEmpty()
+
+
+def _has_marks(changes: DataFrame) -> bool:
+    """Return whether the query may take new snapshots, whose beginnings are changes."""
+    return changes.schema[names.CHANGE_TYPE].metadata.get("cql.marks") == "true"
+
+
+@contextmanager
+def _kept(changes: DataFrame) -> Iterator[None]:
+    """Let Spark keep changes that are read several times."""
+    changes.persist()
+    try:
+        yield
+    finally:
+        changes.unpersist()

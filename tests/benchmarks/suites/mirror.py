@@ -22,8 +22,9 @@ from pyspark.sql import functions as sf
 
 from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
+from pyspark_scylla_cdc.tables.layout import layout_of
 from pyspark_scylla_cdc.tables.sink import MicroBatch
-from pyspark_scylla_cdc.tables.update import layout_of, update
+from pyspark_scylla_cdc.tables.update import update
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.turns import take_turns

@@ -11,8 +11,7 @@ from pyspark.sql import functions as sf
 from cdc_reader._time import SystemClock
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.tables.history import versions
-from pyspark_scylla_cdc.tables.sink import IS_CURRENT, VALID_FROM, VALID_TO, VERSION
-from pyspark_scylla_cdc.tables.update import layout_of
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, VALID_TO, VERSION, layout_of
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import check_copy, made_by_updates
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     CHANGES,

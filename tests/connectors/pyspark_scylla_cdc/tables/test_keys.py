@@ -9,7 +9,7 @@ import pytest
 
 from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc import fold
-from pyspark_scylla_cdc.tables.update import layout_of
+from pyspark_scylla_cdc.tables.layout import layout_of
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import CHANGES, folded, rows_of, table_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from pyspark_scylla_cdc import Mirror, mirror
 from pyspark_scylla_cdc.mirroring import mirror as mirroring
 from pyspark_scylla_cdc.mirroring import runs
 from pyspark_scylla_cdc.spark_versions import TELLS_START
-from pyspark_scylla_cdc.tables.sink import IS_CURRENT, Layout, MicroBatch, Sink
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, Layout
+from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import (
     Key,
     await_rows,

@@ -9,7 +9,7 @@ import pytest
 
 from cdc_reader.errors import ConfigurationError, SchemaError
 from pyspark_scylla_cdc import Mirror
-from pyspark_scylla_cdc.tables.sink import IS_CURRENT
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import await_rows
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of, table_of
 

@@ -17,8 +17,8 @@ from pyspark_scylla_cdc.tables import fold as folding
 from pyspark_scylla_cdc.tables import ranges, update
 from pyspark_scylla_cdc.tables.fold import UPSERTS, Fold
 from pyspark_scylla_cdc.tables.history import _History
+from pyspark_scylla_cdc.tables.merging import Merge
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.sink import Merge
 from tests.connectors.pyspark_scylla_cdc.tables import test_keys
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     CHANGES,

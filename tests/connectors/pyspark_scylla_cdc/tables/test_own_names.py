@@ -26,9 +26,10 @@ from cdc_reader.cql.names import quoted
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
+from pyspark_scylla_cdc.tables.layout import VERSION, layout_of
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
-from pyspark_scylla_cdc.tables.sink import VERSION, MicroBatch, Sink
-from pyspark_scylla_cdc.tables.update import layout_of, update
+from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
+from pyspark_scylla_cdc.tables.update import update
 from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     CHANGES,

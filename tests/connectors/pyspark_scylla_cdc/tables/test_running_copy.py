@@ -21,7 +21,8 @@ from cdc_reader.errors import LeaseHeldError, LeaseLostError, MirrorError
 from pyspark_scylla_cdc import Mirror, ScyllaCdcListener
 from pyspark_scylla_cdc.mirroring import copy as copying
 from pyspark_scylla_cdc.mirroring import lease as leasing
-from pyspark_scylla_cdc.tables.update import layout_of, update
+from pyspark_scylla_cdc.tables.layout import layout_of
+from pyspark_scylla_cdc.tables.update import update
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import await_rows, wait_until
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of
 

@@ -11,8 +11,9 @@ import pytest
 from cdc_reader._time import SystemClock
 from cdc_reader.errors import CheckpointError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
+from pyspark_scylla_cdc.tables.layout import layout_of
 from pyspark_scylla_cdc.tables.sink import MicroBatch
-from pyspark_scylla_cdc.tables.update import layout_of, update
+from pyspark_scylla_cdc.tables.update import update
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     CHANGES,
     IMAGES,

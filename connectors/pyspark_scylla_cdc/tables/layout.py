@@ -1,0 +1,146 @@
+"""The columns of a copy, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from attrs import evolve, frozen
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import (
+    BooleanType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.cql.names import without_case
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.tables.buckets import bucket_of
+from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
+from pyspark_scylla_cdc.tables.own_names import OwnNames
+from pyspark_scylla_cdc.tables.ranges import column
+
+VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+"""Columns of a copy with history, in which each row is a version of a row of the table."""
+
+
+@frozen
+class Layout:
+    """The columns of a copy: the table's columns, in order, and which of them form the key.
+
+    A copy with `history` also has the columns `VERSION`, and its key ends with `VALID_FROM`.
+
+    A copy has two columns of its own. The column `marker` is true for rows that an INSERT created,
+    or that were in a snapshot: they remain when they lose their last value. The column `bucket`
+    partitions the copy, see `pyspark_scylla_cdc.tables.buckets`; a target that `mirror` did not
+    create has its own partitions instead.
+    """
+
+    schema: StructType
+    partition: Sequence[str]
+    clustering: Sequence[str]
+    statics: Sequence[str] = ()
+    history: bool = False
+    marker: str = ""
+    bucket: str | None = None
+    buckets: int = 1
+    """The number of buckets."""
+
+    @property
+    def key(self) -> list[str]:
+        """The columns of the primary key."""
+        return [*self.partition, *self.clustering]
+
+    @property
+    def row(self) -> StructType:
+        """The columns of a row: all columns of the copy except the bucket."""
+        return StructType([*self.schema, StructField(self.marker, BooleanType())])
+
+    @property
+    def stored(self) -> StructType:
+        """All columns of the copy."""
+        if self.bucket is None:
+            return self.row
+        return StructType([*self.row, StructField(self.bucket, IntegerType())])
+
+    @property
+    def table_columns(self) -> list[str]:
+        """The columns of the table."""
+        return [name for name in self.schema.names if not self.history or name not in VERSION]
+
+    @property
+    def values(self) -> list[str]:
+        """The columns of a row outside the key, without the marker."""
+        return [name for name in self.schema.names if name not in self.key]
+
+    @property
+    def kind(self) -> str:
+        """The column of updates with what to do: ``upsert``, ``replace`` or ``delete``."""
+        return self._own.own("kind")
+
+    @property
+    def flag_names(self) -> dict[str, str]:
+        """For each column of `values`, the column of updates that is true if the update sets it."""
+        return {name: self._own.own(f"set_{at}") for at, name in enumerate(self.values)}
+
+    @property
+    def flags(self) -> StructType:
+        """The columns that updates have in addition to those of the copy."""
+        fields = [StructField(name, BooleanType()) for name in self.flag_names.values()]
+        return StructType([StructField(self.kind, StringType()), *fields])
+
+    @property
+    def _own(self) -> OwnNames:
+        return OwnNames.beside(self.stored.names)
+
+    @property
+    def place(self) -> list[Column]:
+        """What places a row: its bucket, or its partition key in a copy without buckets."""
+        if self.bucket is None:
+            return [column(name) for name in self.partition]
+        return [bucket_of(self.partition, self.buckets)]
+
+    def placed(self, rows: DataFrame) -> DataFrame:
+        """Return the rows with their buckets, if the copy has buckets."""
+        return rows if self.bucket is None else rows.withColumns({self.bucket: self.place[0]})
+
+    def with_own_columns(self) -> Layout:
+        """Return the layout of a new target, with names for its own columns that no column has."""
+        own = OwnNames.beside(self.schema.names)
+        return evolve(self, marker=own.own("inserted"), bucket=own.own("bucket"))
+
+    def with_marker(self, beside: Iterable[str]) -> Layout:
+        """Return the layout of a target with the columns `beside`, and partitions of its own."""
+        own = OwnNames.beside([*self.schema.names, *beside])
+        return evolve(self, marker=own.own("inserted"), bucket=None)
+
+
+def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
+    """Return the layout of a copy, from the schema of a table's changes.
+
+    Raises ConfigurationError if the table has a column whose name the history needs, and
+    SchemaError if Spark cannot compare its keys.
+    """
+    fields = [each for each in changes.schema if each.name not in names.ALL]
+    kinds = {each.name: each.metadata.get("cql.kind") for each in fields}
+    plain = [StructField(each.name, each.dataType) for each in fields]
+    partition, clustering = (
+        [name for name, found in kinds.items() if found == kind]
+        for kind in ("partition_key", "clustering")
+    )
+    refuse_equal_names(fields)
+    refuse_keys(field for field in fields if field.name in {*partition, *clustering})
+    statics = [name for name, found in kinds.items() if found == "static" and clustering]
+    if not history:
+        return Layout(StructType(plain), partition, clustering, statics)
+    if taken := [name for name in kinds if without_case(name) in VERSION]:
+        remedy = (
+            f"the table has a column {taken[0]}, a name that the history needs: leave history out"
+        )
+        raise ConfigurationError("history", history, remedy)
+    types = {VALID_FROM: TimestampType(), VALID_TO: TimestampType(), IS_CURRENT: BooleanType()}
+    plain += [StructField(name, types[name]) for name in VERSION]
+    return Layout(StructType(plain), partition, [*clustering, VALID_FROM], statics, history)
