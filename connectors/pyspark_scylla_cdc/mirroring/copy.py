@@ -29,7 +29,8 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import schema_of
 from pyspark_scylla_cdc.source import ScyllaCdcDataSource
 from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
-from pyspark_scylla_cdc.tables.layout import layout_of
+from pyspark_scylla_cdc.tables.layout import Layout, layout_of
+from pyspark_scylla_cdc.tables.maintenance import Maintenance
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
 from pyspark_scylla_cdc.tables.update import update
 
@@ -59,9 +60,10 @@ class Copy:
     history: bool
     name: str | None = None
     lease: Lease | None = None
+    maintain: bool = True
     query: StreamingQuery | None = field(default=None, init=False)
     _is_stopped: bool = field(default=False, init=False)
-    _marker: str = field(default="", init=False)
+    _layout: Layout | None = field(default=None, init=False)
     _schema: StructType = field(factory=StructType, init=False)
     _looked: float = field(default=0.0, init=False)
     _raised: list[Exception] = field(factory=list, init=False)
@@ -79,9 +81,10 @@ class Copy:
         if self.lease is not None:
             self.lease.take()
         layout = self.sink.prepare(layout_of(frame, history=self.history))
-        self._marker, self._schema, self._looked = layout.marker, frame.schema, time.monotonic()
+        self._layout, self._schema, self._looked = layout, frame.schema, time.monotonic()
         sink, checkpoint, expected = self.sink, self.checkpoint, partial(_rows_of, self.options)
         raised = self._raised = []
+        maintenance = Maintenance() if self.maintain else None
 
         def write(changes: DataFrame, number: int) -> None:
             # `self` refers to the query, and the query to this function: across Python and the JVM,
@@ -90,6 +93,8 @@ class Copy:
             try:
                 batch = planned_batch(changes.sparkSession, checkpoint, number)
                 update(sink, layout, changes, batch, expected)
+                if maintenance is not None:
+                    maintenance.after(number, sink, layout, changes.sparkSession)
             except Exception as error:
                 raised.append(error)
                 raise
@@ -113,7 +118,8 @@ class Copy:
 
     def rows(self) -> DataFrame:
         """Return the rows of the copy as it is now, with the table's columns."""
-        return self.sink.rows(self.spark).drop(self._marker)
+        assert self._layout is not None  # noqa: S101 - the copy was started
+        return self.sink.rows(self.spark).drop(self._layout.marker)
 
     def stop(self) -> None:
         """Stop the query; it is not started again."""

@@ -165,6 +165,7 @@ def mirror(
     trigger: Mapping[str, Any] | None = None,
     history: bool = False,
     name: str | None = None,
+    maintain: bool = True,
 ) -> Mirror:
     """Start maintaining copies of one or several tables; return the running `Mirror`.
 
@@ -195,6 +196,9 @@ def mirror(
             and ``valid_to`` (null for a current version), and ``is_current``.
         name: the name of the query, by which logs, metrics and other writers know the copy. With
             `tables`, the query of ``shop.orders`` is called ``name.shop.orders``.
+        maintain: compact the copy's files, add buckets as it grows, and remove files that are older
+            than the format's retention. This takes about ten seconds after every eighth micro-batch
+            at most.
 
     Raises ConfigurationError for values that cannot be used, LeaseHeldError if another process, or
     this one, maintains a copy at the target, and the errors of ``load()``.
@@ -219,6 +223,7 @@ def mirror(
             history,
             named := place.named(name),
             _lease(spark, place, kind, named),
+            maintain,
         )
         for place in _places(spark, kind, target, tables, checkpoint)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,7 +18,7 @@ from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import new_fields
 from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.merging import NEEDED, Merge, RowsNeeded
+from pyspark_scylla_cdc.tables.merging import NEEDED, Merge, RowsNeeded, among
 from pyspark_scylla_cdc.tables.own_names import OwnNames
 from pyspark_scylla_cdc.tables.ranges import column, quoted
 from pyspark_scylla_cdc.tables.sink import (
@@ -27,6 +27,7 @@ from pyspark_scylla_cdc.tables.sink import (
     IN_PARQUET,
     MARKER,
     NO_BUCKETS,
+    Files,
     MicroBatch,
     application,
     as_in_target,
@@ -119,19 +120,18 @@ class DeltaLakeSink:
         layout: Layout,
         count: int,
         rows: DataFrame | None = None,
-        among: Collection[int] = (),
+        replacing: Collection[int] = (),
     ) -> None:
         """See `Sink.rebucket`."""
         table, noted = self._table(), self._noted(BUCKETS, count)
         if rows is None:
             self._append(table, pa.schema(table.schema().to_arrow()).empty_table(), noted)
             return
-        assert layout.bucket is not None  # noqa: S101 - only copies with buckets are divided
         self._deltalake.write_deltalake(
             table,
             rows.toArrow(),
             mode="overwrite",
-            predicate=f"{quoted(layout.bucket)} IN ({', '.join(map(str, sorted(among)))})",
+            predicate=among(layout, replacing),
             commit_properties=noted,
         )
 
@@ -185,6 +185,38 @@ class DeltaLakeSink:
             )
             .execute()
         )
+
+    def files(self, spark: SparkSession) -> dict[int, Files]:  # noqa: ARG002 - not by Spark
+        """See `Sink.files`."""
+        table = self._table()
+        own = table.metadata().configuration.get(BUCKET, NO_BUCKETS)
+        actions = pa.table(table.get_add_actions(flatten=False))
+        place = pa.array([0] * len(actions), pa.int32())
+        if own != NO_BUCKETS:
+            place = pc.struct_field(actions.column("partition"), own)
+        rows = pc.fill_null(actions.column("num_records"), 1)
+        counted = pa.table(
+            {"num_records": rows, "size_bytes": actions.column("size_bytes"), "place": place}
+        )
+        sums = counted.group_by("place").aggregate(
+            [("num_records", "sum"), ("size_bytes", "sum"), ([], "count_all")]
+        )
+        return {
+            int(row["place"]): Files(
+                row["count_all"], row["num_records_sum"], row["size_bytes_sum"]
+            )
+            for row in sums.to_pylist()
+        }
+
+    def compact(self, layout: Layout, buckets: Sequence[int]) -> None:
+        """See `Sink.compact`."""
+        assert layout.bucket is not None  # noqa: S101 - only copies with buckets are compacted
+        some = (layout.bucket, "in", [str(number) for number in buckets])
+        self._table().optimize.compact(partition_filters=[some])
+
+    def clean(self) -> None:
+        """See `Sink.clean`."""
+        self._table().vacuum(dry_run=False)
 
     def _append(self, table: DeltaTable, rows: pa.Table, noted: CommitProperties) -> None:
         _check(rows, table)

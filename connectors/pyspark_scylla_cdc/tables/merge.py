@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, fitted, new_fields
 from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.merging import NEEDED, Merge, RowsNeeded
+from pyspark_scylla_cdc.tables.merging import NEEDED, Merge, RowsNeeded, among
 from pyspark_scylla_cdc.tables.ranges import column, quoted
 from pyspark_scylla_cdc.tables.sink import (
     APPLICATION,
@@ -30,6 +30,7 @@ from pyspark_scylla_cdc.tables.sink import (
     BUCKETS,
     IN_PARQUET,
     NO_BUCKETS,
+    Files,
     MicroBatch,
     application,
     as_in_target,
@@ -107,17 +108,16 @@ class _MergeSink(ABC):
         layout: Layout,
         count: int,
         rows: DataFrame | None = None,
-        among: Collection[int] = (),
+        replacing: Collection[int] = (),
     ) -> None:
         """See `Sink.rebucket`."""
         if rows is None:
             writer = self._present(self._spark).limit(0).writeTo(self._table)
             self._record(self._spark, {BUCKETS: count}, writer.append)
             return
-        assert layout.bucket is not None  # noqa: S101 - only copies with buckets are divided
         writer = self._whole(rows.localCheckpoint()).writeTo(self._table)
-        is_among = column(layout.bucket).isin(*among)
-        self._record(rows.sparkSession, {BUCKETS: count}, lambda: writer.overwrite(is_among))
+        is_replaced = sf.expr(among(layout, replacing))
+        self._record(rows.sparkSession, {BUCKETS: count}, lambda: writer.overwrite(is_replaced))
 
     def rows(self, spark: SparkSession, buckets: Collection[int] | None = None) -> DataFrame:
         """See `Sink.rows`."""
@@ -154,6 +154,13 @@ class _MergeSink(ABC):
         merge = self._merge(Merge(layout, {place for _, place in touched}))
         self._record(spark, done, lambda: spark.sql(merge))
         spark.catalog.dropTempView(_VIEW)
+
+    def files(self, spark: SparkSession) -> dict[int, Files]:
+        """See `Sink.files`."""
+        own = self._properties().get(BUCKET, NO_BUCKETS)
+        files = self._files(spark, None if own == NO_BUCKETS else own)
+        found = files.groupBy("place").agg(sf.count("*"), sf.sum("rows"), sf.sum("size"))
+        return {row[0]: Files(*row[1:]) for row in found.collect()}
 
     def _present(self, spark: SparkSession) -> DataFrame:
         """Return the table as it is now."""
@@ -203,6 +210,18 @@ class _MergeSink(ABC):
     @abstractmethod
     def buckets(self) -> int:
         """See `Sink.buckets`."""
+
+    @abstractmethod
+    def compact(self, layout: Layout, buckets: Sequence[int]) -> None:
+        """See `Sink.compact`."""
+
+    @abstractmethod
+    def clean(self) -> None:
+        """See `Sink.clean`."""
+
+    @abstractmethod
+    def _files(self, spark: SparkSession, bucket: str | None) -> DataFrame:
+        """Return the ``place`` of each file (its bucket, or 0), its ``rows`` and ``size``."""
 
     @abstractmethod
     def _done(self, batch: MicroBatch) -> Mapping[str, object]:
@@ -269,6 +288,35 @@ class IcebergSink(_MergeSink):
         last = snapshots.where(noted).orderBy(sf.desc("committed_at")).select("summary").head()
         return {} if last is None else {it: last[0][it] for it in last[0] if it in _NOTES}
 
+    def compact(self, layout: Layout, buckets: Sequence[int]) -> None:
+        """See `Sink.compact`."""
+        options = "map('min-input-files', '2', 'delete-file-threshold', '1')"
+        where = _text(among(layout, buckets))
+        self._call("rewrite_data_files", where=where, options=options)
+
+    def clean(self) -> None:
+        """See `Sink.clean`. The last snapshot then has the notes, whoever wrote the one before."""
+        nothing = self._present(self._spark).limit(0)
+        self._record(self._spark, {}, nothing.writeTo(self._table).append)
+        self._call("expire_snapshots")
+
+    def _files(self, spark: SparkSession, bucket: str | None) -> DataFrame:
+        spark.sql(f"REFRESH TABLE {self._table}")
+        files = spark.table(f"{self._table}.files")
+        is_data = files["content"] == 0
+        return files.select(
+            (sf.lit(0) if bucket is None else files["partition"][bucket]).alias("place"),
+            sf.when(is_data, files["record_count"]).otherwise(0).alias("rows"),
+            files["file_size_in_bytes"].alias("size"),
+        )
+
+    def _call(self, procedure: str, **arguments: str) -> None:
+        """Call one of Iceberg's procedures for the table."""
+        catalog, _, table = self._table.partition(".")
+        given = {"table": _text(table), **arguments}
+        listed = ", ".join(f"{name} => {value}" for name, value in given.items())
+        self._spark.sql(f"CALL {catalog}.system.{procedure}({listed})")
+
     def _done(self, batch: MicroBatch) -> Mapping[str, object]:
         return {_QUERY: batch.query, _BATCH: batch.number, _PLAN: batch.plan}
 
@@ -327,12 +375,37 @@ class DeltaSparkSink(_MergeSink):
         """See `Sink.buckets`."""
         return self._transaction(BUCKETS) or 1
 
+    def compact(self, layout: Layout, buckets: Sequence[int]) -> None:
+        """See `Sink.compact`."""
+        self._spark.sql(f"OPTIMIZE {self._table} WHERE {among(layout, buckets)}")
+
+    def clean(self) -> None:
+        """See `Sink.clean`."""
+        self._spark.sql(f"VACUUM {self._table}")
+
+    def _files(self, spark: SparkSession, bucket: str | None) -> DataFrame:
+        files = DataFrame(self._snapshot().allFiles().toDF(), spark)
+        counted = sf.get_json_object(files["stats"], "$.numRecords").cast("bigint")
+        rows = sf.coalesce(counted, sf.lit(1))
+        deleted = sf.coalesce(files["deletionVector"]["cardinality"], sf.lit(0))
+        # The name of the column may be another one there: the bucket is the only partition column.
+        value = sf.map_values(files["partitionValues"])[0].cast("int")
+        return files.select(
+            (sf.lit(0) if bucket is None else value).alias("place"),
+            (rows - deleted).alias("rows"),
+            files["size"].alias("size"),
+        )
+
     def _transaction(self, name: str) -> int | None:
+        last = self._snapshot().transactions().get(name)
+        return int(last.get()) if last.isDefined() else None
+
+    def _snapshot(self) -> Any:
+        """Return the last version of the table, as Delta Lake's library knows it."""
         jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
         log = jvm.org.apache.spark.sql.delta.DeltaLog
-        found = log.forTableWithSnapshot(self._spark._jsparkSession, self.target)  # noqa: SLF001
-        last = found.productElement(1).transactions().get(name)
-        return int(last.get()) if last.isDefined() else None
+        session = self._spark._jsparkSession  # noqa: SLF001 - PySpark has no other way
+        return log.forTableWithSnapshot(session, self.target).productElement(1)
 
     def _done(self, batch: MicroBatch) -> Mapping[str, object]:
         return {application(batch.query): version_of(batch)}
@@ -354,6 +427,12 @@ class DeltaSparkSink(_MergeSink):
 def _listed(properties: dict[str, str]) -> str:
     """Return properties in SQL; no name or value contains a quote."""
     return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+
+
+def _text(value: str) -> str:
+    """Return a text as a literal of SQL."""
+    quoted_text = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{quoted_text}'"
 
 
 def _has_unusual_names(kind: DataType) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import reduce
 from operator import and_
 
@@ -48,6 +48,12 @@ def replaced(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
     flags = dict.fromkeys(layout.flag_names.values(), sf.lit(True))
     kinds = {kind: sf.coalesce(column(kind), sf.lit(DELETE))}
     return rows.withColumns({**keys, **flags, **kinds}).drop(*map(own.other, layout.key))
+
+
+def among(layout: Layout, buckets: Iterable[int]) -> str:
+    """Return the condition, in SQL, that a row is in one of the buckets."""
+    assert layout.bucket is not None  # noqa: S101 - the copy has buckets
+    return f"{quoted(layout.bucket)} IN ({', '.join(map(str, sorted(buckets)))})"
 
 
 @frozen
@@ -107,9 +113,7 @@ class Merge:
 
     @property
     def _places(self) -> list[str]:
-        if self.layout.bucket is None:
-            return []
-        return [f"t.{quoted(self.layout.bucket)} IN ({', '.join(map(str, sorted(self.buckets)))})"]
+        return [] if self.layout.bucket is None else [f"t.{among(self.layout, self.buckets)}"]
 
     @property
     def _regulars(self) -> list[str]:

@@ -12,7 +12,7 @@ from pyspark.sql.types import ByteType, IntegerType, ShortType, StructType
 from cdc_reader._time import Micros
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
-from pyspark_scylla_cdc.tables.differences import Difference, differences
+from pyspark_scylla_cdc.tables.differences import Difference, differences, fitted
 from pyspark_scylla_cdc.tables.layout import VERSION, Layout
 
 APPLICATION = "scylla_cdc_mirror"
@@ -43,6 +43,19 @@ class MicroBatch:
     snapshot: Micros | None = field(default=None, eq=False)
     """The position of a snapshot (µs) if the micro-batch contains rows of the snapshot only, none
     of which the copy can contain yet."""
+
+
+@frozen
+class Files:
+    """The files of a bucket."""
+
+    count: int
+    """The number of files, those with deleted rows included."""
+    rows: int
+    """The number of rows, or of files if the format does not know it. Rows still count if a file of
+    their own says that they are deleted."""
+    size: int
+    """The size of the files, in bytes."""
 
 
 class Sink(Protocol):
@@ -80,9 +93,9 @@ class Sink(Protocol):
         layout: Layout,
         count: int,
         rows: DataFrame | None = None,
-        among: Collection[int] = (),
+        replacing: Collection[int] = (),
     ) -> None:
-        """Record that the copy has `count` buckets; `rows` replace the rows in the buckets `among`.
+        """Record that the copy has `count` buckets; replace all rows of some buckets by `rows`.
 
         `rows` have the columns of the copy. Both happen atomically.
         """
@@ -104,6 +117,18 @@ class Sink(Protocol):
         dropped them: in these columns, rows keep their values. Raises RowsNeeded if one of the
         updates is of kind `NEEDED`.
         """
+        ...
+
+    def files(self, spark: SparkSession) -> dict[int, Files]:
+        """Return the files of each bucket; those of a target without buckets are all in 0."""
+        ...
+
+    def compact(self, layout: Layout, buckets: Sequence[int]) -> None:
+        """Rewrite these buckets into few files."""
+        ...
+
+    def clean(self) -> None:
+        """Remove files that no version of the target within the format's retention uses."""
         ...
 
 
@@ -146,7 +171,7 @@ def has(sink: Sink, batch: MicroBatch, spark: SparkSession) -> bool:
             f"last one in {sink.target}: target and checkpoint belong together; delete both to "
             "start over"
         )
-    if last is None and not sink.rows(spark).isEmpty():
+    if last is None and any(each.rows for each in sink.files(spark).values()):
         raise CheckpointError(
             f"{sink.target} was written with another checkpoint: target and checkpoint belong "
             "together; delete both to start over"
@@ -175,7 +200,7 @@ def as_in_target(
     marker, bucket = properties.get(MARKER), properties.get(BUCKET)
     if marker is None:
         return layout.with_marker(there.names)
-    if bucket is None:
+    if not bucket:
         raise SchemaError(
             f"{target} was made by an earlier version, and has no buckets: delete target and "
             "checkpoint to start over"
@@ -247,3 +272,12 @@ def _check_history(layout: Layout, there: Sequence[str]) -> None:
     if has_versions != layout.history and not (has_versions and wanted.issuperset(VERSION)):
         remedy = f"the target was created with history={not layout.history}: give another target"
         raise ConfigurationError("history", layout.history, remedy)
+
+
+def present_rows(
+    sink: Sink, layout: Layout, spark: SparkSession, buckets: Collection[int] | None = None
+) -> DataFrame:
+    """Return the rows of the copy with the columns of a row, or those in the given buckets."""
+    rows = sink.rows(spark, buckets)
+    columns = fitted(rows, layout.row)
+    return rows.select(*(each.alias(name) for name, each in columns.items()))

@@ -12,14 +12,13 @@ from pyspark.sql import functions as sf
 from cdc_reader._time import Micros
 from cdc_reader.changes.frames import columns as names
 from pyspark_scylla_cdc.tables.buckets import wanted
-from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.fold import Fold
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, VALID_TO, Layout
 from pyspark_scylla_cdc.tables.merging import RowsNeeded, replaced
 from pyspark_scylla_cdc.tables.ranges import column
 from pyspark_scylla_cdc.tables.row_updates import folded_rows, row_updates
-from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink, has
+from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink, has, present_rows
 
 
 def update(
@@ -50,9 +49,11 @@ def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
     if batch.snapshot is not None and not begins_anew:
         sink.append(batch, layout.placed(_first_rows(layout, changes, batch.snapshot)))
     elif layout.history or begins_anew:
-        before = _there(sink, layout, changes)
-        if not begins_anew:
-            before = _touched(sink, layout, changes)
+        before = (
+            present_rows(sink, layout, changes.sparkSession)
+            if begins_anew
+            else _touched(sink, layout, changes)
+        )
         sink.commit(batch, layout, layout.placed(_replacing(layout, changes, before)))
     else:
         _merge(sink, layout, changes, batch)
@@ -93,17 +94,8 @@ def _rows_in(
     sink: Sink, layout: Layout, partitions: DataFrame, buckets: Collection[int] | None
 ) -> DataFrame:
     """Return the rows of the copy in these partitions, which are in these buckets."""
-    there = _there(sink, layout, partitions, buckets)
+    there = present_rows(sink, layout, partitions.sparkSession, buckets)
     return there.join(partitions, [*layout.partition], "left_semi")
-
-
-def _there(
-    sink: Sink, layout: Layout, changes: DataFrame, buckets: Collection[int] | None = None
-) -> DataFrame:
-    """Return the rows of the copy with the columns of the layout."""
-    rows = sink.rows(changes.sparkSession, buckets)
-    columns = fitted(rows, layout.row)
-    return rows.select(*(each.alias(name) for name, each in columns.items()))
 
 
 def _replacing(layout: Layout, changes: DataFrame, before: DataFrame) -> DataFrame:

@@ -74,17 +74,8 @@ class Crashing:
         self.target = sink.target
         self.crash: str | None = None
 
-    def prepare(self, layout: Layout) -> Layout:
-        return self._sink.prepare(layout)
-
-    def add_columns(self, layout: Layout) -> None:
-        self._sink.add_columns(layout)
-
-    def last(self, query: str) -> MicroBatch | None:
-        return self._sink.last(query)
-
-    def rows(self, spark: SparkSession) -> DataFrame:
-        return self._sink.rows(spark)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)
 
     def append(self, batch: MicroBatch, rows: DataFrame) -> None:
         self._write(lambda: self._sink.append(batch, rows))
