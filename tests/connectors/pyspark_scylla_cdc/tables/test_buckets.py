@@ -185,7 +185,7 @@ def test_a_copy_of_an_earlier_version(
 def test_columns_of_its_own(execute: Execute, start: Start, place: dict[str, str]) -> None:
     """Readers see at most two more columns than the table has, and `read` leaves them out."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, \"_bucket\" int) WITH cdc = {'enabled': true}")
-    execute("INSERT INTO {t} (pk, \"_bucket\") VALUES (1, 7)")
+    execute('INSERT INTO {t} (pk, "_bucket") VALUES (1, 7)')
     copy = start(**place)
     assert copy.awaitTermination()
     assert copy.read().columns == ["pk", "_bucket"]
