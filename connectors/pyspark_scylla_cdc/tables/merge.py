@@ -303,10 +303,10 @@ class IcebergSink(_MergeSink):
     def _files(self, spark: SparkSession, bucket: str | None) -> DataFrame:
         spark.sql(f"REFRESH TABLE {self._table}")
         files = spark.table(f"{self._table}.files")
-        is_data = files["content"] == 0
+        counted = files["record_count"]  # of rows, or in a file of deletes, of deleted rows
         return files.select(
             (sf.lit(0) if bucket is None else files["partition"][bucket]).alias("place"),
-            sf.when(is_data, files["record_count"]).otherwise(0).alias("rows"),
+            sf.when(files["content"] == 0, counted).otherwise(-counted).alias("rows"),
             files["file_size_in_bytes"].alias("size"),
         )
 

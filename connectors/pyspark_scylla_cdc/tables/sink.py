@@ -50,10 +50,9 @@ class Files:
     """The files of a bucket."""
 
     count: int
-    """The number of files, those with deleted rows included."""
+    """The number of files, those that list deleted rows included."""
     rows: int
-    """The number of rows, or of files if the format does not know it. Rows still count if a file of
-    their own says that they are deleted."""
+    """The number of rows, or of files if the format does not know it."""
     size: int
     """The size of the files, in bytes."""
 
