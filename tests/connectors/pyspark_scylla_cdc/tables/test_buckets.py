@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import deltalake
 import pytest
@@ -16,7 +16,7 @@ from pyspark_scylla_cdc.tables import buckets, maintenance
 from pyspark_scylla_cdc.tables.buckets import bucket_of, split_by, wanted
 from pyspark_scylla_cdc.tables.maintenance import Maintenance
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.sink import BUCKET, Files, Sink
+from pyspark_scylla_cdc.tables.sink import BUCKET, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,12 +156,12 @@ def test_maintenance_that_fails(
 ) -> None:
     """The copy goes on without it."""
 
-    def fail(*_: Any) -> dict[int, Files]:
+    def fail(_: Sink) -> None:
         failed.append(1)
         raise OSError("no space left")
 
     failed: list[int] = []
-    monkeypatch.setattr("pyspark_scylla_cdc.tables.delta.DeltaLakeSink.files", fail)
+    monkeypatch.setattr("pyspark_scylla_cdc.tables.delta.DeltaLakeSink.clean", fail)
     execute(CREATE, *inserts(range(9), 1))
     copy = start(**place)
     assert copy.awaitTermination()

@@ -84,12 +84,15 @@ class Crashing:
         self._write(lambda: self._sink.commit(batch, layout, updates))
 
     def _write(self, write: Callable[[], None]) -> None:
-        crash, self.crash = self.crash, None
-        if crash == "before":
-            raise Crash
-        write()
-        if crash == "after":
-            raise Crash
+        if self.crash == "before":
+            self._crash()
+        write()  # which may find that it needs rows, and is then called again
+        if self.crash == "after":
+            self._crash()
+
+    def _crash(self) -> None:
+        self.crash = None
+        raise Crash
 
 
 @pytest.fixture
