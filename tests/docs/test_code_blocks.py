@@ -53,8 +53,9 @@ PATIENT = "connect_timeout=60, control_connection_timeout=60"
 """Arguments with which the driver connects even on a busy machine."""
 
 SCRIPTS = [page for page in PAGES if blocks(page).strip() and not shows_tests(page)]
-LONG = ROOT / "docs" / "howto" / "keep-a-table-current.md"
-"""This page makes one copy with each of its tools."""
+COPIES = ("keep-a-table-current.md", "keep-a-copy-with-fold.md")
+LONG = {ROOT / "docs" / "howto" / each for each in COPIES}
+"""These pages make one copy with each of their tools."""
 TESTS = [page for page in PAGES if shows_tests(page)]
 
 
@@ -81,7 +82,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.slow] * (page == LONG)) for page in SCRIPTS],
+    [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG)) for page in SCRIPTS],
     ids=name,
 )
 @pytest.mark.usefixtures("spark")
@@ -119,6 +120,7 @@ def copies(defined: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
         newest = max(defined["states"].iterdir(), key=lambda folder: int(folder.name))
         yield [row.asDict() for row in defined["spark"].read.parquet(str(newest)).collect()]
         yield defined["orders"].to_pyarrow_table().to_pylist()
+    if "copy" in defined:
         yield [row.asDict() for row in defined["copy"].read().collect()]
 
 

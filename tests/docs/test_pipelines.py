@@ -18,7 +18,7 @@ from cdc_reader.testing import Scylla
 HAS_PIPELINES = find_spec("pyspark.pipelines") is not None
 HAS_AUTO_CDC = HAS_PIPELINES and hasattr(import_module("pyspark.pipelines"), "create_auto_cdc_flow")
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/howto/keep-a-table-current.md"
+PAGE = ROOT / "docs/howto/keep-a-copy-with-fold.md"
 RUNNER = Path(__file__).with_name("run_pipelines.py")
 BLOCK = r"^```{}\n(.*?)^```$"
 TABLE = (
