@@ -15,6 +15,7 @@ from attrs import evolve
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName, Owner
+from cdc_reader.cluster import SchemaSource
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import (
@@ -24,6 +25,7 @@ from cdc_reader.errors import (
     LeaseHeldError,
     TableNotFoundError,
 )
+from cdc_reader.metrics import ROWS, MemoryMetrics
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now
 
 if TYPE_CHECKING:
@@ -208,23 +210,35 @@ def test_quoted_names_are_patterns_too(
 
 
 def test_later_tables_are_merged_by_write_time(
-    connection: ConnectionConfig, keyspace: str, create: Callable[..., str], write: Write
+    connection: ConnectionConfig,
+    keyspace: str,
+    create: Callable[..., str],
+    write: Write,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No change is handled before an earlier one of a table that is found later."""
-    seen = Seen()
-    tables, read = [create("t")], evolve(READ, delivery="ordered")
-    read = evolve(read, poll_interval=timedelta(milliseconds=100))
-    with running(consumer(connection, f"{keyspace}.*", seen, read=read)) as errors:
-        write(tables[0], 1)
+    """A change waits until a look has shown whether a new table has earlier ones."""
+    may_look, logged = threading.Event(), SchemaSource.logged
+    may_look.set()
+
+    def look(source: SchemaSource, name: str) -> list[TableName]:
+        assert may_look.wait(PATIENCE)
+        return logged(source, name)
+
+    monkeypatch.setattr(SchemaSource, "logged", look)
+    seen, metrics, table = Seen(), MemoryMetrics(), create("t")
+    read = evolve(READ, delivery="ordered")
+    followed = consumer(connection, f"{keyspace}.*", seen, read=read, metrics=metrics)
+    with running(followed) as errors:
+        write(table, 1)
         assert seen.next() == ("t", 0)
-        for number in range(1, 100):
-            if number % 20 == 1:
-                tables.append(create(f"t{number}"))
-            write(tables[number * 7 % len(tables)], 1, first=number)
-        for _ in range(1, 100):
-            seen.next()
+        may_look.clear()
+        write(create("u"), 1, first=1)
+        write(table, 1, first=2)
+        while metrics[ROWS, TableName.parse(table)] < 2:
+            assert not errors
+        may_look.set()
+        assert [seen.next(), seen.next()] == [("u", 1), ("t", 2)]
     assert not errors
-    assert [number for _, number in seen.all] == list(range(100))
 
 
 def test_a_snapshot_of_a_later_table_is_taken(
